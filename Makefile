@@ -1,0 +1,44 @@
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo test lint sweep bench clean
+
+demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
+	$(BIN)/python examples/digits/demo.py
+
+test: $(VENV)/.test                     ## all tests but the long sweeps
+	$(PYTEST) -n auto -m "not slow"
+
+sweep: $(VENV)/.test                    ## everything, the long sweeps too
+	$(PYTEST) -n auto
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.test
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and pinned, so that no later step resolves another build of it.
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -c constraints.txt torch
+	$(BIN)/pip install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.demo
+	$(BIN)/pip install -q -c constraints.txt -e '.[test,sentences]'
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.demo
+	$(BIN)/pip install -q -c constraints.txt -e '.[lint]'
+	touch $@
