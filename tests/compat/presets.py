@@ -1,0 +1,76 @@
+"""The names the seed documents use without defining them, and what they stand for in the tests."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import coreai_torch
+
+
+class SomeOp(nn.Module):
+    """A composite op of the reader's own, with the attributes the skeleton records."""
+
+    def __init__(self, attr1: float, attr2: int) -> None:
+        super().__init__()
+        self.attr1 = attr1
+        self.attr2 = attr2
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x * self.attr1) + self.attr2
+
+
+class ImageClassifier(nn.Module):
+    """One image in, logits out: what `input_names=["image"], output_names=["logits"]` names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, kernel_size=16, stride=16)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.patches(x)).mean((2, 3)))
+
+
+def _exported(module: nn.Module, *args: Tensor) -> torch.export.ExportedProgram:
+    exported = torch.export.export(module.eval(), args)
+    return exported.run_decompositions(coreai_torch.get_decomp_table())
+
+
+def _composite_ops_guide() -> dict[str, Any]:
+    return {
+        "SomeOp": SomeOp,
+        # The reader's model, with the op as a named submodule; the worked example defines its own.
+        "model": nn.Sequential(nn.Linear(4, 4), SomeOp(0.5, 2)).eval(),
+        # Arguments of that model.
+        "sample": (torch.randn(2, 4),),
+    }
+
+
+def _torch_converter_reference() -> dict[str, Any]:
+    return {
+        # The reader's model: one image in, one tensor of logits out.
+        "MyModel": ImageClassifier,
+        # Its arguments, of the shape the document itself uses for `sample`.
+        "example_inputs": (torch.randn(1, 3, 224, 224),),
+        # Decomposed programs staged under the names encoder and decoder.
+        "ep_a": _exported(nn.Linear(4, 2), torch.randn(1, 4)),
+        "ep_b": _exported(nn.Linear(2, 4), torch.randn(1, 2)),
+        # Modules whose import a reference page leaves out.
+        "coreai_torch": coreai_torch,
+        "nn": nn,
+    }
+
+
+def _nothing() -> dict[str, Any]:
+    return {}
+
+
+PRESETS: dict[str, Callable[[], dict[str, Any]]] = {
+    "composite_ops_guide": _composite_ops_guide,
+    "conversion_workflows": _nothing,
+    "custom_op_lowering": _nothing,
+    "externalization": _nothing,
+    "torch_converter_reference": _torch_converter_reference,
+}
