@@ -1,0 +1,149 @@
+"""Names that other people's code imports or reads: each is there, or is a row of LATER."""
+
+import importlib
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+
+import pytest
+import torch
+from runtime import descriptor
+
+import coreai_torch
+
+# `module:attribute.path`, or a module alone.
+NAMES = [
+    "coreai_torch:TorchConverter",
+    "coreai_torch:TorchConverter.Mode.DEBUG",
+    "coreai_torch:TorchConverter.Mode.RELEASE",
+    "coreai_torch:TorchConverter.add_exported_program",
+    "coreai_torch:TorchConverter.add_pytorch_module",
+    "coreai_torch:TorchConverter.clear",
+    "coreai_torch:TorchConverter.register_custom_kernels",
+    "coreai_torch:TorchConverter.register_torch_lowering",
+    "coreai_torch:TorchConverter.to_coreai",
+    "coreai_torch:ExternalizeSpec",
+    "coreai_torch:MetalParameter",
+    "coreai_torch:TorchMetalKernel",
+    "coreai_torch:__version__",
+    "coreai_torch:generate_composite_decl",
+    "coreai_torch:get_decomp_table",
+    "coreai_torch._aten_to_core:_aten_to_core_resolver",
+    "coreai_torch._aten_to_core:_higher_order_resolver",
+    "coreai_torch._utils:generate_composite_decl",
+    "coreai_torch._utils:get_operand",
+    "coreai_torch._utils:get_operands",
+    "coreai_torch._utils:print_graph",
+    "coreai_torch.composite_ops:GatedDeltaUpdate",
+    "coreai_torch.composite_ops:GatherMM",
+    "coreai_torch.composite_ops:RMSNorm",
+    "coreai_torch.composite_ops:RMSNormImpl",
+    "coreai_torch.composite_ops:RoPE",
+    "coreai_torch.composite_ops:SDPA",
+    "coreai_torch.composite_ops._gather_mm:_gather",
+    "coreai_torch.composite_ops._sdpa:scaled_dot_product_attention",
+]
+
+COMPRESSION = "compressed weights are not built yet"
+DEBUGGING = "the debugging tools are not built yet"
+
+LATER = {
+    "coreai_torch._compression._floatx:Float4Tensor": COMPRESSION,
+    "coreai_torch._compression._floatx:SubbyteTensor": COMPRESSION,
+    "coreai_torch._compression._intx:pack_intx": COMPRESSION,
+    "coreai_torch._compression._intx:pack_uintx": COMPRESSION,
+    "coreai_torch._compression._types": COMPRESSION,
+    "coreai_torch._compression.custom_layers": COMPRESSION,
+    "coreai_torch._compression.utils:wrap_for_parametrization": COMPRESSION,
+    "coreai_torch.debugging.benchmarker:benchmark_coreai_program": DEBUGGING,
+    "coreai_torch.debugging.comparator:create_comparator_for_programs": DEBUGGING,
+    "coreai_torch.debugging.debug_info:strip_debug_info": DEBUGGING,
+    "coreai_torch.debugging.graph_diff:compute_coreai_program_diff": DEBUGGING,
+    "coreai_torch.debugging.graph_diff:compute_exported_program_diff": DEBUGGING,
+    "coreai_torch.debugging.graph_diff:write_diff": DEBUGGING,
+    "coreai_torch.debugging.inspector:CoreAIInspector": DEBUGGING,
+    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.auto": DEBUGGING,
+    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.bisection": DEBUGGING,
+    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.top_down": DEBUGGING,
+    "coreai_torch.debugging.torch_utils:load_intermediates": DEBUGGING,
+    "coreai_torch.debugging.torch_utils:save_intermediates": DEBUGGING,
+    "coreai_torch.debugging.validator:create_validator_for_coreai_program": DEBUGGING,
+    "coreai_torch.debugging.validator:create_validator_for_exported_program": DEBUGGING,
+}
+
+
+def resolve(name: str) -> object:
+    module, _, path = name.partition(":")
+    found: object = importlib.import_module(module)
+    for attribute in path.split(".") if path else ():
+        found = getattr(found, attribute)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_is_there(name):
+    resolve(name)
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_row_of_later_leaves_when_its_name_arrives(name):
+    with pytest.raises((ImportError, AttributeError)):
+        resolve(name)
+
+
+def test_all_lists_the_public_names():
+    listed = {
+        name.removeprefix("coreai_torch:") for name in NAMES if name.startswith("coreai_torch:")
+    }
+    assert set(coreai_torch.__all__) >= {name for name in listed if "." not in name} - {
+        "__version__"
+    }
+
+
+def test_version_is_that_of_the_distribution():
+    assert coreai_torch.__version__ == version("coreai-torch")
+    assert re.match(r"\d+\.\d+\.\d+", coreai_torch.__version__)
+
+
+def test_metal_parameter_is_that_of_coreai():
+    from coreai.authoring import MetalParameter
+
+    assert coreai_torch.MetalParameter is MetalParameter
+
+
+@pytest.fixture(scope="module")
+def program():
+    exported = torch.export.export(torch.nn.ReLU(), (torch.randn(2, 3),))
+    exported = exported.run_decompositions(coreai_torch.get_decomp_table())
+    return coreai_torch.TorchConverter().add_exported_program(exported).to_coreai()
+
+
+def test_program_optimizes_in_place_and_again(program):
+    before = descriptor(program)
+    assert program.optimize() is None
+    once = str(program)
+    program.optimize()
+    assert str(program) == once
+    assert descriptor(program) == before
+
+
+@pytest.mark.parametrize("method", ["get_graph", "_get_graph"])
+def test_program_finds_a_graph_by_name(program, method):
+    assert "coreai.graph @main" in str(getattr(program, method)("main"))
+
+
+RESOLVERS = {
+    "_aten_to_core_resolver": torch.ops.aten.add.Tensor,
+    "_higher_order_resolver": torch.ops.higher_order.cond,
+}
+
+
+@pytest.mark.parametrize("name", RESOLVERS)
+def test_resolver_is_a_read_only_mapping_by_op_name(name):
+    resolver = resolve(f"coreai_torch._aten_to_core:{name}")
+    assert isinstance(resolver, Mapping)
+    key = RESOLVERS[name].name()
+    assert key in resolver
+    assert f"{key}_that_does_not_exist" not in resolver
+    with pytest.raises(TypeError):
+        resolver[key] = None
