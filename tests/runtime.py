@@ -1,88 +1,90 @@
-"""Runs a converted program on the real runtime, for tests."""
+"""Runs converted programs on the real runtime, for every test that compares numbers."""
+
+from __future__ import annotations
 
 import asyncio
 import atexit
 import tempfile
 import time
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
-from coreai.authoring import AIProgram
-from coreai.runtime import InferenceFunctionDescriptor, NDArray
+from coreai.runtime import NDArray
 
-# The runtime's own thread can abort the process if the interpreter ends right after a call.
-atexit.register(time.sleep, 0.1)
+# A runtime thread may ask for the interpreter while it shuts down, and aborts the process.
+atexit.register(time.sleep, 0.2)
 
-Array = torch.Tensor | np.ndarray
-
-# Programs hold no 64-bit numbers, so such feeds go in as their 32-bit counterparts.
-_NARROW_TORCH = {torch.int64: torch.int32, torch.float64: torch.float32}
-_NARROW_NUMPY = {"int64": np.int32, "uint64": np.uint32, "float64": np.float32}
+NARROW = {torch.int64: torch.int32, torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
-class Names(NamedTuple):
-    """The three name lists of a function, in the order of the runtime's descriptor."""
-
-    inputs: list[str]
-    outputs: list[str]
-    states: list[str]
-
-
-def run(
-    program: AIProgram,
-    feeds: Mapping[str, Array],
-    state: dict[str, Array] | None = None,
-    entrypoint: str = "main",
-) -> dict[str, np.ndarray]:
-    """The outputs by name; `state`, if given, holds the updated arrays afterwards."""
-    return asyncio.run(_run(program, feeds, state if state is not None else {}, entrypoint))
+@dataclass(frozen=True)
+class Descriptor:
+    input_names: list[str]
+    output_names: list[str]
+    state_names: list[str]
 
 
-def descriptor(program: AIProgram, entrypoint: str = "main") -> Names:
-    """The names that reach the runtime."""
-    return asyncio.run(_describe(program, entrypoint))
+def ndarray(value: Any) -> NDArray:
+    """A tensor as the runtime takes it: 64-bit types narrowed as the converter does."""
+    if isinstance(value, NDArray):
+        return value
+    if not isinstance(value, torch.Tensor):
+        value = torch.as_tensor(value)
+    value = value.detach().to(NARROW.get(value.dtype, value.dtype)).contiguous()
+    if value.dtype == torch.bfloat16:
+        return NDArray(value.view(torch.uint16).numpy().view(ml_dtypes.bfloat16))
+    return NDArray(value.numpy())
 
 
-def function_names(program: AIProgram) -> list[str]:
-    """The functions of the saved program, sorted."""
-    return asyncio.run(_functions(program))
+def tensor(array: NDArray) -> torch.Tensor:
+    plain = array.numpy()
+    if plain.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(plain.view(np.uint16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(plain, copy=True))
 
 
-async def _run(
-    program: AIProgram, feeds: Mapping[str, Array], state: dict[str, Array], entrypoint: str
-) -> dict[str, np.ndarray]:
-    with tempfile.TemporaryDirectory() as directory:
-        asset = program.save_asset(Path(directory) / "program.aimodel")
+async def _call(program, feeds, states, entrypoint, calls):
+    with tempfile.TemporaryDirectory() as folder:
+        asset = program.save_asset(Path(folder) / "m.aimodel")
         async with asset.executable() as model:
             function = model.load_function(entrypoint)
-            states = {name: _ndarray(value) for name, value in state.items()}
-            inputs = {name: _ndarray(value) for name, value in feeds.items()}
-            outputs = await function(inputs, state=states)
-            state.update({name: np.array(value.numpy()) for name, value in states.items()})
-            return {name: np.array(value.numpy()) for name, value in outputs.items()}
+            held = {name: ndarray(value) for name, value in (states or {}).items()}
+            for feed in feeds if calls else [feeds]:
+                given = {name: ndarray(value) for name, value in feed.items()}
+                result = await (function(given, state=held) if held else function(given))
+            outputs = {n: tensor(result[n]) for n in function.desc.output_names}
+            return outputs, {name: tensor(value) for name, value in held.items()}
 
 
-async def _describe(program: AIProgram, entrypoint: str) -> Names:
-    with tempfile.TemporaryDirectory() as directory:
-        asset = program.save_asset(Path(directory) / "program.aimodel")
+def run_with_state(program, feeds, states, entrypoint="main"):
+    """Outputs and the states after the call."""
+    return asyncio.run(_call(program, feeds, states, entrypoint, calls=False))
+
+
+def run_steps(program, feeds, states, entrypoint="main"):
+    """The outputs of the last of several calls, and the states after it."""
+    return asyncio.run(_call(program, feeds, states, entrypoint, calls=True))
+
+
+def run(program, feeds, state=None, entrypoint="main") -> dict[str, torch.Tensor]:
+    """The outputs of one call, by name, in the descriptor's order."""
+    return run_with_state(program, feeds, state, entrypoint)[0]
+
+
+async def _describe(program, entrypoint):
+    with tempfile.TemporaryDirectory() as folder:
+        asset = program.save_asset(Path(folder) / "m.aimodel")
         async with asset.executable() as model:
-            desc: InferenceFunctionDescriptor = model.load_function(entrypoint).desc
-            return Names(list(desc.input_names), list(desc.output_names), list(desc.state_names))
+            desc = model.load_function(entrypoint).desc
+            return Descriptor(
+                list(desc.input_names), list(desc.output_names), list(desc.state_names)
+            )
 
 
-async def _functions(program: AIProgram) -> list[str]:
-    with tempfile.TemporaryDirectory() as directory:
-        asset = program.save_asset(Path(directory) / "program.aimodel")
-        async with asset.executable() as model:
-            return sorted(model.function_names)
-
-
-def _ndarray(value: Array) -> NDArray:
-    if isinstance(value, torch.Tensor):
-        value = value.detach().contiguous()
-        return NDArray(value.to(_NARROW_TORCH.get(value.dtype, value.dtype)))
-    narrow = _NARROW_NUMPY.get(str(value.dtype), value.dtype)
-    return NDArray(np.ascontiguousarray(value, dtype=narrow))
+def descriptor(program, entrypoint="main") -> Descriptor:
+    """The names a caller of the converted program sees."""
+    return asyncio.run(_describe(program, entrypoint))

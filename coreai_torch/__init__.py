@@ -1,0 +1,13 @@
+"""Converts PyTorch models to Core AI, and holds the numbers to eager PyTorch."""
+
+from .converter import TorchConverter, get_decomp_table
+from .ir.composite import generate_composite_decl
+
+__version__ = "0.5.0"
+
+__all__ = [
+    "TorchConverter",
+    "__version__",
+    "generate_composite_decl",
+    "get_decomp_table",
+]

@@ -1,0 +1,1 @@
+"""Exported programs before they are lowered: torch on both sides, never coreai."""

@@ -1,0 +1,198 @@
+"""What goes in and out of a program, under which name, and which pairs are state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind
+
+from ..errors import ConversionError, NamingError, wrong_count
+
+
+@dataclass(frozen=True)
+class Input:
+    """An argument that the caller of the converted program passes."""
+
+    name: str
+    node: fx.Node
+
+
+@dataclass(frozen=True)
+class State:
+    """A value that outlives a call: the node that reads it and the one that is written back."""
+
+    name: str
+    node: fx.Node
+    written: fx.Node
+    buffer: str | None  # the buffer's path in the model; None for a mutated argument
+
+
+@dataclass(frozen=True)
+class Output:
+    """A value that the program returns; `held` is a node, or a number returned as it is."""
+
+    name: str
+    held: Any
+
+
+@dataclass(frozen=True)
+class IOPlan:
+    """The ports of a program in their order, and what the other placeholders stand for."""
+
+    inputs: tuple[Input, ...]
+    states: tuple[State, ...]
+    outputs: tuple[Output, ...]
+    constants: dict[fx.Node, tuple[str, torch.Tensor]] = field(repr=False)
+    folded: dict[fx.Node, Any] = field(repr=False)  # arguments that are no tensors
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names a caller gave, if any."""
+
+    inputs: Sequence[str] | None = None
+    outputs: Sequence[str] | None = None
+    states: Sequence[str] | None = None
+
+
+def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
+    """Read the ports off the graph signature and give them their names."""
+    signature = program.graph_signature
+    nodes = {n.name: n for n in program.graph.nodes}
+    specs = {s.arg.name: s for s in signature.input_specs if hasattr(s.arg, "name")}
+    placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
+    written = _written(program, nodes)
+    constants, folded = {}, {}
+    state_nodes: list[fx.Node] = []
+    input_nodes: list[fx.Node] = []
+    for node in placeholders:
+        spec = specs[node.name]
+        if node in written:
+            state_nodes.append(node)
+        elif spec.kind is InputKind.USER_INPUT:
+            if isinstance(node.meta.get("val"), torch.Tensor | torch.SymInt | torch.SymFloat):
+                input_nodes.append(node)
+            else:
+                folded[node] = _constant_argument(spec)
+        else:
+            constants[node] = _constant(program, spec, node)
+    # Buffers come before arguments in the signature already; registration order within.
+    states = _named_states(state_nodes, written, specs, names.states)
+    outputs = _named_outputs(program, nodes, names.outputs)
+    inputs = _named("input_names", [n.name for n in input_nodes], names.inputs)
+    plan_ = IOPlan(
+        tuple(Input(name, node) for name, node in zip(inputs, input_nodes, strict=True)),
+        states,
+        outputs,
+        constants,
+        folded,
+    )
+    _check_unique("inputs and states", [p.name for p in (*plan_.states, *plan_.inputs)])
+    _check_unique("outputs and states", [p.name for p in (*plan_.states, *plan_.outputs)])
+    return plan_
+
+
+def _written(
+    program: torch.export.ExportedProgram, nodes: dict[str, fx.Node]
+) -> dict[fx.Node, fx.Node]:
+    """From the placeholder of each mutated buffer or argument to the node written back."""
+    signature = program.graph_signature
+    placeholder_of = {s.target: s.arg.name for s in signature.input_specs if s.target is not None}
+    pairs = {}
+    for spec in signature.output_specs:
+        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
+            pairs[nodes[placeholder_of[spec.target]]] = nodes[spec.arg.name]
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            pairs[nodes[spec.target]] = nodes[spec.arg.name]
+    return pairs
+
+
+def _constant(
+    program: torch.export.ExportedProgram, spec: InputSpec, node: fx.Node
+) -> tuple[str, torch.Tensor]:
+    path = str(spec.target)
+    for home in (program.state_dict, program.constants):
+        if path in home and isinstance(home[path], torch.Tensor):
+            return path, home[path]
+    raise ConversionError(
+        f"placeholder %{node.name} stands for {spec.kind.name.lower()} {path!r}, "
+        "which holds no tensor\n  try   a model whose forward needs tensors and numbers only"
+    )
+
+
+def _constant_argument(spec: InputSpec) -> Any:
+    return getattr(spec.arg, "value", None)
+
+
+def _named(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:
+    if given is None:
+        return list(default)
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise NamingError(
+            f"{what} is {given!r}\n  try   a list of strings, one for each of {list(default)}"
+        )
+    if len(given) != len(default):
+        raise wrong_count(what, given, default)
+    return list(given)
+
+
+def _named_states(
+    nodes: Sequence[fx.Node],
+    written: dict[fx.Node, fx.Node],
+    specs: dict[str, InputSpec],
+    given: Sequence[str] | None,
+) -> tuple[State, ...]:
+    names = _named("state_names", [n.name for n in nodes], given)
+    return tuple(
+        State(name, node, written[node], specs[node.name].target)
+        for name, node in zip(names, nodes, strict=True)
+    )
+
+
+def _named_outputs(
+    program: torch.export.ExportedProgram, nodes: dict[str, fx.Node], given: Sequence[str] | None
+) -> tuple[Output, ...]:
+    held: list[Any] = []
+    default: list[str] = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is not OutputKind.USER_OUTPUT:
+            continue
+        name = getattr(spec.arg, "name", None)
+        if name in nodes:
+            held.append(nodes[name])
+            default.append(name)
+        elif isinstance(value := getattr(spec.arg, "value", None), bool | int | float):
+            held.append(value)
+            default.append(f"output_{len(default)}")
+        # None and strings cannot leave a program; torch's caller gets them from the structure.
+    names = _unique(default) if given is None else _named("output_names", default, given)
+    return tuple(Output(n, h) for n, h in zip(names, held, strict=True))
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    """A tensor returned twice keeps both places: `add`, `add_1`."""
+    names = list(names)
+    taken, unique = set(names), []
+    seen: set[str] = set()
+    for name in names:
+        fresh, count = name, 0
+        while fresh in seen or (fresh != name and fresh in taken):
+            count += 1
+            fresh = f"{name}_{count}"
+        seen.add(fresh)
+        unique.append(fresh)
+    return unique
+
+
+def _check_unique(what: str, names: Sequence[str]) -> None:
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise NamingError(
+            f"{what} must have different names; {', '.join(map(repr, twice))} is there more "
+            f"than once in {list(names)}\n  try   other names: the run time tells them apart "
+            "by nothing else"
+        )

@@ -1,0 +1,75 @@
+"""Can this program be lowered? All that stands in the way, at once."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..errors import (
+    REGISTER_HINT,
+    NotDecomposedError,
+    describe,
+    target_name,
+    unsupported,
+)
+from .cleanup import live_nodes
+
+Supported = Callable[[fx.Node], bool]
+
+
+def calls(module: fx.GraphModule) -> Iterator[fx.Node]:
+    """Every call in a graph and in the graphs that its control flow holds."""
+    live = live_nodes(module.graph)
+    for node in module.graph.nodes:
+        if node not in live:
+            continue
+        if node.op == "call_function":
+            yield node
+        elif node.op == "get_attr":
+            held = operator.attrgetter(node.target)(module)
+            if isinstance(held, fx.GraphModule):
+                yield from calls(held)
+
+
+def check(
+    program: torch.export.ExportedProgram,
+    supported: Supported,
+    table: Callable[[], Mapping[Any, Any]],
+) -> None:
+    """Raise one error for everything in the program that cannot be lowered."""
+    missing = [
+        node
+        for node in calls(program.graph_module)
+        if node.target is not operator.getitem and not supported(node)
+    ]
+    if not missing:
+        return
+    replaced = table()  # asked for late: torch takes 60 ms to put it together
+    undone = [node for node in missing if node.target in replaced or _in_place(node.target)]
+    if undone:
+        raise NotDecomposedError(_undecomposed(undone))
+    raise unsupported([(node, _hint(node)) for node in missing])
+
+
+def _in_place(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
+
+
+def _undecomposed(nodes: list[fx.Node]) -> str:
+    names = sorted({target_name(node.target) for node in nodes})
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return describe(
+        nodes[0],
+        f"the exported program was not decomposed: it still holds {shown}",
+        "exported_program.run_decompositions(coreai_torch.get_decomp_table()) before adding it",
+    )
+
+
+def _hint(node: fx.Node) -> str:
+    if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten":
+        return REGISTER_HINT + ", or the same computation with other ops"
+    return f"{REGISTER_HINT}, or TorchConverter.register_custom_kernels for a Metal kernel"

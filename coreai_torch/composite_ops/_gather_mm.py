@@ -1,0 +1,52 @@
+"""Matrix product of gathered operands, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ._shapes import INDICES, differ, require_dtype, shape_text
+
+_OP = "gather_mm"
+
+
+def gather_mm(
+    lhs: Tensor,
+    rhs: Tensor,
+    lhs_indices: Tensor | None = None,
+    rhs_indices: Tensor | None = None,
+    num_batch_axes: int = 0,
+) -> Tensor:
+    """`GatherMM` says what the arguments mean."""
+    if lhs.dtype != rhs.dtype:
+        raise ValueError(f"{_OP}: lhs is {lhs.dtype} and rhs {rhs.dtype}; they must be the same")
+    left = _gather(lhs, lhs_indices, num_batch_axes)
+    right = _gather(rhs, rhs_indices, num_batch_axes)
+    if not _multiply(left.shape, right.shape):
+        raise ValueError(
+            f"{_OP}: no matrix product of lhs {shape_text(left.shape)} "
+            f"and rhs {shape_text(right.shape)} (as gathered)"
+        )
+    return left @ right
+
+
+def _multiply(left: Sequence[int], right: Sequence[int]) -> bool:
+    """Whether the last two axes are matrices that chain and the axes before them broadcast."""
+    if len(left) < 2 or len(right) < 2 or differ(left[-1], right[-2]):
+        return False
+    pairs = zip(reversed(left[:-2]), reversed(right[:-2]), strict=False)
+    return not any(differ(a, b) and differ(a, 1) and differ(b, 1) for a, b in pairs)
+
+
+def _gather(x: Tensor, indices: Tensor | None, num_batch_axes: int = 0) -> Tensor:
+    """`x` with axis `num_batch_axes` replaced by the axes of `indices`."""
+    if indices is None:
+        return x
+    require_dtype(_OP, INDICES, indices=indices)
+    if not 0 <= num_batch_axes < x.dim():
+        raise ValueError(
+            f"{_OP}: axis {num_batch_axes} (num_batch_axes) is to be gathered, "
+            f"but the operand is {shape_text(x.shape)}"
+        )
+    return x[(slice(None),) * num_batch_axes + (indices,)]

@@ -1,0 +1,99 @@
+"""Attention as a function: grouped heads, masks, windows and sinks in one formula."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from ._shapes import (
+    FLOATS,
+    bind_axes,
+    is_size,
+    require_dtype,
+    require_expandable,
+    require_multiple,
+)
+
+_OP = "scaled_dot_product_attention"
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    sinks: Tensor | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    window_size: int = 0,
+) -> Tensor:
+    """`SDPA` says what the arguments mean; the result is `[B, Nq, Tq, Dv]` in query's dtype."""
+    _check(query, key, value, attn_mask, sinks)
+    batch, n_heads, n_queries, width = query.shape
+    n_kv_heads, n_keys = key.shape[1:3]
+    # Query heads that share a key head are more rows of one product: no key is ever copied.
+    n_rows = n_heads // n_kv_heads * n_queries
+    scaled = query.float() * (width**-0.5 if scale is None else scale)
+    logits = scaled.reshape(batch, n_kv_heads, n_rows, width) @ key.float().mT
+    logits = logits.reshape(batch, n_heads, n_queries, n_keys)
+    visible = _visible(query, key, is_causal, window_size)
+    all_see = attn_mask is None and (visible is None or statically_known_true(n_queries <= n_keys))
+    weights = _softmax(_masked(logits, attn_mask, visible), sinks, all_see)
+    out = weights.reshape(batch, n_kv_heads, n_rows, n_keys) @ value.float()
+    return out.reshape(batch, n_heads, n_queries, value.shape[-1]).to(query.dtype)
+
+
+def _check(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, sinks: Tensor | None
+) -> None:
+    require_dtype(_OP, FLOATS, query=query, key=key, value=value, sinks=sinks)
+    require_dtype(_OP, (torch.bool, *FLOATS), attn_mask=attn_mask)
+    sizes: dict[str, int] = {}
+    bind_axes(_OP, "query", query, "B Nq Tq D", sizes)
+    bind_axes(_OP, "key", key, "B Nkv Tkv D", sizes)
+    bind_axes(_OP, "value", value, "B Nkv Tkv Dv", sizes)
+    require_multiple(_OP, "Nq", "Nkv", sizes)
+    if attn_mask is not None:
+        logits = [sizes[axis] for axis in ("B", "Nq", "Tq", "Tkv")]
+        require_expandable(_OP, "attn_mask", attn_mask.shape, logits)
+    if sinks is not None:
+        bind_axes(_OP, "sinks", sinks, "Nq", sizes)
+
+
+def _visible(query: Tensor, key: Tensor, is_causal: bool, window_size: int) -> Tensor | None:
+    """`[Tq, Tkv]`, true where position alone lets a query see a key; None where it always does.
+
+    The last query stands at the last key. A window ends at the query, so it is causal by itself.
+    """
+    n_queries, n_keys = query.shape[-2], key.shape[-2]
+    # A decode step is the last position: nothing comes after it.
+    causal = (is_causal or window_size > 0) and not is_size(n_queries, 1)
+    if not causal and window_size == 0:
+        return None
+    at = torch.arange(n_queries, device=query.device).unsqueeze(1) + (n_keys - n_queries)
+    keys = torch.arange(n_keys, device=query.device)
+    if window_size == 0:
+        return keys <= at
+    recent = keys > at - window_size
+    return recent & (keys <= at) if causal else recent
+
+
+def _masked(logits: Tensor, attn_mask: Tensor | None, visible: Tensor | None) -> Tensor:
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        visible = attn_mask if visible is None else attn_mask & visible
+    elif attn_mask is not None:
+        logits = logits + attn_mask
+    return logits if visible is None else torch.where(visible, logits, -torch.inf)
+
+
+def _softmax(logits: Tensor, sinks: Tensor | None, all_see: bool) -> Tensor:
+    if sinks is not None:
+        column = sinks.float().reshape(1, -1, 1, 1).expand(*logits.shape[:-1], 1)
+        logits = torch.cat((logits, column), -1)
+    weights = logits.softmax(-1)
+    if not all_see:
+        # A query that sees nothing gets zeros, as in torch; softmax alone would give NaN.
+        blind = logits.amax(-1, keepdim=True) == -torch.inf
+        weights = weights.masked_fill(blind, 0.0)
+    return weights if sinks is None else weights[..., :-1]

@@ -1,0 +1,197 @@
+"""`TorchConverter`: stages exported programs and turns them into one Core AI program."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+import torch
+
+from . import ops as _ops  # noqa: F401  fills the registry
+from .capture import decompositions, overflow, validate
+from .capture.io_plan import Names, plan
+from .errors import ConversionError, ExportError, NamingError
+from .ir.program import Program
+from .lowering.fold import is_foldable
+from .lowering.legacy import LegacyLowering
+from .lowering.program import Staged, build
+from .lowering.registry import BUILTIN, Lowering, Registry
+from .progress import progress
+
+RESERVED = ("aten", "higher_order", "coreai", "coreaix")
+
+
+def get_decomp_table() -> dict[Any, Callable[..., Any]]:
+    """Torch's default decomposition table less what the converter lowers whole; a fresh copy."""
+    return decompositions.table(BUILTIN.whole(), BUILTIN.rewrites())
+
+
+class TorchConverter:
+    """Converts exported PyTorch programs into one Core AI program.
+
+    Stage programs with `add_exported_program` or `add_pytorch_module`, then call `to_coreai`.
+    """
+
+    class Mode(Enum):
+        """How much an op of the converted program tells of where it came from."""
+
+        RELEASE = "release"  # the path of its module
+        DEBUG = "debug"  # also the FX node and the user's source lines
+
+    def __init__(self, mode: TorchConverter.Mode | None = None) -> None:
+        """A converter with nothing staged and no lowerings of its own."""
+        self._mode = mode or TorchConverter.Mode.RELEASE
+        self._registry = Registry(BUILTIN)
+        self._staged: dict[str, Staged] = {}
+
+    def add_exported_program(
+        self,
+        exported_program: torch.export.ExportedProgram,
+        input_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        entrypoint_name: str = "main",
+    ) -> TorchConverter:
+        """Stage a decomposed program under an entrypoint name; returns the converter."""
+        if not isinstance(exported_program, torch.export.ExportedProgram):
+            raise ConversionError(
+                f"add_exported_program takes an ExportedProgram, not a "
+                f"{type(exported_program).__name__}\n  try   torch.export.export(model, args)"
+                ".run_decompositions(coreai_torch.get_decomp_table())"
+            )
+        if entrypoint_name in self._staged:
+            raise NamingError(
+                f"an entrypoint {entrypoint_name!r} is staged already; there are "
+                f"{list(self._staged)}\n  try   another entrypoint_name, or "
+                f"clear(entrypoints=[{entrypoint_name!r}]) first"
+            )
+        validate.check(exported_program, self._supports, get_decomp_table)
+        names = Names(input_names, output_names, state_names)
+        self._staged[entrypoint_name] = Staged(
+            entrypoint_name, exported_program, plan(exported_program, names)
+        )
+        return self
+
+    def add_pytorch_module(
+        self,
+        module: torch.nn.Module,
+        export_fn: Callable[[torch.nn.Module], torch.export.ExportedProgram],
+        externalize_modules: Sequence[Any] | None = None,
+        input_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        entrypoint_name: str = "main",
+    ) -> TorchConverter:
+        """Stage what `export_fn(module)` returns; the door for externalization."""
+        if not isinstance(module, torch.nn.Module):
+            raise ExportError(
+                f"add_pytorch_module takes an nn.Module, not a {type(module).__name__}\n"
+                "  try   add_exported_program for a program that is exported already"
+            )
+        program = export_fn(module)
+        if not isinstance(program, torch.export.ExportedProgram):
+            raise ExportError(
+                f"export_fn returned a {type(program).__name__}, not an ExportedProgram\n"
+                "  try   lambda m: torch.export.export(m, args).run_decompositions("
+                "coreai_torch.get_decomp_table())"
+            )
+        return self.add_exported_program(
+            program, input_names, output_names, state_names, entrypoint_name
+        )
+
+    def to_coreai(self, *, entrypoints: Sequence[str] | None = None) -> Program:
+        """Convert all staged programs, or the named ones, into one program."""
+        if not self._staged:
+            raise RuntimeError(
+                "nothing is staged\n  try   add_exported_program(...) or add_pytorch_module(...)"
+            )
+        chosen = [self._staged[name] for name in self._known(entrypoints)]
+        for one in chosen:
+            overflow.warn(one.program)
+        count = sum(len(one.program.graph.nodes) for one in chosen)
+        with progress("converting", count) as advance:
+            return build(
+                chosen,
+                self._registry,
+                debug=self._mode is TorchConverter.Mode.DEBUG,
+                on_node=advance,
+            )
+
+    def clear(self, *, entrypoints: Sequence[str] | None = None) -> None:
+        """Forget all staged programs, or the named ones; registered lowerings stay."""
+        for name in self._known(entrypoints):
+            del self._staged[name]
+
+    def register_torch_lowering(
+        self, qualified_name: str, allow_override: bool = False
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorator: lower `namespace::op[.overload]` with a function, in this converter only.
+
+        The function gets `(values_map, node, loc)`; or, if its first parameter is called
+        `ctx`, the op's arguments by the names of its schema.
+        """
+        name = self._checked_name(qualified_name, allow_override)
+
+        def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+            first = next(iter(inspect.signature(fn).parameters), None)
+            if first == "ctx":
+                target = _overload(name)
+                entry: Any = Lowering(target, fn, origin="registered")
+                entry.signature  # noqa: B018  a mismatch with the schema shows here, not later
+            else:
+                entry = LegacyLowering(name, fn)
+            self._registry.add(entry, name=name, override=True)
+            return fn
+
+        return register
+
+    def _checked_name(self, qualified_name: str, allow_override: bool) -> str:
+        namespace, found, op = qualified_name.partition("::")
+        if not (found and namespace and op) or "::" in op:
+            raise ConversionError(
+                f"{qualified_name!r} is no qualified op name\n"
+                "  try   'namespace::op' or 'namespace::op.overload'"
+            )
+        if namespace in RESERVED and not allow_override:
+            raise ConversionError(
+                f"{qualified_name!r}: the namespace {namespace!r} is built in\n"
+                "  try   allow_override=True to replace a built-in lowering"
+            )
+        name = qualified_name.removesuffix(".default")
+        if self._registry.get(name) is not None and not allow_override:
+            raise ConversionError(
+                f"{qualified_name!r} has a lowering already\n  try   allow_override=True"
+            )
+        return name
+
+    def _known(self, entrypoints: Sequence[str] | None) -> list[str]:
+        if entrypoints is None:
+            return list(self._staged)
+        wanted = [entrypoints] if isinstance(entrypoints, str) else list(entrypoints)
+        unknown = [name for name in wanted if name not in self._staged]
+        if unknown:
+            raise NamingError(
+                f"no entrypoint is called {', '.join(map(repr, unknown))}; staged are "
+                f"{list(self._staged)}\n  try   one of these"
+            )
+        return list(dict.fromkeys(wanted))
+
+    def _supports(self, node: torch.fx.Node) -> bool:
+        return self._registry.for_node(node) is not None or is_foldable(node)
+
+
+def _overload(name: str) -> Any:
+    """The torch overload that a qualified name stands for."""
+    namespace, _, rest = name.partition("::")
+    op, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), op, None)
+    found = getattr(packet, overload or "default", None)
+    if found is None:
+        known = [f"{namespace}::{op}.{o}" for o in packet.overloads()] if packet else []
+        raise ConversionError(
+            f"torch has no op {name!r}\n  try   "
+            + (f"one of {known}" if known else "defining it before registering its lowering")
+        )
+    return found

@@ -1,0 +1,110 @@
+"""Every error a user can meet: one line of what, one of where, one of what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch.fx as fx
+
+REGISTER_HINT = "TorchConverter.register_torch_lowering(...) to supply a lowering of your own"
+REPORT_HINT = "reporting this with the model: it is a bug of the converter"
+
+
+class ConversionError(ValueError):
+    """Base of all conversion failures; also a ValueError so callers' handlers keep working."""
+
+
+class UnsupportedOpError(ConversionError):
+    """Ops of the program that no lowering is registered for, all of them at once."""
+
+
+class UnsupportedArgumentError(ConversionError):
+    """A lowering exists, but not for this value of this argument."""
+
+
+class NotDecomposedError(ConversionError):
+    """The program still holds ops that `run_decompositions` would have replaced."""
+
+
+class NarrowingError(ConversionError):
+    """A 64-bit number that the 32 bits of the devices cannot hold."""
+
+
+class WrongResultError(ConversionError):
+    """A lowering returned something else than the exported graph promises: our bug."""
+
+
+class LoweringError(ConversionError):
+    """A lowering failed inside; the cause is chained."""
+
+
+class NamingError(ConversionError):
+    """Names that do not fit what the program has."""
+
+
+class ExportError(ConversionError):
+    """The caller's `export_fn` failed or returned no decomposed program."""
+
+
+class NarrowingWarning(UserWarning):
+    """A 64-bit accumulation runs in 32 bits and may overflow."""
+
+
+def describe(node: fx.Node, problem: str, hint: str) -> str:
+    """Compose the three-line message: problem, place, way out."""
+    return f"{problem}\n  at    {place(node)}\n  try   {hint}"
+
+
+def place(node: fx.Node) -> str:
+    """Where a node comes from: its name, the module, the user's line."""
+    parts = [f"%{node.name} = {target_name(node.target)}", _inside(node), source_line(node)]
+    return ", ".join(part for part in parts if part)
+
+
+def target_name(target: object) -> str:
+    """`aten.add.Tensor` for an overload, `operator.add` for a function."""
+    if callable(target) and hasattr(target, "__module__") and not hasattr(target, "overloadpacket"):
+        return f"{target.__module__.lstrip('_')}.{getattr(target, '__name__', target)}"
+    return str(target)
+
+
+def module_path(node: fx.Node) -> str:
+    """The path of the innermost module that the node was traced in, or an empty string."""
+    modules = node.meta.get("nn_module_stack") or {}
+    if not modules:
+        return ""
+    path = next(reversed(modules.values()))[0]
+    return str(path).removeprefix("L['self'].").removeprefix("L['self']")
+
+
+def source_line(node: fx.Node) -> str:
+    """The last `File ...` line of the node's stack trace: the user's own code."""
+    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
+    files = [line.strip() for line in trace if line.lstrip().startswith("File ")]
+    return files[-1] if files else ""
+
+
+def _inside(node: fx.Node) -> str:
+    path = module_path(node)
+    return f"in module {path!r}" if path else ""
+
+
+def unsupported(missing: Iterable[tuple[fx.Node, str]]) -> UnsupportedOpError:
+    """One error for all missing ops, each with its count, first place and way out."""
+    by_target: dict[str, list[tuple[fx.Node, str]]] = {}
+    for node, hint in missing:
+        by_target.setdefault(target_name(node.target), []).append((node, hint))
+    blocks = []
+    for target, uses in sorted(by_target.items()):
+        node, hint = uses[0]
+        times = "once" if len(uses) == 1 else f"{len(uses)} times"
+        blocks.append(describe(node, f"no lowering for {target}, used {times}", hint))
+    return UnsupportedOpError("\n".join(blocks))
+
+
+def wrong_count(what: str, given: Sequence[str], existing: Sequence[str]) -> NamingError:
+    """The message for a list of names of the wrong length."""
+    return NamingError(
+        f"{what} holds {len(given)} names, {list(given)}, but the program has {len(existing)}: "
+        f"{list(existing)}\n  try   one name for each, in this order"
+    )

@@ -1,0 +1,109 @@
+"""The module under construction: its body, its constants, the names it has given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from coreai._compiler._mlir_libs._coreaiIR._bindings.mlir.dialects.coreai import (
+    register_should_const_folding_hook,
+)
+from coreai._compiler.ir import Attribute, Block, InsertionPoint, Location, Module, Value
+from coreai.authoring import Context
+
+from . import constants, types
+
+_CURRENT: ContextVar[Build] = ContextVar("build")
+
+
+def _never_fold(op: Any) -> bool:
+    """Keep the native folder away from constants.
+
+    Constant subgraphs are folded by torch before they get here. The native folder drops NaN,
+    wraps where the run time saturates, dies on `gelu`, and names what it makes by a hash
+    that differs between processes.
+    """
+    return False
+
+
+class Build:
+    """One module and what must be unique or shared within it."""
+
+    def __init__(self) -> None:
+        self.context = Context()
+        self.constants = constants.Constants()
+        self._attributes: dict[Any, Attribute] = {}
+        self._symbols: set[str] = set()
+        self._blocks: list[Block] = []
+        self._emitted: list[dict[int, Value]] = []
+        self.shared_graphs: dict[Any, Any] = {}
+
+    @staticmethod
+    def current() -> Build:
+        """The build that is open in this thread."""
+        return _CURRENT.get()
+
+    @contextmanager
+    def open(self) -> Iterator[Build]:
+        """Everything built inside goes into this module."""
+        token = _CURRENT.set(self)
+        try:
+            with self.context, Location.unknown() as here:
+                register_should_const_folding_hook(callable=_never_fold, context=here.context)
+                self.module = Module.create()
+                with InsertionPoint(self.module.body):
+                    yield self
+        finally:
+            _CURRENT.reset(token)
+
+    @contextmanager
+    def graph_body(self, block: Block) -> Iterator[None]:
+        """Build inside a graph; its large constants gather at the head of the block."""
+        self._blocks.append(block)
+        self._emitted.append({})
+        try:
+            with InsertionPoint(block):
+                yield
+        finally:
+            self._blocks.pop()
+            self._emitted.pop()
+
+    def symbol(self, wanted: str) -> str:
+        """A graph name that is not taken yet, and that the symbol syntax can hold."""
+        base = re.sub(r"[^\w.$-]", "_", wanted) or "graph"
+        name, count = base, 0
+        while name in self._symbols:
+            count += 1
+            name = f"{base}_{count}"
+        self._symbols.add(name)
+        return name
+
+    def tensor(self, tensor: torch.Tensor, name: str) -> Value:
+        """A tensor as a value of the graph being built, emitted once per graph."""
+        attribute = self.constants.attribute(tensor, name)
+        emitted, key = self._emitted[-1], hash(attribute)
+        if key not in emitted or emitted[key].owner.attributes["value"] != attribute:
+            emitted[key] = constants.emit(attribute, self._blocks[-1])
+        return emitted[key]
+
+    def number(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
+        """A small constant of the given narrow dtype, right here."""
+        key = (repr(value), dtype)
+        if key not in self._attributes:
+            tensor = constants.narrowed(torch.tensor(value, dtype=_exact(value, dtype)), "literal")
+            self._attributes[key] = self.constants.attribute(
+                tensor if tensor.dtype == dtype else tensor.to(dtype), "literal"
+            )
+        return constants.emit(self._attributes[key])
+
+
+def _exact(value: complex | Sequence[int], dtype: torch.dtype) -> torch.dtype:
+    """Integers are checked in 64 bits before they become narrower."""
+    plain = types.narrow(dtype)
+    if plain.is_floating_point or plain.is_complex or plain == torch.bool:
+        return plain
+    return torch.int64 if plain == torch.int32 else plain

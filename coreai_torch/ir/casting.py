@@ -1,0 +1,140 @@
+"""Conversions between element types with torch's meaning, not the run time's."""
+
+from __future__ import annotations
+
+import torch
+from coreai._compiler.dialects import _coreai_ops_gen as gen
+from coreai._compiler.ir import RankedTensorType, Type, Value
+
+from . import types
+from .build import Build
+
+
+def element(x: Value) -> Type:
+    return x.type.element_type
+
+
+def dtype(x: Value) -> torch.dtype:
+    """The torch dtype that a value's elements stand for."""
+    return types.dtype_of(x.type)
+
+
+def is_float(x: Value) -> bool:
+    return dtype(x).is_floating_point
+
+
+def is_bool(x: Value) -> bool:
+    return dtype(x) == torch.bool
+
+
+def is_complex(x: Value) -> bool:
+    return dtype(x).is_complex
+
+
+def is_integer(x: Value) -> bool:
+    """Whether the elements are integers; booleans are not."""
+    return not (is_float(x) or is_bool(x) or is_complex(x))
+
+
+def _with_element(x: Value, target: torch.dtype) -> RankedTensorType:
+    return RankedTensorType.get(x.type.shape, types.element(target))
+
+
+def raw_cast(x: Value, target: torch.dtype) -> Value:
+    """The dialect's own cast: saturates, and may be cancelled against its inverse."""
+    return gen.CastOp(_with_element(x, target), x).result
+
+
+def _number(x: Value, value: complex) -> Value:
+    return Build.current().number(value, dtype(x))
+
+
+def _broadcasting(op: type, *operands: Value) -> Value:
+    return op(*operands).result
+
+
+def trunc(x: Value) -> Value:
+    """Towards zero, for all floats: infinities and NaN stay what they are."""
+    rounded = gen.RoundOp(x).result
+    size, reach = gen.AbsOp(x).result, gen.AbsOp(rounded).result
+    too_far = gen.GreaterOp(reach, size).result
+    step = _broadcasting(
+        gen.BroadcastingWhere,
+        _broadcasting(gen.BroadcastingGreater, x, _number(x, 0.0)),
+        _number(x, 1.0),
+        _number(x, -1.0),
+    )
+    back = gen.SubOp(rounded, step).result
+    return gen.WhereOp(too_far, back, rounded).result
+
+
+def cast(x: Value, target: torch.dtype) -> Value:
+    """`x.to(target)`, or `x` itself when nothing would change."""
+    source, target = dtype(x), types.narrow(target)
+    if source == target:
+        return x
+    if target == torch.bool:
+        return _broadcasting(gen.BroadcastingNotEqual, x, _number(x, 0))
+    if source.is_complex:
+        return cast(gen.RealPartOp(x).result, target)
+    if target.is_complex:
+        real = cast(x, torch.float32)
+        zero = _broadcasting(gen.BroadcastingMul, real, _number(real, 0.0))
+        return gen.CreateComplexOp(real, _finite_zero(real, zero)).result
+    if source.is_floating_point and not target.is_floating_point:
+        # Without this the pair f32 -> si32 -> f32 is cancelled and 1.5 comes back as 1.5.
+        return _wrap(raw_cast(trunc(x), torch.int32), target)
+    if source.is_floating_point or target.is_floating_point or source == torch.bool:
+        return raw_cast(x, target)
+    return _wrap(x, target)
+
+
+def _finite_zero(real: Value, product: Value) -> Value:
+    """Zeros of the right shape; `inf * 0` is NaN, so what is not zero is replaced."""
+    zero = _number(real, 0.0)
+    return _broadcasting(
+        gen.BroadcastingWhere,
+        _broadcasting(gen.BroadcastingEqual, product, zero),
+        product,
+        zero,
+    )
+
+
+def _wrap(x: Value, target: torch.dtype) -> Value:
+    """Between integers torch keeps the low bits; the run time would saturate 300 to 127."""
+    source, info = dtype(x), torch.iinfo(target)
+    if source == target:
+        return x
+    have = torch.iinfo(source)
+    if have.min >= info.min and have.max <= info.max:
+        return raw_cast(x, target)
+    if info.bits == 32:  # si32 <-> ui32: no wider type to wrap in
+        return _reinterpret_32(x, target)
+    wide = raw_cast(x, torch.int32) if source != torch.int32 else x
+    if source == torch.uint32:
+        wide = _reinterpret_32(x, torch.int32)
+    low = _broadcasting(gen.BroadcastingBitwiseAnd, wide, _number(wide, 2**info.bits - 1))
+    if info.min < 0:
+        over = _broadcasting(gen.BroadcastingGreater, low, _number(low, info.max))
+        less = _broadcasting(gen.BroadcastingSub, low, _number(low, 2**info.bits))
+        low = _broadcasting(gen.BroadcastingWhere, over, less, low)
+    return raw_cast(low, target)
+
+
+def _reinterpret_32(x: Value, target: torch.dtype) -> Value:
+    """The same 32 bits under the other sign: both halves fit both types."""
+    if dtype(x) != torch.int32 and dtype(x) != torch.uint32:
+        x = raw_cast(x, torch.int32)  # narrower signed: sign-extends first
+        if dtype(x) == target:
+            return x
+    bits = _broadcasting(gen.BroadcastingBitwiseAnd, x, _number(x, 2**31 - 1))
+    low = raw_cast(bits, target)
+    zero = _number(x, 0)
+    top = (
+        _broadcasting(gen.BroadcastingGreater, zero, x)
+        if dtype(x) == torch.int32
+        else _broadcasting(gen.BroadcastingGreater, x, _number(x, 2**31 - 1))
+    )
+    flag = _number(low, -(2**31) if target == torch.int32 else 2**31)
+    with_top = _broadcasting(gen.BroadcastingBitwiseOr, low, flag)
+    return _broadcasting(gen.BroadcastingWhere, top, with_top, low)

@@ -1,0 +1,132 @@
+"""Named op groups that the compiler may replace whole: a contract as data, and a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coreai._compiler.dialects import coreai as _coreai
+from coreai._compiler.ir import (
+    ArrayAttr,
+    Attribute,
+    BoolAttr,
+    Context,
+    DictAttr,
+    F32Type,
+    FloatAttr,
+    InsertionPoint,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    UnitAttr,
+    Value,
+)
+
+from .build import Build
+
+Results = Value | Sequence[Value]
+
+
+def attribute(value: Any) -> Attribute:
+    """A Python value as an attribute of the kinds that survive serialisation."""
+    match value:
+        case Attribute():
+            return value
+        case None:
+            return UnitAttr.get()
+        case bool():  # before int: bool is one
+            return BoolAttr.get(value)
+        case int():
+            return IntegerAttr.get(IntegerType.get_signed(64), value)
+        case float():
+            return FloatAttr.get(F32Type.get(), value)
+        case str():
+            return StringAttr.get(value)
+        case Mapping():
+            return DictAttr.get({k: attribute(v) for k, v in value.items()})
+        case list() | tuple():
+            return ArrayAttr.get([attribute(v) for v in value])
+    raise TypeError(
+        f"a composite attribute holds None, bool, int, float, str, lists and dictionaries "
+        f"of them, not {value!r} ({type(value).__name__})"
+    )
+
+
+def declaration(
+    name: str, inputs: Sequence[str], outputs: Sequence[str], attrs: Mapping[str, Any]
+) -> Attribute:
+    """The `composite_decl` attribute of a graph, in the context that is active."""
+    contract = attribute(
+        {"input_names": list(inputs), "op_attrs": dict(attrs), "output_names": list(outputs)}
+    )
+    return Attribute.parse(f"#coreai.composite_declaration<{StringAttr.get(name)} = {contract}>")
+
+
+def generate_composite_decl(
+    context: Context,
+    op_name: str,
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    op_attributes: Mapping[str, Any],
+) -> Attribute:
+    """The `composite_decl` attribute for a `coreai.graph` of your own lowering.
+
+    `op_attributes` must hold `version`.
+    """
+    if "version" not in op_attributes:
+        raise ValueError(
+            f"op_attributes of composite {op_name!r} must hold 'version'; it has "
+            f"{sorted(op_attributes)}\n  try   op_attributes={{..., 'version': 1}}"
+        )
+    with context:
+        return declaration(op_name, input_names, output_names, op_attributes)
+
+
+@dataclass(frozen=True)
+class Composite:
+    """The contract of one composite: what the compiler reads to recognise it."""
+
+    name: str
+    inputs: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ("output",)
+    version: int = 1
+
+    def emit(self, body: Callable[..., Results], *operands: Value) -> list[Value]:
+        """Invoke the composite's graph here; it is built once per contract and operand types.
+
+        `body` is the fallback: a function of the operands and of the attributes alone.
+        """
+        build = Build.current()
+        declared = declaration(
+            self.name, self.inputs, self.outputs, {**self.attrs, "version": self.version}
+        )
+        key = (str(declared), tuple(str(o.type) for o in operands))
+        if key not in build.shared_graphs:
+            build.shared_graphs[key] = self._graph(build, declared, body, operands)
+        return list(build.shared_graphs[key](*operands))
+
+    def _graph(
+        self,
+        build: Build,
+        declared: Attribute,
+        body: Callable[..., Results],
+        operands: Sequence[Value],
+    ) -> Any:
+        with InsertionPoint.at_block_begin(build.module.body):
+            graph = _coreai.GraphOp(
+                build.symbol(self.name),
+                [o.type for o in operands],
+                [],
+                list(self.inputs),
+                [],
+                private=True,
+                no_inline=True,
+                composite_decl=declared,
+            )
+        with build.graph_body(graph.entry_block):
+            results = body(*graph.arguments)
+            listed = [results] if isinstance(results, Value) else list(results)
+            graph.outputs_spec = list(zip(self.outputs, listed, strict=True))
+        return graph

@@ -1,0 +1,146 @@
+"""Tensors to constant ops: weights are referenced, never copied, and emitted once each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from coreai._compiler.dialects import _coreai_ops_gen as gen
+from coreai._compiler.dialects.coreai.constant import create_elements_attr
+from coreai._compiler.ir import (
+    Attribute,
+    Block,
+    DenseElementsAttr,
+    DenseResourceElementsAttr,
+    InsertionPoint,
+    Location,
+    RankedTensorType,
+    Value,
+)
+
+from ..errors import ConversionError, NarrowingError
+from . import types
+
+# Below this, the bytes go into the attribute itself; above, into a named resource.
+_INLINE_ELEMENTS = 256
+_SAMPLES = 64
+
+
+def narrowed(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """The tensor in the dtype of the devices; refuses numbers that would not survive."""
+    target = types.narrow(tensor.dtype)
+    if target is tensor.dtype:
+        return tensor
+    if tensor.numel() == 0:
+        return tensor.to(target)
+    if target.is_floating_point or target.is_complex:
+        short = tensor.to(target)
+        lost = short.isinf() & ~tensor.isinf()
+        if bool(lost.any()):
+            raise _too_wide(name, tensor[lost].flatten()[0].item(), tensor.dtype, target)
+        return short
+    info = torch.iinfo(target)
+    low, high = (int(v) for v in torch.aminmax(tensor.to(torch.int64)))
+    if low < info.min or high > info.max:
+        raise _too_wide(name, low if low < info.min else high, tensor.dtype, target)
+    return tensor.to(target)
+
+
+def _too_wide(name: str, value: Any, wide: torch.dtype, narrow: torch.dtype) -> NarrowingError:
+    return NarrowingError(
+        f"constant {name!r} holds {value!r}, which fits {wide} but not {narrow}, the widest "
+        f"type of its kind on the devices\n  try   a value within {narrow} in the model"
+    )
+
+
+def _bytes(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    # Any stride but the contiguous one would be read as if it were contiguous.
+    flat = tensor.contiguous().reshape(-1)
+    return np.asarray(flat.view(torch.uint8).numpy())
+
+
+def _is_splat(tensor: torch.Tensor) -> bool:
+    return tensor.numel() == 1 or (tensor.numel() > 0 and all(s == 0 for s in tensor.stride()))
+
+
+class Constants:
+    """The constants of one module: equal tensors share one attribute, so one set of bytes."""
+
+    def __init__(self) -> None:
+        self._by_storage: dict[Any, Attribute] = {}
+        self._by_look: dict[Any, list[tuple[torch.Tensor, Attribute]]] = {}
+        self._names: dict[str, int] = {}
+        self._alive: list[Any] = []  # storages whose addresses are used as keys
+
+    def attribute(self, tensor: torch.Tensor, name: str) -> Attribute:
+        """The attribute that holds a tensor; the same one for equal tensors."""
+        tensor = _plain(tensor, name)
+        short = tensor.numel() < _INLINE_ELEMENTS or _is_splat(tensor)
+        if short and not tensor.is_complex():  # the binding aborts on complex elements
+            return inline(narrowed(tensor, name))
+        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        if key not in self._by_storage:
+            self._alive.append(tensor)
+            self._by_storage[key] = self._shared(narrowed(tensor, name), name)
+        return self._by_storage[key]
+
+    def _shared(self, tensor: torch.Tensor, name: str) -> Attribute:
+        """One attribute per content: a cheap look first, every byte only if that agrees."""
+        raw = _bytes(tensor)
+        step = max(1, raw.size // _SAMPLES)
+        look = (tensor.dtype, tuple(tensor.shape), raw[::step].tobytes())
+        for other, attribute in self._by_look.setdefault(look, []):
+            if np.array_equal(_bytes(other), raw):
+                return attribute
+        attribute = DenseResourceElementsAttr.get_from_buffer(
+            raw, self._unique(name), _type_of(tensor)
+        )
+        self._by_look[look].append((tensor, attribute))
+        return attribute
+
+    def _unique(self, name: str) -> str:
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        return f"{name}.{count}" if count else name
+
+
+def _type_of(tensor: torch.Tensor) -> RankedTensorType:
+    return types.tensor(tuple(tensor.shape), types.element(tensor.dtype))
+
+
+def _plain(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    tensor = tensor.detach()
+    if tensor.is_meta or isinstance(tensor, torch._subclasses.FakeTensor):
+        raise ConversionError(
+            f"constant {name!r} has no data (it lives on {tensor.device})\n"
+            "  try   loading the weights before exporting"
+        )
+    if tensor.layout != torch.strided:
+        raise ConversionError(
+            f"constant {name!r} has layout {tensor.layout}\n  try   tensor.to_dense()"
+        )
+    if tensor.is_quantized:
+        raise ConversionError(
+            f"constant {name!r} is a quantized tensor\n  try   tensor.dequantize()"
+        )
+    return tensor.cpu().resolve_conj().resolve_neg()
+
+
+def inline(tensor: torch.Tensor) -> Attribute:
+    """An attribute that holds its bytes itself; one element stands for all of a splat."""
+    type_ = _type_of(tensor)
+    if not _is_splat(tensor):
+        return create_elements_attr(Location.unknown(), type_, _bytes(tensor))
+    one = _bytes(tensor.as_strided((1,), (1,)))
+    if tensor.dtype == torch.bool:  # the binding reads booleans as bits, 255 as all of them set
+        one = one * np.uint8(255)
+    return DenseElementsAttr.get(one, type=type_)
+
+
+def emit(attribute: Attribute, block: Block | None = None) -> Value:
+    """A constant op here, or at the head of a block so that the whole graph may use it."""
+    if block is None:
+        return gen.ConstantOp(value=attribute).result
+    with InsertionPoint.at_block_begin(block):
+        return gen.ConstantOp(value=attribute).result

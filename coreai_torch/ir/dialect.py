@@ -1,0 +1,359 @@
+"""The dialect's op constructors under the names lowerings use, and a few that fold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from coreai._compiler.dialects import _coreai_ops_gen as gen
+from coreai._compiler.dialects import coreai as _coreai
+from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
+
+from . import shapes, types
+from .build import Build
+from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
+from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
+
+__all__ = [
+    "Attribute",
+    "Dim",
+    "RankedTensorType",
+    "Type",
+    "Value",
+    "broadcast_to",
+    "cast",
+    "dtype",
+    "i32",
+    "is_bool",
+    "is_complex",
+    "is_float",
+    "is_integer",
+    "raw_cast",
+    "refine",
+    "reshape",
+    "size",
+    "sizes",
+    "trunc",
+    "u32",
+]
+
+Unary: TypeAlias = Callable[[Value], Value]
+Binary: TypeAlias = Callable[[Value, Value], Value]
+
+
+def _unary(op: type) -> Unary:
+    return lambda x: op(x).result
+
+
+def _binary(op: type) -> Binary:
+    return lambda x, y: op(x, y).result
+
+
+# Two operands of one element type; sizes broadcast. Booleans have ops of their own: adding or
+# multiplying them with broadcasting fails at run time, comparing them fails when saving.
+add = _binary(gen.BroadcastingAdd)
+sub = _binary(gen.BroadcastingSub)
+mul = _binary(gen.BroadcastingMul)
+div = _binary(gen.BroadcastingDivide)
+floor_divide = _binary(gen.BroadcastingFloorDivide)
+modulo = _binary(gen.BroadcastingModulo)  # C's fmod: the sign of the dividend
+pow_ = _binary(gen.BroadcastingPow)
+maximum = _binary(gen.BroadcastingMaximum)
+minimum = _binary(gen.BroadcastingMinimum)
+equal = _binary(gen.BroadcastingEqual)
+not_equal = _binary(gen.BroadcastingNotEqual)
+greater = _binary(gen.BroadcastingGreater)
+logical_and = _binary(gen.BroadcastingAnd)
+logical_or = _binary(gen.BroadcastingOr)
+logical_xor = _binary(gen.BroadcastingXor)
+bitwise_and = _binary(gen.BroadcastingBitwiseAnd)
+bitwise_or = _binary(gen.BroadcastingBitwiseOr)
+bitwise_xor = _binary(gen.BroadcastingBitwiseXor)
+matmul = _binary(gen.BroadcastingBatchMatmul)
+
+abs_ = _unary(gen.AbsOp)
+acos = _unary(gen.AcosOp)
+acosh = _unary(gen.AcoshOp)
+asin = _unary(gen.AsinOp)
+asinh = _unary(gen.AsinhOp)
+atan = _unary(gen.AtanOp)
+atanh = _unary(gen.AtanhOp)
+cos = _unary(gen.CosOp)
+cosh = _unary(gen.CoshOp)
+erf = _unary(gen.ErfOp)
+exp = _unary(gen.ExpOp)
+imaginary_part = _unary(gen.ImaginaryPartOp)  # complex operands only: others kill the process
+log = _unary(gen.LogOp)
+logical_not = _unary(gen.NotOp)
+non_zero = _unary(gen.NonZeroOp)  # si32 [count, rank]
+real_part = _unary(gen.RealPartOp)  # complex operands only: others kill the process
+relu = _unary(gen.ReLUOp)
+round_ = _unary(gen.RoundOp)  # ties to even
+rsqrt = _unary(gen.RsqrtOp)
+sigmoid = _unary(gen.SigmoidOp)
+silu = _unary(gen.SiluOp)
+sin = _unary(gen.SinOp)
+sinh = _unary(gen.SinhOp)
+sqrt = _unary(gen.SqrtOp)
+tan = _unary(gen.TanOp)
+tanh = _unary(gen.TanhOp)
+
+
+def where(condition: Value, a: Value, b: Value) -> Value:
+    return gen.BroadcastingWhere(condition, a, b).result
+
+
+def less(x: Value, y: Value) -> Value:
+    return greater(y, x)
+
+
+def neg(x: Value) -> Value:
+    """`-x`; a subtraction from zero would turn 0.0 into 0.0 and not -0.0."""
+    return mul(x, like(x, -1))
+
+
+def constant(value: Any, dtype: torch.dtype) -> Value:
+    """A number, or a flat list of them, as a constant of a (narrowed) torch dtype."""
+    return Build.current().number(value, types.narrow(dtype))
+
+
+def tensor_constant(tensor: torch.Tensor, name: str = "table") -> Value:
+    """A tensor as a constant, shared with equal ones."""
+    return Build.current().tensor(tensor, name)
+
+
+def like(x: Value, number: Any) -> Value:
+    """A rank-0 value of `x`'s element type; a run-time number is cast."""
+    return cast(number, dtype(x)) if isinstance(number, Value) else constant(number, dtype(x))
+
+
+def zeros(x: Value, dims: Sequence[Dim]) -> Value:
+    """Zeros of `x`'s element type in the given sizes."""
+    return broadcast_to(like(x, 0), dims)
+
+
+def create_complex(real: Value, imaginary: Value) -> Value:
+    """A complex64 from two f32 values of one shape; other operands kill the process."""
+    return gen.CreateComplexOp(cast(real, torch.float32), cast(imaginary, torch.float32)).result
+
+
+def gelu(x: Value, approximate: str) -> Value:
+    return _coreai.gelu(x, approximate=approximate)
+
+
+def transpose(x: Value, permutation: Sequence[int]) -> Value:
+    if list(permutation) == list(range(x.type.rank)):
+        return x
+    return gen.TransposeOp(x, u32(list(permutation))).result
+
+
+def expand_dims(x: Value, axes: Sequence[int]) -> Value:
+    """New axes of size one at these places of the result."""
+    if not axes:
+        return x
+    dims = list(sizes_of_type(x))
+    for axis in sorted(axes):
+        dims.insert(axis, 1)
+    type_ = RankedTensorType.get(dims, x.type.element_type)
+    return gen.ExpandDimsOp(x, i32(list(axes)), results=[type_]).result
+
+
+def shrink_dims(x: Value, axes: Sequence[int]) -> Value:
+    """Drop axes of size one, also where the type no longer shows that they are one."""
+    if not axes:
+        return x
+    kept = [d for i, d in enumerate(sizes(x)) if i not in axes] if _hides_one(x, axes) else None
+    return reshape(x, kept) if kept is not None else gen.ShrinkDimsOp(x, i32(list(axes))).result
+
+
+def _hides_one(x: Value, axes: Sequence[int]) -> bool:
+    return any(x.type.shape[a] != 1 for a in axes)
+
+
+def sizes_of_type(x: Value) -> tuple[int, ...]:
+    """The sizes as the type shows them, the dynamic ones as the dialect's mark."""
+    return tuple(x.type.shape)
+
+
+def concat(axis: int, values: Sequence[Value]) -> Value:
+    return values[0] if len(values) == 1 else gen.ConcatOp(i32(axis), list(values)).result
+
+
+def slice_(
+    x: Value, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[Dim] | None = None
+) -> Value:
+    """A box out of `x`, one start and end per axis; strides are positive."""
+    step = strides if strides is not None else [1] * x.type.rank
+    return gen.SliceOp(x, shapes.vector(starts), shapes.vector(ends), shapes.vector(step)).result
+
+
+def slice_axis(x: Value, axis: int, start: Dim, end: Dim, stride: int = 1) -> Value:
+    """A slice along one axis, the others whole."""
+    whole = list(sizes(x))
+    starts: list[Dim] = [0] * len(whole)
+    starts[axis], whole[axis] = start, end
+    strides = [1] * len(whole)
+    strides[axis] = stride
+    return slice_(x, starts, whole, strides)
+
+
+def slice_update(
+    x: Value, update: Value, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[Dim]
+) -> Value:
+    """`x` with a box replaced by `update`."""
+    return gen.SliceUpdateOp(
+        x, shapes.vector(starts), shapes.vector(ends), shapes.vector(strides), update
+    ).result
+
+
+def reverse(x: Value, axes: Sequence[int]) -> Value:
+    return gen.ReverseOp(x, i32(list(axes))).result if axes else x
+
+
+def tile(x: Value, repeats: Sequence[Dim]) -> Value:
+    return gen.TileOp(x, shapes.vector(repeats, torch.uint32)).result
+
+
+def pad(
+    x: Value, padding: Sequence[tuple[Dim, Dim]], value: Value | None = None, mode: str = "constant"
+) -> Value:
+    """Pad each axis before and after; counts are not negative. Modes: constant, reflect, ..."""
+    flat = [count for pair in padding for count in pair]
+    if all(isinstance(c, int) and c == 0 for c in flat):
+        return x
+    filler = like(x, 0) if value is None else value
+    return _coreai.pad(x, shapes.vector(flat, torch.uint32), filler, mode)
+
+
+def range_(start: Value, stop: Value, step: Value) -> Value:
+    """`arange` of one element type; a step of zero kills the process."""
+    return gen.RangeOp(start, stop, step).result
+
+
+def _reduction(op: type) -> Callable[[Value, Sequence[int]], Value]:
+    # No axes means none: the dialect's answer to an empty list is garbage.
+    return lambda x, axes: op(x, i32(list(axes))).result if axes else x
+
+
+# The reduced axes stay, at size one.
+reduce_max = _reduction(gen.ReduceMaxOp)
+reduce_mean = _reduction(gen.ReduceMeanOp)
+reduce_min = _reduction(gen.ReduceMinOp)
+reduce_product = _reduction(gen.ReduceProductOp)
+reduce_sum = _reduction(gen.ReduceSumOp)
+all_ = _reduction(gen.AllOp)
+any_ = _reduction(gen.AnyOp)
+
+
+def argmax(x: Value, axis: int) -> Value:
+    """The index of the first greatest along an axis as si32, the axis kept; NaN is passed over."""
+    return raw_cast(gen.ArgmaxOp(x, i32(axis)).result, torch.int32)
+
+
+def softmax(x: Value, axis: int) -> Value:
+    return gen.SoftmaxOp(x, i32(axis)).result
+
+
+def scan(x: Value, axis: int, combiner: str) -> Value:
+    """Cumulative `sum`, `product`, `min` or `max` along an axis."""
+    reverse_ = constant(False, torch.bool)
+    return _coreai.scan(x, u32(axis), reverse_, combiner)
+
+
+def sort(x: Value, axis: int, descending: bool) -> Value:
+    flags = constant(descending, torch.bool), constant(True, torch.bool)
+    return gen.SortOp(x.type, x, i32(axis), *flags).result
+
+
+def argsort(x: Value, axis: int, descending: bool) -> Value:
+    """Stable; si32. Descending puts NaN last, where torch puts it first."""
+    flags = constant(descending, torch.bool), constant(True, torch.bool)
+    return gen.ArgSortOp(x, i32(axis), *flags).result
+
+
+def gather_along_axis(x: Value, indices: Value, axis: int) -> Value:
+    """Indices (si32, not negative) must match `x` in size on all other axes."""
+    return gen.GatherAlongAxisOp(x, indices, i32(axis)).result
+
+
+def gather_nd(x: Value, indices: Value) -> Value:
+    """The last axis of `indices` (si32, not negative) addresses the leading axes of `x`."""
+    return gen.GatherNdOp(x, indices).result
+
+
+def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
+    """`x` with the addressed entries replaced; of duplicates the last one wins."""
+    return gen.ScatterNdOp(x.type, x, indices, updates).result
+
+
+def scatter_along_axis(
+    x: Value, indices: Value, updates: Value, axis: int, mode: str = "update"
+) -> Value:
+    """Modes: update, add, sub, mul, div, min, max. Out-of-range indices are passed over."""
+    attribute = Attribute.parse(f"#coreai.scatter_mode<{mode}>")
+    return gen.ScatterAlongAxisOp(
+        x.type, x, indices, updates, i32(axis), scatter_mode=attribute
+    ).result
+
+
+def conv(
+    x: Value, weight: Value, stride: Sequence[int], dilation: Sequence[int], groups: int
+) -> Value:
+    """Over two or three spatial axes, without padding or bias."""
+    op = gen.Conv2dOp if len(stride) == 2 else gen.Conv3dOp
+    return op(x, weight, u32(list(stride)), u32(list(dilation)), u32(groups)).result
+
+
+def conv_transpose(
+    result: RankedTensorType,
+    x: Value,
+    weight: Value,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+) -> Value:
+    """Over two or three spatial axes; the result type is taken on trust, so it must be right."""
+    op = gen.ConvTranspose2dOp if len(stride) == 2 else gen.ConvTranspose3dOp
+    windows = (u32(list(w)) for w in (stride, padding, dilation, output_padding))
+    return op(result, x, weight, *windows, u32(groups)).result
+
+
+def max_pool(
+    result: RankedTensorType,
+    x: Value,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> Value:
+    """Over two or three spatial axes, no padding; the result type is taken on trust."""
+    op = gen.MaxPool2dOp if len(kernel) == 2 else gen.MaxPool3dOp
+    windows = (u32(list(w)) for w in (kernel, stride, dilation))
+    return op(result, x, *windows, constant(False, torch.bool)).result
+
+
+def sum_pool(
+    x: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> Value:
+    """Over two or three spatial axes, no padding."""
+    op = gen.SumPool2dOp if len(kernel) == 2 else gen.SumPool3dOp
+    return op(x, *(u32(list(w)) for w in (kernel, stride, dilation))).result
+
+
+def interpolate(
+    x: Value,
+    output_shape: Sequence[int],
+    scale: Sequence[float],
+    offset: Sequence[float],
+    mode: str,
+) -> Value:
+    """Resample all axes; `coord = (i + .5 - offset) / scale - .5`."""
+    return _coreai.interpolate(
+        x,
+        i32(list(output_shape)),
+        tensor_constant(torch.tensor(list(scale), dtype=torch.float32)),
+        tensor_constant(torch.tensor(list(offset), dtype=torch.float32)),
+        mode,
+    )

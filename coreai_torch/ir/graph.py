@@ -1,0 +1,107 @@
+"""Graph ops: arguments, states, outputs, and the regions of control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from coreai._compiler.dialects import coreai as _coreai
+from coreai._compiler.ir import RankedTensorType, Value
+
+from .build import Build
+from .shapes import refine
+
+
+@dataclass(frozen=True)
+class Port:
+    """A named, typed way in or out of a graph."""
+
+    name: str
+    type: RankedTensorType
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a graph's body gives back: new values of the states, and the named outputs."""
+
+    states: Sequence[Value]
+    outputs: Sequence[tuple[str, Value]]
+
+
+Body = Callable[[Sequence[Value], Sequence[Value]], Results]
+
+
+def entrypoint(name: str, states: Sequence[Port], inputs: Sequence[Port], body: Body) -> None:
+    """A graph that the run time can call; states come first, in and out.
+
+    A state is a handle that is read once, before all else, and written once, at the end, so
+    that every use in between sees the value it should whatever the order of the writes.
+    """
+    build = Build.current()
+    handles = [_coreai.HandleType.get(s.type) for s in states]
+    graph = _coreai.GraphOp(
+        build.symbol(name),
+        [*handles, *(i.type for i in inputs)],
+        [],
+        [p.name for p in (*states, *inputs)],
+        [],
+    )
+    arguments = list(graph.arguments)
+    with build.graph_body(graph.entry_block):
+        reads = [_coreai.read_handle(h, _coreai.create_token()) for h in arguments[: len(states)]]
+        results = body([r[0] for r in reads], arguments[len(states) :])
+        tokens = [
+            _coreai.write_handle(handle, refine(new, port.type), read[1])
+            for handle, port, read, new in zip(
+                arguments, states, reads, results.states, strict=False
+            )
+        ]
+        graph.outputs_spec = [
+            *((port.name, token) for port, token in zip(states, tokens, strict=True)),
+            *results.outputs,
+        ]
+
+
+def helper(
+    name: str, inputs: Sequence[Port], body: Callable[[Sequence[Value]], Sequence[Value]]
+) -> Callable[..., Sequence[Value]]:
+    """A private graph to be called from others; calling the result emits the invoke."""
+    build = Build.current()
+    graph = _coreai.GraphOp(
+        build.symbol(name), [i.type for i in inputs], [], [i.name for i in inputs], [], private=True
+    )
+    with build.graph_body(graph.entry_block):
+        results = body(list(graph.arguments))
+        graph.outputs_spec = [(f"result_{i}", value) for i, value in enumerate(results)]
+    return lambda *operands: list(graph(*operands))
+
+
+def branch(
+    condition: Value,
+    types: Sequence[RankedTensorType],
+    then: Callable[[], Sequence[Value]],
+    otherwise: Callable[[], Sequence[Value]],
+) -> list[Value]:
+    """`then()` or `otherwise()`; both are built, one runs."""
+    op = _coreai.IfOp(list(types), condition)
+    for region, body in ((op.then_region_builder, then), (op.else_region_builder, otherwise)):
+        with region:
+            _coreai.yield_([refine(v, t) for v, t in zip(body(), types, strict=True)])
+    return list(op.results)
+
+
+def loop(
+    carried: Sequence[Value],
+    condition: Callable[[Sequence[Value]], Value],
+    body: Callable[[Sequence[Value]], Sequence[Value]],
+) -> list[Value]:
+    """`while condition(carried): carried = body(carried)`; types stay what they are."""
+    types = [c.type for c in carried]
+    op = _coreai.WhileOp(types, list(carried))
+    with op.before_region_builder as before:
+        arguments = list(before.arguments)
+        _coreai.condition(condition(arguments), *arguments)
+    with op.after_region_builder as after:
+        updated = body(list(after.arguments))
+        _coreai.yield_([refine(v, t) for v, t in zip(updated, types, strict=True)])
+    return list(op.results)

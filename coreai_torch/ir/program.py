@@ -1,0 +1,64 @@
+"""The program a conversion returns, on whichever coreai-core is installed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from coreai._compiler.passmanager import PassManager
+from coreai.authoring import AIModelAsset, AIProgram
+
+_REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
+
+
+class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types that mypy follows
+    """An `AIProgram` that can be optimized in place and never loses a saved asset."""
+
+    @property
+    def mlir_module(self) -> Any:
+        """The raw module: 1.0.0b2 holds it itself, 1.0.0b3 one level down."""
+        held = self._mlir_module if hasattr(self, "_mlir_module") else self._module._mlir_module
+        return held
+
+    def optimize(self) -> None:
+        """Run the compiler's rewrite in place; a second time changes nothing."""
+        module = self.mlir_module
+        with module.context:
+            PassManager.parse(_REWRITE).run(module.operation)
+
+    def get_graph(self, name: str) -> Any:
+        """The graph of an entrypoint, or None."""
+        look = getattr(super(), "get_graph", None) or self._get_graph
+        return look(name)
+
+    def save_asset(self, path: Path | str, metadata: Any = None, **options: Any) -> AIModelAsset:
+        """Write the asset beside `path` and swap it in; a failure leaves what was there."""
+        path = Path(path)
+        if path.suffix != ".aimodel":
+            raise ValueError(
+                f"an asset's path ends in .aimodel, {str(path)!r} ends in {path.suffix!r}\n"
+                f"  try   {str(path.with_suffix('.aimodel'))!r}"
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
+        try:
+            super().save_asset(workshop / path.name, metadata, **options)
+            _swap_in(workshop / path.name, path, workshop / "replaced")
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
+        return AIModelAsset.load(path)
+
+
+def _swap_in(new: Path, path: Path, aside: Path) -> None:
+    """Two renames; if the second fails the first is taken back."""
+    existed = path.exists() or path.is_symlink()
+    if existed:
+        path.rename(aside)
+    try:
+        new.rename(path)
+    except BaseException:
+        if existed:
+            aside.rename(path)
+        raise

@@ -1,0 +1,173 @@
+"""Sizes as numbers or values: one body serves static and dynamic shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+from coreai._compiler.dialects import _coreai_ops_gen as gen
+from coreai._compiler.ir import RankedTensorType, Value
+
+from . import types
+from .build import Build
+from .casting import raw_cast
+
+# A size: a plain number, or a rank-0 si32 value that is known only at run time.
+Dim: TypeAlias = "int | Value"
+
+
+def i32(value: int | Sequence[int]) -> Value:
+    """A si32 constant, the form of axes, positions and signed sizes."""
+    return Build.current().number(value, torch.int32)
+
+
+def u32(value: int | Sequence[int]) -> Value:
+    """A ui32 constant, the form of windows, counts and permutations."""
+    return Build.current().number(value, torch.uint32)
+
+
+def is_static(dims: Sequence[Dim]) -> bool:
+    return all(isinstance(d, int) for d in dims)
+
+
+def size(x: Value, axis: int) -> Dim:
+    """The extent of one axis."""
+    extent = x.type.shape[axis]
+    return int(extent) if extent != types.DYNAMIC else _runtime_sizes(x)(axis)
+
+
+def sizes(x: Value) -> tuple[Dim, ...]:
+    """The extents of all axes; the shape is asked for at most once."""
+    ask: Callable[[int], Value] | None = None
+    found: list[Dim] = []
+    for axis, extent in enumerate(x.type.shape):
+        if extent != types.DYNAMIC:
+            found.append(int(extent))
+            continue
+        ask = ask or _runtime_sizes(x)
+        found.append(ask(axis))
+    return tuple(found)
+
+
+def _runtime_sizes(x: Value) -> Callable[[int], Value]:
+    shape = raw_cast(gen.GetShapeOp(x).result, torch.int32)
+
+    def ask(axis: int) -> Value:
+        one = gen.SliceOp(shape, i32([axis]), i32([axis + 1]), i32([1])).result
+        return scalar(one)
+
+    return ask
+
+
+def scalar(x: Value) -> Value:
+    """A one-element value as rank 0."""
+    type_ = RankedTensorType.get([], x.type.element_type)
+    return x if x.type.rank == 0 else _reshape_to(x, _empty_shape(), type_)
+
+
+def _empty_shape() -> Value:
+    return Build.current().tensor(torch.empty(0, dtype=torch.int32), "empty")
+
+
+def _reshape_to(x: Value, shape: Value, type_: RankedTensorType) -> Value:
+    return gen.ReshapeOp(x, shape, results=[type_]).result
+
+
+def as_vector(dim: Value) -> Value:
+    """A rank-0 value as a vector of one."""
+    return _reshape_to(dim, i32([1]), RankedTensorType.get([1], dim.type.element_type))
+
+
+def vector(dims: Sequence[Dim], dtype: torch.dtype = torch.int32) -> Value:
+    """Sizes side by side in a vector of the given index type."""
+    if is_static(dims):
+        return Build.current().number(list(dims), dtype) if dims else _empty_shape()
+    parts: list[Value] = []
+    run: list[int] = []
+    for dim in dims:
+        if isinstance(dim, int):
+            run.append(dim)
+            continue
+        if run:
+            parts.append(i32(run))
+            run = []
+        parts.append(as_vector(dim))
+    if run:
+        parts.append(i32(run))
+    joined = parts[0] if len(parts) == 1 else gen.ConcatOp(i32(0), parts).result
+    return joined if dtype == torch.int32 else raw_cast(joined, dtype)
+
+
+def tensor_type(dims: Sequence[Dim], like: Value) -> RankedTensorType:
+    """The type of a tensor of these sizes with the elements of `like`."""
+    return types.tensor(dims, like.type.element_type)
+
+
+def refine(x: Value, type_: RankedTensorType) -> Value:
+    """The same tensor under a type that shows more (or less) of its sizes."""
+    return x if x.type == type_ else gen.CastOp(type_, x).result
+
+
+def reshape(x: Value, dims: Sequence[Dim]) -> Value:
+    """`x` under other sizes; one unknown size is left for the run time to infer."""
+    type_ = tensor_type(dims, x)
+    known = [d if isinstance(d, int) else -1 for d in dims]
+    if x.type == type_ and -1 not in known:
+        return x
+    if known.count(-1) == 1 and 0 not in known:
+        return _reshape_to(x, i32(known), type_)
+    return _reshape_to(x, vector(dims), type_)
+
+
+def broadcast_to(x: Value, dims: Sequence[Dim]) -> Value:
+    """`x` expanded to these sizes, numpy's way."""
+    type_ = tensor_type(dims, x)
+    if x.type == type_ and is_static(dims):
+        return x
+    return gen.BroadcastToOp(x, vector(dims, torch.uint32), results=[type_]).result
+
+
+def _arithmetic(static: Callable[[int, int], int], op: type) -> Callable[[Dim, Dim], Dim]:
+    def apply(a: Dim, b: Dim) -> Dim:
+        if isinstance(a, int) and isinstance(b, int):
+            return static(a, b)
+        return op(_as_value(a), _as_value(b)).result
+
+    return apply
+
+
+def _as_value(dim: Dim) -> Value:
+    return i32(dim) if isinstance(dim, int) else dim
+
+
+add = _arithmetic(lambda a, b: a + b, gen.AddOp)
+sub = _arithmetic(lambda a, b: a - b, gen.SubOp)
+mul = _arithmetic(lambda a, b: a * b, gen.MulOp)
+floordiv = _arithmetic(lambda a, b: a // b, gen.FloorDivideOp)
+maximum = _arithmetic(max, gen.MaximumOp)
+minimum = _arithmetic(min, gen.MinimumOp)
+
+
+def product(dims: Sequence[Dim]) -> Dim:
+    """The number of elements of a shape."""
+    static = math.prod(d for d in dims if isinstance(d, int))
+    total: Dim = static
+    for dim in dims:
+        if not isinstance(dim, int):
+            total = dim if total is static and static == 1 else mul(total, dim)
+    return total
+
+
+def clamp_position(position: Dim, extent: Dim) -> Dim:
+    """Where a Python index lands: counted from the end if negative, kept within the axis."""
+    if isinstance(position, int):
+        if position >= 0:
+            return minimum(position, extent) if position else 0
+        position = add(extent, position)
+        return maximum(minimum(position, extent), 0)
+    wrapped = gen.AddOp(position, _as_value(extent)).result
+    negative = gen.GreaterOp(i32(0), position).result
+    counted = gen.WhereOp(negative, wrapped, position).result
+    return maximum(minimum(counted, extent), 0)

@@ -1,0 +1,113 @@
+"""torch dtypes and fake tensors to dialect types, and the narrowing of 64 bits to 32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from coreai._compiler.ir import (
+    BF16Type,
+    ComplexType,
+    F16Type,
+    F32Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    IntegerType,
+    RankedTensorType,
+    ShapedType,
+    Type,
+)
+
+from ..errors import ConversionError
+
+DYNAMIC: int = ShapedType.get_dynamic_size()
+
+# The devices have no 64-bit numbers; the Linux runtime alone would run them.
+_NARROW = {
+    torch.int64: torch.int32,
+    torch.uint64: torch.uint32,
+    torch.float64: torch.float32,
+    torch.complex128: torch.complex64,
+}
+
+_ELEMENT: dict[torch.dtype, Callable[[], Type]] = {
+    torch.bool: lambda: IntegerType.get_signless(1),
+    torch.int8: lambda: IntegerType.get_signed(8),
+    torch.int16: lambda: IntegerType.get_signed(16),
+    torch.int32: lambda: IntegerType.get_signed(32),
+    torch.uint8: lambda: IntegerType.get_unsigned(8),
+    torch.uint16: lambda: IntegerType.get_unsigned(16),
+    torch.uint32: lambda: IntegerType.get_unsigned(32),
+    torch.float16: lambda: F16Type.get(),
+    torch.bfloat16: lambda: BF16Type.get(),
+    torch.float32: lambda: F32Type.get(),
+    torch.complex64: lambda: ComplexType.get(F32Type.get()),
+    torch.float8_e4m3fn: lambda: Float8E4M3FNType.get(),
+    torch.float8_e5m2: lambda: Float8E5M2Type.get(),
+}
+
+_BY_NAME = {
+    "i1": torch.bool,
+    "si8": torch.int8,
+    "si16": torch.int16,
+    "si32": torch.int32,
+    "ui8": torch.uint8,
+    "ui16": torch.uint16,
+    "ui32": torch.uint32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "complex<f32>": torch.complex64,
+    "f8E4M3FN": torch.float8_e4m3fn,
+    "f8E5M2": torch.float8_e5m2,
+}
+
+
+def narrow(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that stands for `dtype` on the devices."""
+    return _NARROW.get(dtype, dtype)
+
+
+def element(dtype: torch.dtype) -> Type:
+    """The dialect's element type for a torch dtype; 64-bit types narrow to 32."""
+    make = _ELEMENT.get(narrow(dtype))
+    if make is None:
+        known = ", ".join(str(d).removeprefix("torch.") for d in _ELEMENT)
+        raise ConversionError(
+            f"{dtype} has no counterpart in Core AI\n  try   one of {known}, and the 64-bit "
+            "types, which are narrowed to 32"
+        )
+    return make()
+
+
+def dtype_of(type_: Any) -> torch.dtype:
+    """The torch dtype of an element type or of a tensor type's elements."""
+    return _BY_NAME[str(getattr(type_, "element_type", type_))]
+
+
+def tensor(shape: Sequence[Any], element_type: Type) -> RankedTensorType:
+    """A tensor type; sizes that are no plain numbers become dynamic."""
+    return RankedTensorType.get(
+        [s if type(s) is int and s >= 0 else DYNAMIC for s in shape], element_type
+    )
+
+
+def ranked(fake: Any) -> RankedTensorType:
+    """The tensor type of a fake tensor, or of a symbolic number as a rank-0 tensor."""
+    if isinstance(fake, torch.Tensor):
+        return tensor(fake.shape, element(fake.dtype))
+    return tensor((), element(scalar_dtype(fake)))
+
+
+def scalar_dtype(number: Any) -> torch.dtype:
+    """The narrow dtype that carries a Python or symbolic number."""
+    if isinstance(number, bool | torch.SymBool):
+        return torch.bool
+    if isinstance(number, int | torch.SymInt):
+        return torch.int32
+    if isinstance(number, float | torch.SymFloat):
+        return torch.float32
+    if isinstance(number, complex):
+        return torch.complex64
+    raise ConversionError(f"{number!r} ({type(number).__name__}) is no number a program can hold")

@@ -1,0 +1,22 @@
+"""The engine: torch's graphs and the dialect meet here."""
+
+from .binding import Axes, Axis, Number, Shape
+from .cases import case
+from .context import Ctx
+from .promotion import Promote
+from .registry import BUILTIN, Registry, decomposes, lowers, lowers_function
+
+__all__ = [
+    "BUILTIN",
+    "Axes",
+    "Axis",
+    "Ctx",
+    "Number",
+    "Promote",
+    "Registry",
+    "Shape",
+    "case",
+    "decomposes",
+    "lowers",
+    "lowers_function",
+]

@@ -1,0 +1,83 @@
+"""What a lowering may know of its node beyond the arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+import torch.fx as fx
+
+from ..ir import types
+from ..ir.composite import Composite
+from ..ir.dialect import Dim, RankedTensorType, Value
+from .binding import Call
+
+LowerSubgraph = Callable[[fx.GraphModule, Sequence[Any]], list[Any]]
+
+
+@dataclass(frozen=True)
+class Ctx:
+    """The node's promised results, and the ways to stop, to recurse, to emit a composite."""
+
+    call: Call
+    _lower_subgraph: LowerSubgraph
+
+    @property
+    def out(self) -> RankedTensorType:
+        """The result type that the exported graph promises."""
+        return types.ranked(self.call.node.meta["val"])
+
+    @property
+    def outs(self) -> list[RankedTensorType]:
+        """The promised types of an op with several results."""
+        return [types.ranked(v) for v in self.call.node.meta["val"]]
+
+    @property
+    def out_dtype(self) -> torch.dtype:
+        """The dtype of the (first) result, 64 bits narrowed."""
+        val = self.call.node.meta["val"]
+        first = val[0] if isinstance(val, list | tuple) else val
+        dtype = first.dtype if isinstance(first, torch.Tensor) else types.scalar_dtype(first)
+        return types.narrow(dtype)
+
+    def dims(self, given: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The result's sizes: numbers where the graph knows them, else what was given."""
+        return tuple(
+            g if promised == types.DYNAMIC else int(promised)
+            for g, promised in zip(given, self.out.shape, strict=True)
+        )
+
+    def uses(self, result: int) -> bool:
+        """Whether anything reads this one of the several results."""
+        return any(
+            user.args[1] == result if user.op == "call_function" else True
+            for user in self.call.node.users
+        )
+
+    def known(self, name: str) -> torch.Tensor | None:
+        """The argument of this schema name if it is a constant, as torch sees it."""
+        schema = self.call.node.target._schema
+        for i, argument in enumerate(schema.arguments):
+            if argument.name == name:
+                args = self.call.node.args
+                given = args[i] if i < len(args) else self.call.node.kwargs.get(name)
+                held = self.call.scope.held(given)
+                return held if isinstance(held, torch.Tensor) else None
+        raise KeyError(f"{name!r} is no argument of {schema}")
+
+    def refuse(self, what: str, hint: str | None = None) -> NoReturn:
+        """Stop, in words the user can act on; place and way out are added."""
+        raise self.call.refuse(what) if hint is None else self.call.refuse(what, hint)
+
+    def lower_subgraph(self, graph: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
+        """Lower another FX graph here, through the same walker."""
+        return self._lower_subgraph(graph, operands)
+
+    def emit(self, composite: Composite, body: Callable[..., Any], *operands: Value) -> list[Value]:
+        """Emit a composite: `body` is its fallback, built once per contract and types."""
+        return composite.emit(body, *operands)
+
+
+__all__ = ["Ctx", "Dim"]

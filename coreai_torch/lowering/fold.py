@@ -1,0 +1,94 @@
+"""Evaluates in torch what depends on constants alone, before any op is emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..ir.dialect import Value
+
+UNFOLDED = object()
+
+# Larger results are only kept if they cost no more than what they replace.
+_SMALL = 1 << 20
+_UNINITIALISED = {"aten::empty.memory_format", "aten::empty_strided", "aten::empty_like"}
+
+
+def fold(node: fx.Node, args: Any, kwargs: Any) -> Any:
+    """The node's result if all it needs is known now, else `UNFOLDED`."""
+    if not _foldable(node.target) or any(_at_run_time(leaf) for leaf in _leaves((args, kwargs))):
+        return UNFOLDED
+    if node.op == "call_function" and _grows(node, args, kwargs):
+        return UNFOLDED
+    if isinstance(node.target, torch._ops.OpOverload):
+        kwargs = {**kwargs, "device": "cpu"} if "device" in kwargs else kwargs
+    try:
+        with torch.no_grad():
+            result = node.target(*args, **kwargs)
+    except Exception:  # not an error yet: the lowering may know better, or will say it better
+        return UNFOLDED
+    if isinstance(node.target, torch._ops.OpOverload) and node.target.name() in _UNINITIALISED:
+        return torch.zeros((), dtype=result.dtype).expand(result.shape)
+    return _compact(result)
+
+
+def is_foldable(node: fx.Node) -> bool:
+    """Whether a node takes nothing but plain values, so that it always folds."""
+    return not node.all_input_nodes and _foldable(node.target)
+
+
+def _foldable(target: Any) -> bool:
+    if isinstance(target, torch._ops.OpOverload):
+        seeded = torch.Tag.nondeterministic_seeded in target.tags
+        return target.namespace in ("aten", "prims") and not seeded and not _mutates(target)
+    return not isinstance(target, torch._ops.HigherOrderOperator)
+
+
+def _mutates(target: torch._ops.OpOverload) -> bool:
+    return bool(target._schema.is_mutable)
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    if isinstance(given, list | tuple):
+        for part in given:
+            yield from _leaves(part)
+    elif isinstance(given, dict):
+        yield from _leaves(list(given.values()))
+    else:
+        yield given
+
+
+def _at_run_time(leaf: Any) -> bool:
+    return isinstance(leaf, Value | fx.GraphModule | torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def _grows(node: fx.Node, args: Any, kwargs: Any) -> bool:
+    """Whether folding would add large bytes: a view, copy or widening of a weight."""
+    promised = node.meta.get("val")
+    results = promised if isinstance(promised, list | tuple) else [promised]
+    made = sum(_bytes(r) for r in results)
+    if made <= _SMALL:
+        return False
+    given = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    is_view = isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
+    is_copy = is_view or "_copy" in getattr(node.target, "__name__", "")
+    return bool(given) and (is_copy or made > sum(_bytes(g) for g in given))
+
+
+def _bytes(tensor: Any) -> int:
+    if not isinstance(tensor, torch.Tensor) or any(not isinstance(s, int) for s in tensor.shape):
+        return 0
+    return tensor.numel() * tensor.element_size()
+
+
+def _compact(result: Any) -> Any:
+    """A tensor of one value repeated is held as that value, expanded."""
+    if not isinstance(result, torch.Tensor) or result.numel() < 256:
+        return result
+    first = result.flatten()[0]
+    if bool((result == first).all()):
+        return first.clone().expand(result.shape)
+    return result

@@ -1,0 +1,83 @@
+"""Staged programs in, one module out: an entrypoint graph for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..capture.io_plan import IOPlan, Output
+from ..ir import graph, types
+from ..ir.build import Build
+from ..ir.casting import cast
+from ..ir.dialect import Value, constant, refine
+from ..ir.locations import Locations
+from ..ir.program import Program
+from .registry import Registry
+from .walk import Walk
+
+
+@dataclass(frozen=True)
+class Staged:
+    """An exported program that was found fit, with its ports."""
+
+    entrypoint: str
+    program: torch.export.ExportedProgram
+    plan: IOPlan
+
+
+def build(
+    staged: Sequence[Staged], registry: Registry, *, debug: bool, on_node: Callable[[], None]
+) -> Program:
+    """Lower all staged programs into one module; equal constants are shared between them."""
+    module = Build()
+    with module.open():
+        for one in staged:
+            _entrypoint(one, Walk(registry, Locations(one.entrypoint, debug), on_node))
+    return Program._from_mlir_module(module.module)
+
+
+def _entrypoint(staged: Staged, walk: Walk) -> None:
+    plan = staged.plan
+    states = [graph.Port(s.name, types.ranked(s.node.meta["val"])) for s in plan.states]
+    inputs = [graph.Port(i.name, types.ranked(i.node.meta["val"])) for i in plan.inputs]
+
+    def body(read: Sequence[Value], given: Sequence[Value]) -> graph.Results:
+        feed: dict[Any, Any] = dict(plan.folded)
+        feed.update((node, tensor) for node, (_, tensor) in plan.constants.items())
+        feed.update(zip((s.node for s in plan.states), read, strict=True))
+        feed.update(zip((i.node for i in plan.inputs), given, strict=True))
+        module = staged.program.graph_module
+        placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        names = {node: name for node, (name, _) in plan.constants.items()}
+        held = walk.graph(module, [feed[n] for n in placeholders], names)
+        by_node = dict(zip(_output_nodes(module), held, strict=True))
+        return graph.Results(
+            [_value(by_node[s.written], s.node.meta["val"], s.name) for s in plan.states],
+            [(o.name, _output(o, by_node)) for o in plan.outputs],
+        )
+
+    graph.entrypoint(staged.entrypoint, states, inputs, body)
+
+
+def _output_nodes(module: torch.fx.GraphModule) -> list[Any]:
+    (output,) = (n for n in module.graph.nodes if n.op == "output")
+    return list(output.args[0])
+
+
+def _output(output: Output, by_node: dict[Any, Any]) -> Value:
+    if isinstance(output.held, torch.fx.Node):
+        return _value(by_node[output.held], output.held.meta["val"], output.name)
+    return constant(output.held, types.scalar_dtype(output.held))
+
+
+def _value(held: Any, promised: Any, name: str) -> Value:
+    """What leaves the graph is a value of the promised type."""
+    type_ = types.ranked(promised)
+    if isinstance(held, torch.Tensor):
+        held = Build.current().tensor(held, name)
+    elif isinstance(held, bool | int | float):
+        held = constant(held, types.dtype_of(type_))
+    return refine(cast(held, types.dtype_of(type_)), type_)

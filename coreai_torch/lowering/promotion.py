@@ -1,0 +1,72 @@
+"""How operands of different dtypes meet, declared per lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+
+from ..ir.dialect import Value, cast, constant
+from .binding import Signature, as_value
+
+
+class Promote(Enum):
+    """How `Value` arguments meet before the function sees them."""
+
+    NOT = auto()  # they arrive as they are
+    COMMON = auto()  # the dtype torch would compute in; the result leaves in the node's
+    RESULT = auto()  # the node's result dtype, as true division and `sin` of integers want
+    BOOL = auto()  # truth values, as logic wants
+
+
+def operands(signature: Signature, node: fx.Node) -> list[Any]:
+    """The promoting arguments as the exporter knew them: fake tensors and numbers."""
+    return [
+        given.meta["val"] if isinstance(given, fx.Node) else given
+        for param, given in zip(signature.params, signature.given(node), strict=True)
+        if param.promotes and given is not None
+    ]
+
+
+def common_dtype(known: Sequence[Any]) -> torch.dtype:
+    """The dtype in which torch combines these tensors and numbers."""
+    if len(known) == 2:
+        return torch.result_type(*known)
+    if len(known) == 1 and isinstance(known[0], torch.Tensor):
+        return known[0].dtype
+    _, result = elementwise_dtypes(
+        *known, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
+    )
+    return result
+
+
+def compute_dtype(kind: Promote, signature: Signature, node: fx.Node) -> torch.dtype:
+    """The dtype that a node's operands are brought to."""
+    if kind is Promote.BOOL:
+        return torch.bool
+    if kind is Promote.RESULT:
+        result = node.meta["val"]
+        return (result[0] if isinstance(result, list | tuple) else result).dtype
+    return common_dtype(operands(signature, node))
+
+
+def promoted(
+    kind: Promote, signature: Signature, node: fx.Node, bound: dict[str, Any]
+) -> dict[str, Any]:
+    """The bound arguments with every promoting one cast."""
+    dtype = None if kind is Promote.NOT else compute_dtype(kind, signature, node)
+    met = {
+        p.into: as_value(bound[p.into]) if dtype is None else _in(dtype, bound[p.into])
+        for p in signature.params
+        if p.into and p.promotes and bound[p.into] is not None
+    }
+    return {**bound, **met}
+
+
+def _in(dtype: torch.dtype, operand: Any) -> Value:
+    """A number becomes a constant of the dtype at once: 0.1 never passes through another."""
+    return cast(operand, dtype) if isinstance(operand, Value) else constant(operand, dtype)

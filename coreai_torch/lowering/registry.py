@@ -1,0 +1,181 @@
+"""Which function lowers which op, and what the exporter must therefore keep whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..errors import ConversionError
+from ..ir.dialect import Value, cast
+from . import promotion
+from .binding import Call, Signature
+from .cases import Case
+from .context import Ctx, LowerSubgraph
+from .promotion import Promote
+
+
+def key(target: Any) -> str:
+    """The name an op is registered under: stable where overload objects are not."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target.name())
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order::{target.name()}"
+    return f"{target.__module__}.{target.__name__}"
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """One op, one function, and the facts the rest of the house reads off it."""
+
+    target: Any
+    fn: Callable[..., Any]
+    promote: Promote = Promote.NOT
+    ignore: Sequence[str] = ()
+    cases: Sequence[Case] = field(default=(), repr=False)
+    origin: str = "built-in"
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Built at first use: all of them at import would cost a second."""
+        return Signature(self.target, self.fn, self.ignore)
+
+    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
+        """Bind, promote, lower."""
+        bound = self.signature.bind(call)
+        ctx = Ctx(call, lower_subgraph)
+        args = promotion.promoted(self.promote, self.signature, call.node, bound)
+        result = self.fn(ctx, **args)
+        if self.promote is Promote.NOT or not isinstance(result, Value):
+            return result
+        return cast(result, ctx.out_dtype)
+
+
+@dataclass(frozen=True)
+class FunctionLowering:
+    """The lowering of a target without a schema: arguments come as they stand."""
+
+    target: Any
+    fn: Callable[..., Any]
+    cases: Sequence[Case] = field(default=(), repr=False)
+    origin: str = "built-in"
+
+    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
+        """Resolve the arguments and lower."""
+        args = call.scope.values_of(call.node.args)
+        kwargs = call.scope.values_of(dict(call.node.kwargs))
+        return self.fn(Ctx(call, lower_subgraph), *args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """An op written in torch; it enters the decomposition table instead of the dialect.
+
+    A program that was decomposed with another table still holds the op: then the function is
+    traced on the spot and its graph lowered in the node's place.
+    """
+
+    target: Any
+    fn: Callable[..., Any]
+    cases: Sequence[Case] = field(default=(), repr=False)
+    origin: str = "built-in"
+
+    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
+        """Trace the function on the node's fake arguments and lower what comes out."""
+        from .inline import trace
+
+        graph, inputs = trace(self.fn, call.node)
+        results = lower_subgraph(graph, call.scope.held(inputs))
+        several = isinstance(call.node.meta["val"], list | tuple)
+        return results if several else results[0]
+
+
+Entry = Any  # a Lowering, FunctionLowering or Decomposition: called with (call, lower_subgraph)
+
+
+class Registry:
+    """Built-in lowerings, with a converter's own laid over them."""
+
+    def __init__(self, base: Registry | None = None) -> None:
+        self._base = base
+        self._own: dict[str, Entry] = {}
+
+    def add(self, entry: Entry, *, name: str | None = None, override: bool = False) -> None:
+        """Register an entry under its target's name."""
+        name = name or key(entry.target)
+        if name in self._own and not override:
+            raise ConversionError(f"{name} already has a lowering")
+        self._own[name] = entry
+
+    def get(self, name: str) -> Entry | None:
+        """The nearest entry: own first, then the base's."""
+        return self._own.get(name) or (self._base.get(name) if self._base else None)
+
+    def for_node(self, node: fx.Node) -> Entry | None:
+        """The entry for a node's target, if there is one."""
+        return self.get(key(node.target))
+
+    def names(self) -> set[str]:
+        """All names that can be lowered."""
+        return set(self._own) | (self._base.names() if self._base else set())
+
+    def __iter__(self) -> Iterator[Entry]:
+        inherited = {} if self._base is None else self._base._own
+        return iter({**inherited, **self._own}.values())
+
+    def whole(self) -> set[Any]:
+        """The overloads that must reach the converter undecomposed."""
+        return {e.target for e in self if isinstance(e, Lowering)}
+
+    def rewrites(self) -> Mapping[Any, Callable[..., Any]]:
+        """The overloads that are written in torch, with their functions."""
+        return {e.target: e.fn for e in self if isinstance(e, Decomposition)}
+
+
+BUILTIN = Registry()
+
+
+def lowers(
+    *targets: Any,
+    promote: Promote = Promote.NOT,
+    ignore: Sequence[str] = (),
+    cases: Sequence[Case] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the built-in lowering of one or more overloads."""
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for target in targets:
+            BUILTIN.add(Lowering(target, fn, promote, ignore, cases))
+        return fn
+
+    return register
+
+
+def lowers_function(
+    *targets: Any, cases: Sequence[Case] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a lowering for targets without a schema: Python functions, higher-order ops."""
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for target in targets:
+            BUILTIN.add(FunctionLowering(target, fn, cases))
+        return fn
+
+    return register
+
+
+def decomposes(
+    *targets: Any, cases: Sequence[Case] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function in torch as the meaning of one or more overloads."""
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for target in targets:
+            BUILTIN.add(Decomposition(target, fn, cases))
+        return fn
+
+    return register

@@ -1,0 +1,75 @@
+"""What each node of one FX graph was lowered to, and how the next one gets at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..ir.build import Build
+from ..ir.dialect import Value
+
+
+@dataclass
+class Scope:
+    """The values of one graph. A node is held as one of:
+
+    a `Value`; a `torch.Tensor`, which is a constant no op has been emitted for yet; a Python
+    number, string or None that was folded; a graph module; a list of these for several results.
+    """
+
+    names: Mapping[fx.Node, str] = field(default_factory=dict)
+    nodes: dict[fx.Node, Any] = field(default_factory=dict)
+    by_name: dict[str, fx.Node] = field(default_factory=dict)
+
+    def hold(self, node: fx.Node, value: Any) -> None:
+        """Remember what a node became."""
+        self.nodes[node] = value
+        self.by_name[node.name] = node
+
+    def held(self, given: Any) -> Any:
+        """Replace nodes by what they hold; constants stay tensors."""
+        return fx.node.map_arg(given, lambda n: self.nodes[n])
+
+    def values_of(self, given: Any) -> Any:
+        """Replace nodes by what they hold; constants become values of the graph."""
+        return fx.node.map_arg(given, self.value)
+
+    def value(self, node: fx.Node) -> Any:
+        """One node's value; a constant is emitted at its first use."""
+        return self._emit(self.nodes[node], self.names.get(node, node.name))
+
+    def _emit(self, held: Any, name: str) -> Any:
+        if isinstance(held, torch.Tensor):
+            return Build.current().tensor(held, name)
+        if isinstance(held, list | tuple):
+            return [self._emit(part, name) for part in held]
+        return held
+
+
+class ValuesMap(Mapping[str, Value]):
+    """A scope as the name-keyed mapping that `(values_map, node, loc)` lowerings read.
+
+    A node with several results appears under `name#0`, `name#1`, ... .
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __getitem__(self, name: str) -> Value:
+        base, _, index = name.partition("#")
+        value = self._scope.value(self._scope.by_name[base])
+        return value[int(index)] if index else value
+
+    def __iter__(self) -> Iterator[str]:
+        for node, held in self._scope.nodes.items():
+            if isinstance(held, list | tuple):
+                yield from (f"{node.name}#{i}" for i in range(len(held)))
+            else:
+                yield node.name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,166 @@
+"""The loop over nodes: every graph, branch and submodule comes through here."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..capture.cleanup import live_nodes
+from ..errors import (
+    REPORT_HINT,
+    ConversionError,
+    LoweringError,
+    WrongResultError,
+    describe,
+    target_name,
+    unsupported,
+)
+from ..ir import types
+from ..ir.dialect import Value, constant, refine
+from ..ir.locations import Locations
+from .binding import Call
+from .fold import UNFOLDED, fold
+from .registry import Registry
+from .scope import Scope
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How graphs are lowered in one conversion."""
+
+    registry: Registry
+    locations: Locations
+    on_node: Callable[[], None] = lambda: None
+
+    def graph(
+        self,
+        module: fx.GraphModule,
+        arguments: Sequence[Any],
+        names: Mapping[fx.Node, str] | None = None,
+    ) -> list[Any]:
+        """Lower every node in order; gives what the output node holds, constants as tensors."""
+        scope = Scope(names or {})
+        feed = iter(arguments)
+        live = live_nodes(module.graph)
+        for node in module.graph.nodes:
+            if node not in live:
+                continue
+            if node.op == "placeholder":
+                scope.hold(node, _no_elements(node.meta.get("val"), next(feed)))
+            elif node.op == "get_attr":
+                scope.hold(node, operator.attrgetter(node.target)(module))
+            elif node.op == "call_function":
+                scope.hold(node, self._node(node, scope))
+                self.on_node()
+            elif node.op == "output":
+                held = scope.held(node.args[0])
+                return list(held) if isinstance(held, list | tuple) else [held]
+        raise AssertionError("an FX graph always ends in an output node")
+
+    def _node(self, node: fx.Node, scope: Scope) -> Any:
+        if node.target is operator.getitem:
+            return _item(node, scope)
+        empty = _without_elements(node.meta.get("val"))
+        if empty is not None:
+            return empty
+        entry = self.registry.for_node(node)
+        if entry is None or entry.origin == "built-in":
+            folded = fold(node, scope.held(node.args), scope.held(dict(node.kwargs)))
+            if folded is not UNFOLDED:
+                return folded
+        if entry is None:
+            raise unsupported([(node, "an op the converter knows; `coreai_torch.ops` lists them")])
+        with self.locations.of(node):
+            return self._lowered(entry, node, scope)
+
+    def _lowered(self, entry: Any, node: fx.Node, scope: Scope) -> Any:
+        try:
+            result = entry(Call(node, scope), self.subgraph)
+        except ConversionError:
+            raise
+        except Exception as cause:
+            hint = (
+                REPORT_HINT
+                if entry.origin == "built-in"
+                else f"mending the {entry.origin} lowering"
+            )
+            problem = f"{target_name(node.target)}: {type(cause).__name__}: {cause}"
+            raise LoweringError(describe(node, problem, hint)) from cause
+        return held_to(node, result)
+
+    def subgraph(self, module: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
+        """Lower another graph in the current place."""
+        return self.graph(module, operands)
+
+
+def _item(node: fx.Node, scope: Scope) -> Any:
+    source, index = node.args
+    result = scope.nodes[source][index]
+    if result is None:
+        raise LoweringError(
+            describe(node, f"result {index} of %{source.name} was not computed", REPORT_HINT)
+        )
+    return result
+
+
+def _no_elements(val: Any, argument: Any) -> Any:
+    """An argument without elements is as good as a constant."""
+    empty = _without_elements(val)
+    return argument if empty is None else empty
+
+
+def _without_elements(val: Any) -> Any:
+    """Empty tensors for results that are known to be empty; there is nothing to compute."""
+    if isinstance(val, list | tuple):
+        parts = [_without_elements(v) for v in val]
+        return parts if parts and all(p is not None for p in parts) else None
+    if not isinstance(val, torch.Tensor):
+        return None
+    if not any(type(s) is int and s == 0 for s in val.shape):
+        return None
+    if any(type(s) is not int for s in val.shape):
+        return None
+    return torch.empty(tuple(val.shape), dtype=val.dtype)
+
+
+def held_to(node: fx.Node, result: Any) -> Any:
+    """Hold what a lowering returned to the types that the exported graph promises."""
+    promised = node.meta.get("val")
+    if isinstance(promised, list | tuple):
+        if not isinstance(result, list | tuple) or len(result) != len(promised):
+            raise _wrong(node, f"{result!r}", f"{len(promised)} results")
+        return [_held_one(node, r, p) for r, p in zip(result, promised, strict=True)]
+    return _held_one(node, result, promised)
+
+
+def _held_one(node: fx.Node, result: Any, promised: Any) -> Any:
+    if result is None or promised is None or isinstance(result, torch.Tensor):
+        return result
+    if isinstance(result, bool | int | float) and not isinstance(promised, torch.Tensor):
+        return result
+    type_ = types.ranked(promised)
+    if isinstance(result, bool | int | float):
+        result = constant(result, types.dtype_of(type_))
+    if not isinstance(result, Value):
+        raise _wrong(node, f"{result!r} ({type(result).__name__})", str(type_))
+    same = result.type.rank == type_.rank and result.type.element_type == type_.element_type
+    if not same or any(_clash(a, b) for a, b in zip(result.type.shape, type_.shape, strict=True)):
+        raise _wrong(node, str(result.type), str(type_))
+    known = [
+        b if a == types.DYNAMIC else a for a, b in zip(result.type.shape, type_.shape, strict=True)
+    ]
+    return refine(result, type(type_).get(known, type_.element_type))
+
+
+def _clash(found: int, promised: int) -> bool:
+    return found != promised and types.DYNAMIC not in (found, promised)
+
+
+def _wrong(node: fx.Node, found: str, promised: str) -> WrongResultError:
+    problem = f"{target_name(node.target)} became {found}, but the graph promises {promised}"
+    return WrongResultError(describe(node, problem, REPORT_HINT))

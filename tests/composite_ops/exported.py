@@ -1,0 +1,44 @@
+"""Exports a module as a user would, and holds the program to the module."""
+
+import torch
+from torch.export import Dim, ExportedProgram
+
+# float16 has 11 significant bits and bfloat16 8: these are one step between neighbours at the
+# worst place, so two right answers that round differently still agree.
+RTOL = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 2.0**-7}
+NARROW = [torch.float16, torch.bfloat16]
+FLOATS = [torch.float32, *NARROW]
+
+
+def dims(*names: str) -> tuple[Dim, ...]:
+    return tuple(Dim(name, min=1, max=4096) for name in names)
+
+
+def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Same dtype and shape, and the same numbers by the table above."""
+    rtol = RTOL[actual.dtype]
+    torch.testing.assert_close(actual, expected, rtol=rtol, atol=rtol)
+
+
+def exports(
+    module: torch.nn.Module,
+    sample: tuple[torch.Tensor | None, ...],
+    *others: tuple[torch.Tensor | None, ...],
+    dynamic_shapes: tuple[dict[int, Dim] | None, ...] | None = None,
+    strict: bool = False,
+) -> ExportedProgram:
+    """Exports with `sample` and decomposes; checks it on `sample` and on `others`."""
+    program = torch.export.export(module, sample, dynamic_shapes=dynamic_shapes, strict=strict)
+    program = program.run_decompositions()
+    run = program.module()
+    for inputs in (sample, *others):
+        expected, actual = module(*inputs), run(*inputs)
+        if isinstance(expected, torch.Tensor):
+            expected, actual = (expected,), (actual,)
+        for e, a in zip(expected, actual, strict=True):
+            close(a, e)
+    return program
+
+
+def targets(program: ExportedProgram) -> list[str]:
+    return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]

@@ -1,0 +1,139 @@
+"""Turns a lowering's case into a model, converts it, runs it and compares it with torch."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import runtime
+import torch
+
+import coreai_torch
+from coreai_torch.errors import NotDecomposedError
+from coreai_torch.lowering.cases import T
+from coreai_torch.lowering.registry import BUILTIN
+
+# Relative and absolute, by the dtype of the result; integers and booleans are exact.
+TOLERANCE = {
+    torch.float32: (1e-5, 1e-5),
+    torch.complex64: (1e-5, 1e-5),
+    torch.float16: (1e-3, 1e-3),
+    torch.bfloat16: (1e-2, 1e-2),  # eight bits of mantissa: one unit is 0.8 %
+}
+
+
+def registered():
+    return [e for e in BUILTIN]
+
+
+def _name(entry, index):
+    target = entry.target
+    short = target.name() if isinstance(target, torch._ops.OpOverload) else target.__name__
+    return f"{short.removeprefix('aten::')}-{index}"
+
+
+ALL = [
+    pytest.param(entry, case, id=_name(entry, index))
+    for entry in registered()
+    for index, case in enumerate(entry.cases)
+]
+
+
+class CaseModel(torch.nn.Module):
+    """Calls one op with a case's arguments; constants of the case become buffers."""
+
+    def __init__(self, target, case):
+        super().__init__()
+        self.target, self.case = target, case
+        self.feeds, self.fixed = [], []
+        self._buffers_made = 0
+        self.args = [self._placed(a) for a in case.args]
+        self.kwargs = {k: self._placed(v) for k, v in case.kwargs.items()}
+
+    def _placed(self, given):
+        if isinstance(given, list):
+            return [self._placed(g) for g in given]
+        if not isinstance(given, T):
+            return lambda _: given
+        seed = len(self.feeds) + self._buffers_made
+        tensor = given.make(seed)
+        if given.constant:
+            name = f"constant_{self._buffers_made}"
+            self.register_buffer(name, tensor)
+            self._buffers_made += 1
+            return lambda _: getattr(self, name)
+        index = len(self.feeds)
+        self.feeds.append(tensor)
+        self.fixed.append(given.fixed)
+        return lambda inputs: inputs[index]
+
+    def _given(self, placed, inputs):
+        if isinstance(placed, list):
+            return [self._given(p, inputs) for p in placed]
+        return placed(inputs)
+
+    def forward(self, *inputs):
+        args = [self._given(a, inputs) for a in self.args]
+        kwargs = {k: self._given(v, inputs) for k, v in self.kwargs.items()}
+        result = self.target(*args, **kwargs)
+        return result + 0 if isinstance(result, int | torch.SymInt) else result
+
+
+def _dynamic_shapes(model):
+    auto = torch.export.Dim.AUTO
+    return (
+        tuple(
+            None if fixed else dict.fromkeys(range(t.dim()), auto)
+            for t, fixed in zip(model.feeds, model.fixed, strict=True)
+        ),
+    )
+
+
+def convert(model, *, dynamic):
+    exported = torch.export.export(
+        model, tuple(model.feeds), dynamic_shapes=_dynamic_shapes(model) if dynamic else None
+    )
+    try:  # an op that is lowered whole needs no decomposition, which takes 200 ms
+        converter = coreai_torch.TorchConverter().add_exported_program(exported)
+    except NotDecomposedError:
+        exported = exported.run_decompositions(_table())
+        converter = coreai_torch.TorchConverter().add_exported_program(exported)
+    return exported, converter.to_coreai()
+
+
+@functools.cache
+def _table():
+    return coreai_torch.get_decomp_table()
+
+
+def _outputs(result):
+    listed = result if isinstance(result, list | tuple) else [result]
+    return [torch.as_tensor(r) for r in listed if r is not None]
+
+
+def compare(got, want, tolerance=None):
+    want = want.to(runtime.NARROW.get(want.dtype, want.dtype))
+    assert (got.dtype, tuple(got.shape)) == (want.dtype, tuple(want.shape))
+    relative, absolute = tolerance or TOLERANCE.get(want.dtype, (0, 0))
+    torch.testing.assert_close(got, want, rtol=relative, atol=absolute, equal_nan=True)
+
+
+def check(entry, case, *, dynamic):
+    model = CaseModel(entry.target, case)
+    if dynamic and case.static_only:
+        pytest.skip(f"static sizes only: {case.static_only}")
+    if dynamic and not any(
+        t.dim() and not f for t, f in zip(model.feeds, model.fixed, strict=True)
+    ):
+        pytest.skip("no size of this case can vary")
+    exported, program = convert(model, dynamic=dynamic)
+    names = [s.arg.name for s in exported.graph_signature.input_specs if s.target is None]
+    feeds = dict(zip(names, model.feeds, strict=True))
+    want = _outputs(model(*model.feeds))
+    for optimized in (False, True):
+        if optimized:
+            program.optimize()
+        got = list(runtime.run(program, feeds).values())
+        assert len(got) == len(want)
+        for g, w in zip(got, want, strict=True):
+            compare(g, w, case.tolerance)

@@ -1,0 +1,48 @@
+"""Every case of every lowering: static and dynamic, before and after `optimize`, against torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from case_runner import ALL, check, registered
+
+from coreai_torch.lowering.registry import Lowering
+
+
+@pytest.mark.parametrize("sizes", ["static", "dynamic"])
+@pytest.mark.parametrize(("entry", "case"), ALL)
+def test_case(entry, case, sizes):
+    check(entry, case, dynamic=sizes == "dynamic")
+
+
+@pytest.mark.parametrize("entry", [e for e in registered() if isinstance(e, Lowering)], ids=str)
+def test_signature_fits_the_schema(entry):
+    assert [p.name for p in entry.signature.params] == [
+        a.name for a in entry.target._schema.arguments
+    ]
+
+
+def test_every_lowering_has_a_case():
+    schemaless = [e for e in registered() if not isinstance(e.target, torch._ops.OpOverload)]
+    bare = [str(e.target) for e in registered() if not e.cases and e not in schemaless]
+    assert bare == []
+
+
+def test_every_optional_argument_is_given_another_value_than_its_default():
+    unexercised = [
+        f"{entry.target}: {param.name}"
+        for entry in registered()
+        if isinstance(entry, Lowering)
+        for i, param in enumerate(entry.signature.params)
+        if param.into and entry.target._schema.arguments[i].has_default_value()
+        if not any(_differs(_given(case, i, param), param.default) for case in entry.cases)
+    ]
+    assert unexercised == []
+
+
+def _given(case, i, param):
+    return case.args[i] if i < len(case.args) else case.kwargs.get(param.name, param.default)
+
+
+def _differs(given, default):
+    return type(given) is not type(default) or given != default
