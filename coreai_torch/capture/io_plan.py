@@ -66,7 +66,8 @@ def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
     specs = {s.arg.name: s for s in signature.input_specs if hasattr(s.arg, "name")}
     placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
     written = _written(program, nodes)
-    constants, folded = {}, {}
+    constants: dict[fx.Node, tuple[str, torch.Tensor]] = {}
+    folded: dict[fx.Node, Any] = {}
     state_nodes: list[fx.Node] = []
     input_nodes: list[fx.Node] = []
     for node in placeholders:
@@ -82,7 +83,7 @@ def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
             constants[node] = _constant(program, spec, node)
     # Buffers come before arguments in the signature already; registration order within.
     states = _named_states(state_nodes, written, specs, names.states)
-    outputs = _named_outputs(program, nodes, names.outputs)
+    outputs = _named_outputs(program, nodes, names.outputs, [s.name for s in states])
     inputs = _named("input_names", [n.name for n in input_nodes], names.inputs)
     plan_ = IOPlan(
         tuple(Input(name, node) for name, node in zip(inputs, input_nodes, strict=True)),
@@ -91,8 +92,9 @@ def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
         constants,
         folded,
     )
-    _check_unique("inputs and states", [p.name for p in (*plan_.states, *plan_.inputs)])
-    _check_unique("outputs and states", [p.name for p in (*plan_.states, *plan_.outputs)])
+    state_names = [s.name for s in plan_.states]
+    _check_unique("inputs and states", [*state_names, *(i.name for i in plan_.inputs)])
+    _check_unique("outputs and states", [*state_names, *(o.name for o in plan_.outputs)])
     return plan_
 
 
@@ -154,7 +156,10 @@ def _named_states(
 
 
 def _named_outputs(
-    program: torch.export.ExportedProgram, nodes: dict[str, fx.Node], given: Sequence[str] | None
+    program: torch.export.ExportedProgram,
+    nodes: dict[str, fx.Node],
+    given: Sequence[str] | None,
+    states: Sequence[str],
 ) -> tuple[Output, ...]:
     held: list[Any] = []
     default: list[str] = []
@@ -169,15 +174,14 @@ def _named_outputs(
             held.append(value)
             default.append(f"output_{len(default)}")
         # None and strings cannot leave a program; torch's caller gets them from the structure.
-    names = _unique(default) if given is None else _named("output_names", default, given)
+    names = _unique(default, states) if given is None else _named("output_names", default, given)
     return tuple(Output(n, h) for n, h in zip(names, held, strict=True))
 
 
-def _unique(names: Iterable[str]) -> list[str]:
-    """A tensor returned twice keeps both places: `add`, `add_1`."""
-    names = list(names)
+def _unique(names: Sequence[str], states: Iterable[str]) -> list[str]:
+    """A tensor returned twice keeps both places: `add`, `add_1`; so does a state's old value."""
     taken, unique = set(names), []
-    seen: set[str] = set()
+    seen = set(states)
     for name in names:
         fresh, count = name, 0
         while fresh in seen or (fresh != name and fresh in taken):

@@ -20,15 +20,15 @@ def dtype(x: Value) -> torch.dtype:
 
 
 def is_float(x: Value) -> bool:
-    return dtype(x).is_floating_point
+    return bool(dtype(x).is_floating_point)
 
 
 def is_bool(x: Value) -> bool:
-    return dtype(x) == torch.bool
+    return bool(dtype(x) == torch.bool)
 
 
 def is_complex(x: Value) -> bool:
-    return dtype(x).is_complex
+    return bool(dtype(x).is_complex)
 
 
 def is_integer(x: Value) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import (
@@ -25,7 +25,7 @@ from coreai._compiler.ir import (
 
 from .build import Build
 
-Results = Value | Sequence[Value]
+Results: TypeAlias = "Value | Sequence[Value]"
 
 
 def attribute(value: Any) -> Attribute:

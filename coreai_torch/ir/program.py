@@ -19,8 +19,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
     @property
     def mlir_module(self) -> Any:
         """The raw module: 1.0.0b2 holds it itself, 1.0.0b3 one level down."""
-        held = self._mlir_module if hasattr(self, "_mlir_module") else self._module._mlir_module
-        return held
+        return self._mlir_module if hasattr(self, "_mlir_module") else self._module._mlir_module
 
     def optimize(self) -> None:
         """Run the compiler's rewrite in place; a second time changes nothing."""
@@ -53,12 +52,11 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
 
 def _swap_in(new: Path, path: Path, aside: Path) -> None:
     """Two renames; if the second fails the first is taken back."""
-    existed = path.exists() or path.is_symlink()
-    if existed:
-        path.rename(aside)
     try:
+        if path.exists() or path.is_symlink():
+            path.rename(aside)
         new.rename(path)
     except BaseException:
-        if existed:
+        if aside.exists() and not path.exists():
             aside.rename(path)
         raise

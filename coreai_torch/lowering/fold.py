@@ -81,7 +81,7 @@ def _grows(node: fx.Node, args: Any, kwargs: Any) -> bool:
 def _bytes(tensor: Any) -> int:
     if not isinstance(tensor, torch.Tensor) or any(not isinstance(s, int) for s in tensor.shape):
         return 0
-    return tensor.numel() * tensor.element_size()
+    return int(tensor.numel() * tensor.element_size())
 
 
 def _compact(result: Any) -> Any:

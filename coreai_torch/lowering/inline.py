@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +10,18 @@ import torch
 import torch.fx as fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from ..capture.decompositions import table
+from .registry import BUILTIN
+
+
+@functools.cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    return table(BUILTIN.whole(), BUILTIN.rewrites())
+
 
 def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[fx.Node]]:
     """The function as a graph over the node's tensor (and symbolic) arguments, in order."""
-    inputs: list[fx.Node] = []
-    fx.node.map_arg((node.args, node.kwargs), lambda n: inputs.append(n) or n)
+    inputs = list(node.all_input_nodes)
     fakes = [n.meta["val"] for n in inputs]
 
     def call(*given: Any) -> Any:
@@ -23,12 +31,9 @@ def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[f
         return list(result) if isinstance(result, list | tuple) else [result]
 
     tensors = [f for f in fakes if isinstance(f, torch._subclasses.FakeTensor)]
-    from ..capture.decompositions import table
-    from .registry import BUILTIN
-
     mode = tensors[0].fake_mode if tensors else torch._subclasses.FakeTensorMode()
     with mode:
-        traced = make_fx(call, decomposition_table=table(BUILTIN.whole(), BUILTIN.rewrites()))(
+        traced = make_fx(call, decomposition_table=_table())(
             *fakes
         )
     for inner in traced.graph.nodes:  # so that errors and locations name the user's place

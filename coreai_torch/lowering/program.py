@@ -36,7 +36,8 @@ def build(
     with module.open():
         for one in staged:
             _entrypoint(one, Walk(registry, Locations(one.entrypoint, debug), on_node))
-    return Program._from_mlir_module(module.module)
+    program: Program = Program._from_mlir_module(module.module)
+    return program
 
 
 def _entrypoint(staged: Staged, walk: Walk) -> None:

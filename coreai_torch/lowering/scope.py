@@ -15,10 +15,11 @@ from ..ir.dialect import Value
 
 @dataclass
 class Scope:
-    """The values of one graph. A node is held as one of:
+    """The values of one graph.
 
-    a `Value`; a `torch.Tensor`, which is a constant no op has been emitted for yet; a Python
-    number, string or None that was folded; a graph module; a list of these for several results.
+    A node is held as one of: a `Value`; a `torch.Tensor`, which is a constant that no op has
+    been emitted for yet; a Python number, string or None that was folded; a graph module; a
+    list of these for several results.
     """
 
     names: Mapping[fx.Node, str] = field(default_factory=dict)

@@ -1,0 +1,292 @@
+"""The converter's doors: staging, names, errors, entrypoints, registered lowerings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.errors import (
+    ExportError,
+    LoweringError,
+    NamingError,
+    NotDecomposedError,
+    UnsupportedOpError,
+    WrongResultError,
+)
+from coreai_torch.ir import dialect as cai
+
+
+class Affine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def exported(model, *args, **kwargs):
+    return torch.export.export(model.eval(), args, **kwargs).run_decompositions(get_decomp_table())
+
+
+@pytest.fixture
+def program():
+    return exported(Affine(), torch.randn(2, 4))
+
+
+def test_methods_chain(program):
+    converter = TorchConverter()
+    assert converter.add_exported_program(program) is converter
+
+
+def test_a_used_entrypoint_name_is_refused(program):
+    converter = TorchConverter().add_exported_program(program)
+    with pytest.raises(ValueError, match=r"'main' is staged already; there are \['main'\]"):
+        converter.add_exported_program(program)
+
+
+def test_an_unknown_entrypoint_is_refused(program):
+    converter = TorchConverter().add_exported_program(program, entrypoint_name="encoder")
+    for call in (converter.to_coreai, converter.clear):
+        with pytest.raises(ValueError, match=r"called 'decoder'; staged are \['encoder'\]"):
+            call(entrypoints=["decoder"])
+
+
+def test_nothing_staged_is_a_runtime_error():
+    with pytest.raises(RuntimeError, match="nothing is staged"):
+        TorchConverter().to_coreai()
+
+
+def test_clear_forgets_programs_and_keeps_lowerings(program):
+    converter = TorchConverter()
+
+    @converter.register_torch_lowering("aten::addmm", allow_override=True)
+    def addmm(values_map, node, loc):
+        raise RuntimeError("the registered lowering ran")
+
+    converter.add_exported_program(program).clear()
+    with pytest.raises(RuntimeError, match="nothing is staged"):
+        converter.to_coreai()
+    converter.add_exported_program(program)
+    with pytest.raises(LoweringError, match="the registered lowering ran"):
+        converter.to_coreai()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"input_names": ["a", "b"]}, r"input_names holds 2 names.*has 1: \['x'\]"),
+        ({"output_names": []}, r"output_names holds 0 names.*has 1: \['addmm'\]"),
+        ({"state_names": ["s"]}, r"state_names holds 1 names.*has 0: \[\]"),
+        ({"input_names": "x"}, "input_names is 'x'"),
+    ],
+)
+def test_a_wrong_number_of_names_is_refused(program, names, message):
+    with pytest.raises(NamingError, match=message):
+        TorchConverter().add_exported_program(program, **names)
+
+
+def test_duplicate_names_are_refused():
+    class Two(nn.Module):
+        def forward(self, x, y):
+            return x + y, x - y
+
+    program = exported(Two(), torch.ones(2), torch.ones(2))
+    with pytest.raises(NamingError, match="'a' is there more than once"):
+        TorchConverter().add_exported_program(program, input_names=["a", "a"])
+    with pytest.raises(NamingError, match="'o' is there more than once"):
+        TorchConverter().add_exported_program(program, output_names=["o", "o"])
+
+
+def test_an_undecomposed_program_is_told_so():
+    class Mutating(nn.Module):
+        def forward(self, x):
+            y = x.clone()
+            y.add_(1)
+            return torch.nn.functional.instance_norm(y[None, None]).hypot(x)
+
+    with pytest.raises(NotDecomposedError, match=r"run_decompositions\(coreai_torch"):
+        TorchConverter().add_exported_program(torch.export.export(Mutating(), (torch.ones(3),)))
+
+
+@torch.library.custom_op("converter_tests::mystery", mutates_args=())
+def mystery(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@mystery.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("converter_tests::pair", mutates_args=())
+def pair(x: torch.Tensor, scale: float = 2.0) -> tuple[torch.Tensor, torch.Tensor]:
+    return x * scale, x + scale
+
+
+@pair.register_fake
+def _(x, scale=2.0):
+    return torch.empty_like(x), torch.empty_like(x)
+
+
+class Inner(nn.Module):
+    def forward(self, x):
+        return mystery(mystery(x))
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Inner()
+
+    def forward(self, x):
+        first, second = pair(self.block(x), 3.0)
+        return first + second
+
+
+def test_all_missing_ops_are_named_at_once_with_count_module_and_line():
+    program = exported(Outer(), torch.ones(3))
+    with pytest.raises(UnsupportedOpError) as refusal:
+        TorchConverter().add_exported_program(program)
+    message = str(refusal.value)
+    assert "no lowering for converter_tests.mystery.default, used 2 times" in message
+    assert "no lowering for converter_tests.pair.default, used once" in message
+    assert "in module 'block'" in message
+    assert "test_converter.py" in message
+    assert "register_torch_lowering" in message
+
+
+def test_both_forms_of_lowerings_and_several_results():
+    converter = TorchConverter()
+
+    @converter.register_torch_lowering("converter_tests::mystery.default")
+    def doubled(values_map, node, loc):
+        x = values_map[node.args[0].name]
+        return cai.add(x, x)
+
+    @converter.register_torch_lowering("converter_tests::pair")
+    def both(ctx, x: cai.Value, scale: float):
+        by = cai.like(x, scale)
+        return [cai.mul(x, by), cai.add(x, by)]
+
+    import runtime
+
+    x = torch.tensor([1.0, -2.0, 3.0])
+    program = converter.add_exported_program(exported(Outer(), x)).to_coreai()
+    (got,) = runtime.run(program, {"x": x}).values()
+    torch.testing.assert_close(got, Outer()(x))
+
+
+def test_several_results_are_found_by_number():
+    converter = TorchConverter()
+    seen = {}
+
+    @converter.register_torch_lowering("converter_tests::mystery")
+    def identity(values_map, node, loc):
+        return values_map[node.args[0].name]
+
+    @converter.register_torch_lowering("converter_tests::pair")
+    def both(values_map, node, loc):
+        x = values_map[node.args[0].name]
+        return [x, x]
+
+    @converter.register_torch_lowering("aten::add.Tensor", allow_override=True)
+    def add(values_map, node, loc):
+        seen.update({name: values_map[name] for name in ("pair#0", "pair#1")})
+        return values_map["pair#0"]
+
+    converter.add_exported_program(exported(Outer(), torch.ones(3))).to_coreai()
+    assert set(seen) == {"pair#0", "pair#1"}
+
+
+@pytest.mark.parametrize("name", ["scaled_add", "::op", "my_lib::", "a::b::c", ""])
+def test_an_unqualified_name_is_refused(name):
+    with pytest.raises(ValueError, match="no qualified op name"):
+        TorchConverter().register_torch_lowering(name)
+
+
+@pytest.mark.parametrize("namespace", ["aten", "higher_order", "coreai", "coreaix"])
+def test_reserved_namespaces_need_permission(namespace):
+    with pytest.raises(ValueError, match=f"namespace '{namespace}' is built in"):
+        TorchConverter().register_torch_lowering(f"{namespace}::anything")
+
+
+def test_a_second_lowering_needs_permission():
+    converter = TorchConverter()
+    converter.register_torch_lowering("my_lib::op")(lambda values_map, node, loc: None)
+    with pytest.raises(ValueError, match="has a lowering already"):
+        converter.register_torch_lowering("my_lib::op.default")
+    converter.register_torch_lowering("my_lib::op", allow_override=True)
+
+
+def test_lowerings_belong_to_one_converter():
+    TorchConverter().register_torch_lowering("my_lib::mine")(lambda values_map, node, loc: None)
+    TorchConverter().register_torch_lowering("my_lib::mine")
+
+
+def test_a_schema_bound_lowering_must_fit_the_schema():
+    with pytest.raises(TypeError, match=r"takes \['wrong'\]"):
+
+        @TorchConverter().register_torch_lowering("converter_tests::mystery")
+        def lower(ctx, x: cai.Value, wrong: int):
+            return x
+
+
+def test_a_schema_bound_lowering_needs_an_op_that_exists():
+    with pytest.raises(ValueError, match="torch has no op 'converter_tests::nothing'"):
+
+        @TorchConverter().register_torch_lowering("converter_tests::nothing")
+        def lower(ctx, x: cai.Value):
+            return x
+
+
+def test_a_lowering_that_returns_the_wrong_type_is_named():
+    converter = TorchConverter()
+
+    @converter.register_torch_lowering("aten::addmm", allow_override=True)
+    def addmm(values_map, node, loc):
+        return values_map[node.args[1].name]
+
+    converter.add_exported_program(exported(Affine(), torch.randn(2, 4)))
+    with pytest.raises(WrongResultError, match="became tensor<2x4xf32>, but .* tensor<2x3xf32>"):
+        converter.to_coreai()
+
+
+def test_what_is_no_program_is_refused():
+    with pytest.raises(ValueError, match="takes an ExportedProgram, not a Affine"):
+        TorchConverter().add_exported_program(Affine())
+
+
+def test_add_pytorch_module_checks_what_it_gets(program):
+    with pytest.raises(ExportError, match="takes an nn.Module, not a ExportedProgram"):
+        TorchConverter().add_pytorch_module(program, lambda m: m)
+    with pytest.raises(ExportError, match="export_fn returned a Affine"):
+        TorchConverter().add_pytorch_module(Affine(), lambda m: m)
+
+
+def test_the_decomposition_table_is_a_fresh_copy():
+    get_decomp_table().clear()
+    assert get_decomp_table()
+
+
+def test_refusals_say_what_where_and_the_way_out():
+    converter = TorchConverter()
+
+    @converter.register_torch_lowering("converter_tests::mystery")
+    def never(ctx, x: cai.Value):
+        ctx.refuse("odd numbers of elements")
+
+    class Small(nn.Module):
+        def forward(self, x):
+            return mystery(x)
+
+    converter.add_exported_program(exported(Small(), torch.ones(3)))
+    with pytest.raises(ValueError) as refusal:
+        converter.to_coreai()
+    what, where, way_out = str(refusal.value).splitlines()
+    assert what == "converter_tests.mystery.default: odd numbers of elements"
+    assert where.startswith("  at    %mystery = converter_tests.mystery.default")
+    assert "test_converter.py" in where
+    assert way_out.startswith("  try   TorchConverter.register_torch_lowering")
