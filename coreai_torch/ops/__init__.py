@@ -1,5 +1,29 @@
 """The built-in lowerings, one file per family; importing this fills the registry."""
 
-from . import activation, casting, elementwise, matmul, rounding, shape, symbolic
+from . import (
+    activation,
+    casting,
+    convolution,
+    elementwise,
+    matmul,
+    normalization,
+    reduction,
+    rounding,
+    shape,
+    statistics,
+    symbolic,
+)
 
-__all__ = ["activation", "casting", "elementwise", "matmul", "rounding", "shape", "symbolic"]
+__all__ = [
+    "activation",
+    "casting",
+    "convolution",
+    "elementwise",
+    "matmul",
+    "normalization",
+    "reduction",
+    "rounding",
+    "shape",
+    "statistics",
+    "symbolic",
+]
