@@ -1,0 +1,269 @@
+"""Takes samples through export, decomposition, conversion and the runtime, and compares."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+import coreai_torch
+from coreai_torch.capture.validate import calls as graph_calls
+from coreai_torch.errors import (
+    ConversionError,
+    LoweringError,
+    NotDecomposedError,
+    UnsupportedOpError,
+    WrongResultError,
+    module_path,
+    target_name,
+)
+
+from .. import runtime
+from . import entries
+from .modules import Batch, Call
+from .outcome import Kind, Outcome, Verdict
+from .tolerances import tolerance, values_are_undefined
+
+LARGEST_BATCH = 32
+_OUR_FAULT = (LoweringError, WrongResultError, NotDecomposedError)
+
+
+class _NotTogether(Exception):
+    """A batch failed as a whole; `at` are the samples that its error names.
+
+    `settled` holds the outcomes that are known all the same.
+    """
+
+    def __init__(self, cause: Exception | None = None, settled: dict[int, Outcome] | None = None):
+        super().__init__(str(cause))
+        self.at = {int(i) for i in re.findall(r"in module 's(\d+)[.']", str(cause))}
+        self.settled = settled or {}
+
+
+def judge(
+    name: str, dtype: str, indices: Sequence[int], *, alone: bool, trying: Callable[..., None]
+) -> Iterator[Verdict]:
+    """Verdicts for the samples of an entry; `trying` hears which ones are at stake before.
+
+    Samples travel in batches that grow while all goes well and split when one fails.
+    """
+    every = entries.samples(name, dtype)
+    op = entries.entries()[name].op
+    ready = []
+    for index in indices:
+        trying([index])
+        call = Call.of(index, op, every[index])
+        before = _set_aside(call, dtype)
+        if before is None:
+            ready.append(call)
+        else:
+            yield Verdict(index, before, _text(every[index]))
+    for call, outcome in _outcomes(name, ready, alone, trying):
+        text = "" if outcome.kind is Kind.PASS else _text(every[call.index])
+        yield Verdict(call.index, outcome, text)
+
+
+def _outcomes(
+    name: str, ready: list[Call], alone: bool, trying: Callable[..., None]
+) -> Iterator[tuple[Call, Outcome]]:
+    waiting: list[list[Call]] = []
+    size = 1
+    while ready or waiting:
+        if waiting:
+            batch = waiting.pop()
+        else:
+            batch, ready = ready[:size], ready[size:]
+        trying([call.index for call in batch])
+        if len(batch) == 1:
+            outcome = _alone(name, batch[0])
+            size = min(2 * size, LARGEST_BATCH) if _goes_in_batches(outcome) and not alone else 1
+            yield batch[0], outcome
+            continue
+        try:
+            yield from zip(batch, _together(name, batch), strict=True)
+            size = min(2 * len(batch), LARGEST_BATCH)
+        except _NotTogether as failure:
+            yield from ((c, failure.settled[c.index]) for c in batch if c.index in failure.settled)
+            waiting += _parted(batch, failure)
+            size = len(batch) if failure.settled else 1
+
+
+def _goes_in_batches(outcome: Outcome) -> bool:
+    """Whether a batch of samples like this one would tell as much."""
+    missing = outcome.detail.startswith(UnsupportedOpError.__name__)
+    return outcome.kind in (Kind.PASS, Kind.RANDOM) or missing
+
+
+def _parted(batch: list[Call], failure: _NotTogether) -> Iterator[list[Call]]:
+    """Those that an error names alone, the others in halves, or whole if what failed is gone."""
+    yield from ([call] for call in batch if call.index in failure.at)
+    others = [c for c in batch if c.index not in failure.at and c.index not in failure.settled]
+    middle = 0 if failure.settled else (len(others) + 1) // 2
+    yield from (part for part in (others[:middle], others[middle:]) if part)
+
+
+def _set_aside(call: Call, dtype: str) -> Outcome | None:
+    """The outcome of a sample that cannot be attempted."""
+    if any(_not_strided(t) for t in call.tensors):
+        return Outcome(Kind.LAYOUT, "takes a tensor that is not strided")
+    if dtype != "complex64" and any(t.is_complex() for t in call.tensors):
+        return Outcome(Kind.COMPLEX)
+    try:
+        results = call.eager()
+    except Exception as cause:
+        return Outcome(Kind.EXPORT_FAILED, _line("eager", cause))
+    if not results:
+        return Outcome(Kind.NO_TENSOR, "returns no tensor and no number")
+    if any(_not_strided(r) for r in results):
+        return Outcome(Kind.LAYOUT, "returns a tensor that is not strided")
+    return None
+
+
+def _not_strided(tensor: torch.Tensor) -> bool:
+    return tensor.layout is not torch.strided or tensor.is_nested
+
+
+def _alone(name: str, call: Call) -> Outcome:
+    batch = Batch([call])
+    try:
+        exported = torch.export.export(batch, batch.tensors)
+    except Exception as cause:
+        return Outcome(Kind.EXPORT_FAILED, _line("export", cause))
+    try:
+        decomposed = exported.run_decompositions(_table())
+    except Exception as cause:
+        try:
+            torch.export.export(batch, batch.tensors).run_decompositions()
+        except Exception:
+            return Outcome(Kind.EXPORT_FAILED, _line("run_decompositions", cause))
+        return Outcome(Kind.ERROR, _line("run_decompositions with our table", cause))
+    try:
+        converter = coreai_torch.TorchConverter().add_exported_program(decomposed)
+        program = converter.to_coreai()
+    except ConversionError as cause:
+        if _draws(decomposed):
+            return Outcome(Kind.RANDOM, _draws(decomposed))
+        kind = Kind.ERROR if isinstance(cause, _OUR_FAULT) else Kind.REFUSED
+        return Outcome(kind, _line(type(cause).__name__, cause))
+    except Exception as cause:
+        return Outcome(Kind.ERROR, _line("conversion", cause))
+    try:
+        got = _run(program, decomposed, batch.tensors)
+    except Exception as cause:
+        return Outcome(Kind.ERROR, _line("running", cause))
+    return _compared(name, call, got)
+
+
+def _together(name: str, calls: list[Call]) -> list[Outcome]:
+    """The outcomes of a batch, in order, or `_NotTogether`."""
+    batch = Batch(calls)
+    converter = coreai_torch.TorchConverter()
+    try:
+        exported = torch.export.export(batch, batch.tensors)
+        decomposed = exported.run_decompositions(_table())
+    except Exception as cause:
+        raise _NotTogether(cause) from cause
+    blocked = _blocked(decomposed, converter)
+    if blocked:
+        raise _NotTogether(settled=blocked)
+    try:
+        program = converter.add_exported_program(decomposed).to_coreai()
+        got = _run(program, decomposed, batch.tensors)
+    except Exception as cause:
+        raise _NotTogether(cause) from cause
+    outcomes = []
+    for call in calls:
+        count = len(call.eager())
+        outcomes.append(_compared(name, call, got[:count]))
+        got = got[count:]
+    return outcomes
+
+
+def _blocked(
+    exported: torch.export.ExportedProgram, converter: coreai_torch.TorchConverter
+) -> dict[int, Outcome]:
+    """The samples of a batch that hold an op without a lowering: refused, with no need to try."""
+    missing: dict[int, set[Any]] = {}
+    for node in graph_calls(exported.graph_module):
+        place = re.fullmatch(r"s(\d+)", module_path(node).partition(".")[0])
+        if place and node.target is not operator.getitem and not converter._supports(node):
+            missing.setdefault(int(place[1]), set()).add(node.target)
+    return {index: _refusal(targets) for index, targets in missing.items()}
+
+
+def _refusal(targets: set[Any]) -> Outcome:
+    names = ", ".join(sorted(map(target_name, targets)))
+    if any(_is_random(t) for t in targets):
+        return Outcome(Kind.RANDOM, names)
+    return Outcome(Kind.REFUSED, f"UnsupportedOpError: no lowering for {names}")
+
+
+@functools.cache
+def _table() -> dict[Any, Any]:
+    return coreai_torch.get_decomp_table()
+
+
+def _draws(exported: torch.export.ExportedProgram) -> str:
+    """The ops of a program that draw random numbers."""
+    targets = {node.target for node in graph_calls(exported.graph_module)}
+    return ", ".join(sorted(target_name(t) for t in targets if _is_random(t)))
+
+
+def _is_random(target: Any) -> bool:
+    is_overload = isinstance(target, torch._ops.OpOverload)
+    return is_overload and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def _run(
+    program: Any, exported: torch.export.ExportedProgram, tensors: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    program.optimize()
+    signature = exported.graph_signature
+    given = dict(zip(signature.user_inputs, tensors, strict=True))
+    written = set(signature.user_inputs_to_mutate.values())
+    feeds = {name: tensor for name, tensor in given.items() if name not in written}
+    states = {name: tensor for name, tensor in given.items() if name in written}
+    return list(runtime.run(program, feeds, states).values())
+
+
+def _compared(name: str, call: Call, got: Sequence[torch.Tensor]) -> Outcome:
+    want = [w.to(runtime.NARROW.get(w.dtype, w.dtype)) for w in call.eager()]
+    if len(got) != len(want):
+        return Outcome(Kind.WRONG, f"{len(got)} results, not {len(want)}")
+    for number, (g, w) in enumerate(zip(got, want, strict=True)):
+        difference = _difference(name, g, w)
+        if difference:
+            return Outcome(Kind.WRONG, f"result {number}: {difference}")
+    return Outcome(Kind.PASS)
+
+
+def _difference(name: str, got: torch.Tensor, want: torch.Tensor) -> str:
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        return f"{got.dtype} {tuple(got.shape)}, not {want.dtype} {tuple(want.shape)}"
+    if values_are_undefined(name):
+        return ""
+    relative, absolute = tolerance(name, want.dtype)
+    try:
+        want = want.resolve_conj().resolve_neg()
+        torch.testing.assert_close(got, want, rtol=relative, atol=absolute, equal_nan=True)
+    except AssertionError as found:
+        return " ".join(str(found).split())
+    return ""
+
+
+def _line(stage: str, cause: BaseException) -> str:
+    """The first line of an error, with its type and, of a chain, the first cause's."""
+    text = " ".join(str(cause).strip().split("\n  at  ")[0].split()) or "no message"
+    named = stage if stage == type(cause).__name__ else f"{stage}: {type(cause).__name__}"
+    return f"{named}: {text[:300]}"
+
+
+def _text(sample: Any) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return " ".join(str(sample.summary()).split())[:400]

@@ -1,0 +1,92 @@
+"""Samples as modules: tensor arguments become inputs, all else is baked in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an entry's op, its tensors apart from the rest."""
+
+    index: int
+    op: Callable[..., Any]
+    tensors: tuple[torch.Tensor, ...]
+    leaves: tuple[Any, ...]
+    spec: Any
+
+    @classmethod
+    def of(cls, index: int, op: Callable[..., Any], sample: Any) -> Call:
+        leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+        tensors = tuple(_plain(x) for x in leaves if isinstance(x, torch.Tensor))
+        return cls(index, op, tensors, tuple(leaves), spec)
+
+    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        """The op's tensor results; numbers become tensors, as a program returns them."""
+        feed = iter(tensors)
+        leaves = [next(feed) if isinstance(x, torch.Tensor) else x for x in self.leaves]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        results = [_as_tensor(r) for r in pytree.tree_leaves(self.op(*args, **kwargs))]
+        return [r for r in results if r is not None]
+
+    def eager(self) -> list[torch.Tensor]:
+        """What torch computes, on copies: some ops write into their arguments."""
+        with torch.no_grad():
+            return self(*(t.clone() for t in self.tensors))
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """As the runtime would be given it: without gradient, lazy bits or strides."""
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return tensor
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _as_tensor(result: Any) -> torch.Tensor | None:
+    if isinstance(result, torch.Tensor):
+        return result
+    kinds = (
+        (bool | torch.SymBool, torch.bool),
+        (int | torch.SymInt, torch.int64),
+        (float | torch.SymFloat, torch.float32),
+    )
+    for types, dtype in kinds:
+        if isinstance(result, types):
+            return torch.scalar_tensor(result, dtype=dtype)
+    return None
+
+
+class _One(torch.nn.Module):
+    def __init__(self, call: Call):
+        super().__init__()
+        self.call_ = call
+
+    def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        return self.call_(*tensors)
+
+
+class Batch(torch.nn.Module):
+    """Several calls side by side; each is a submodule, so that an error names its own."""
+
+    def __init__(self, calls: Sequence[Call]):
+        super().__init__()
+        self.calls = list(calls)
+        for call in calls:
+            self.add_module(f"s{call.index}", _One(call))
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        return tuple(t for call in self.calls for t in call.tensors)
+
+    def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        results, at = [], 0
+        for call, module in zip(self.calls, self.children(), strict=True):
+            results += module(*tensors[at : at + len(call.tensors)])
+            at += len(call.tensors)
+        return results

@@ -1,0 +1,149 @@
+"""Workers that outlive what they judge: one child each, started again when a sample kills it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .outcome import Kind, Outcome, Verdict
+
+PATIENCE = 90  # seconds that a sample may take; a batch gets five more for each sample
+
+
+@dataclass
+class Result:
+    """The verdicts on one entry with one dtype."""
+
+    entry: str
+    dtype: str
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+class Worker:
+    """One child process and the pipe to it."""
+
+    def __init__(self) -> None:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.environ["SWEEP_WARM"] = "1"
+        # Forked from a server that has torch loaded: a new child costs no five seconds.
+        self._context: Any = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.sweep.worker"])
+        self._folder = tempfile.TemporaryDirectory()
+        self._log = Path(self._folder.name) / "stderr"
+        self._process: Any = None
+
+    def judge(self, entry: str, dtype: str) -> Result:
+        """Every sample of an entry gets a verdict, whatever happens to the child."""
+        result = Result(entry, dtype)
+        left: list[int] | None = None  # not known before the child has made the samples
+        suspects: list[int] = []
+        while left is None or left or suspects:
+            job = (entry, dtype, suspects or left, bool(suspects))
+            left, suspects = self._send(job, left, result)
+        result.verdicts.sort(key=lambda v: v.index)
+        return result
+
+    def close(self) -> None:
+        self._stop()
+        self._folder.cleanup()
+
+    def _send(
+        self, job: Any, left: list[int] | None, result: Result
+    ) -> tuple[list[int], list[int]]:
+        """Run a job; gives the samples still to do, and those to be tried one by one first."""
+        from . import worker
+
+        if self._process is None:
+            self._pipe, theirs = self._context.Pipe()
+            self._process = self._context.Process(
+                target=worker.serve, args=(theirs, str(self._log)), daemon=True
+            )
+            self._process.start()
+            theirs.close()
+        self._pipe.send(job)
+        at_stake: list[int] = []
+        while True:
+            message = self._receive(PATIENCE + 5 * len(at_stake))
+            if isinstance(message, Outcome):
+                break
+            word, content = message
+            if word == "chosen":
+                left = list(content)
+            elif word == "trying":
+                at_stake = content
+            elif word == "verdict":
+                result.verdicts.append(content)
+                left = [i for i in left or [] if i != content.index]
+            else:
+                if not content:
+                    self._stop()
+                return left or [], []
+        return self._after_death(message, left, at_stake, result)
+
+    def _after_death(
+        self, outcome: Outcome, left: list[int] | None, at_stake: list[int], result: Result
+    ) -> tuple[list[int], list[int]]:
+        if left is None or not at_stake:
+            result.verdicts.append(Verdict(-1, outcome, "while the samples were made"))
+            return [], []
+        undecided = [i for i in at_stake if i in left]
+        if len(undecided) == 1:
+            result.verdicts.append(Verdict(undecided[0], outcome))
+            return [i for i in left if i not in undecided], []
+        return left, undecided
+
+    def _receive(self, patience: float) -> Any:
+        try:
+            if self._pipe.poll(patience):
+                return self._pipe.recv()
+            outcome = Outcome(Kind.ABORT, f"no answer in {patience:.0f} s")
+        except (EOFError, ConnectionError):
+            self._process.join(10)
+            outcome = Outcome(Kind.ABORT, f"exit code {self._process.exitcode}: {self._last()}")
+        self._stop()
+        return outcome
+
+    def _last(self) -> str:
+        """The last that the child wrote on stderr, less the runtime's greetings."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        telling = [line for line in lines if line.strip() and "ODIE [default]" not in line]
+        return " | ".join(telling[:2] + telling[2:][-1:])[:300]
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._pipe.close()
+            self._process = None
+
+
+def sweep(jobs: Iterable[tuple[str, str]], workers: int) -> Iterator[Result]:
+    """Judge all jobs, each worker with a child of its own; results come as they are ready."""
+    waiting: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
+    ready: queue.SimpleQueue[Result | None] = queue.SimpleQueue()
+    for job in jobs:
+        waiting.put(job)
+    for _ in range(workers):
+        waiting.put(None)
+
+    def work() -> None:
+        worker = Worker()
+        try:
+            while (job := waiting.get()) is not None:
+                ready.put(worker.judge(*job))
+        finally:
+            worker.close()
+            ready.put(None)
+
+    for _ in range(workers):
+        threading.Thread(target=work, daemon=True).start()
+    for _ in range(workers):
+        while (result := ready.get()) is not None:
+            yield result

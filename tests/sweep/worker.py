@@ -1,0 +1,62 @@
+"""The process that judges samples, and may die of one; the pool starts another."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import warnings
+from typing import Any
+
+import torch
+
+from . import entries
+from .judge import judge
+
+LARGEST_MEMORY = 3 << 30  # the runtime leaks the outputs of every call
+_IN_BYTES = sys.platform == "darwin"  # of ru_maxrss: Linux counts in KiB
+
+
+def warm_up() -> None:
+    """Load what the first export and decomposition load, before any process is forked."""
+    entries.entries()
+    module = torch.nn.Linear(2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.export(module, (torch.ones(1, 2),)).run_decompositions()
+
+
+def serve(pipe: Any, log: str) -> None:
+    """Answer jobs `(entry, dtype, indices or None, alone)` until the pipe closes."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+
+    def trying(indices: list[int]) -> None:
+        os.ftruncate(errors, 0)
+        pipe.send(("trying", indices))
+
+    while True:
+        try:
+            name, dtype, indices, alone = pipe.recv()
+        except EOFError:
+            return
+        if indices is None:
+            indices = _chosen(name, dtype, pipe)
+        for verdict in judge(name, dtype, indices, alone=alone, trying=trying):
+            pipe.send(("verdict", verdict))
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if _IN_BYTES else 1024)
+        pipe.send(("done", used < LARGEST_MEMORY))
+
+
+def _chosen(name: str, dtype: str, pipe: Any) -> list[int]:
+    every = entries.samples(name, dtype)
+    indices = entries.chosen(every, dtype)
+    pipe.send(("chosen", indices))
+    return indices
+
+
+if __name__ == "tests.sweep.worker" and os.environ.get("SWEEP_WARM"):
+    warm_up()
