@@ -72,25 +72,26 @@ def _outcomes(
     name: str, ready: list[Call], alone: bool, trying: Callable[..., None]
 ) -> Iterator[tuple[Call, Outcome]]:
     waiting: list[list[Call]] = []
-    size = 1
+    size = 1 if alone else LARGEST_BATCH
     while ready or waiting:
         if waiting:
             batch = waiting.pop()
         else:
+            size = min(size, LARGEST_BATCH)
             batch, ready = ready[:size], ready[size:]
         trying([call.index for call in batch])
         if len(batch) == 1:
             outcome = _alone(name, batch[0])
-            size = min(2 * size, LARGEST_BATCH) if _goes_in_batches(outcome) and not alone else 1
+            size = 4 * size if _goes_in_batches(outcome) and not alone else 1
             yield batch[0], outcome
             continue
         try:
             yield from zip(batch, _together(name, batch), strict=True)
-            size = min(2 * len(batch), LARGEST_BATCH)
+            size = 4 * len(batch)
         except _NotTogether as failure:
             yield from ((c, failure.settled[c.index]) for c in batch if c.index in failure.settled)
             waiting += _parted(batch, failure)
-            size = len(batch) if failure.settled else 1
+            size = 4 * len(batch) if failure.settled else 1
 
 
 def _goes_in_batches(outcome: Outcome) -> bool:
