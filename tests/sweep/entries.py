@@ -60,6 +60,11 @@ def chosen(every: list[Any], dtype: str, most: int | None = SAMPLES_PER_DTYPE) -
     return sorted(spread | set(_first(every, _is_scalar)) | set(_first(every, _is_empty)))
 
 
+def text(sample: Any) -> str:
+    """A sample in one line: shapes, dtypes and plain arguments."""
+    return " ".join(str(sample.summary()).split())[:400]
+
+
 def _first(every: list[Any], wanted: Any) -> Iterator[int]:
     for i, sample in enumerate(every):
         if wanted(sample.input):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -62,9 +61,9 @@ def judge(
         if before is None:
             ready.append(call)
         else:
-            yield Verdict(index, before, _text(every[index]))
+            yield Verdict(index, before, entries.text(every[index]))
     for call, outcome in _outcomes(name, ready, alone, trying):
-        text = "" if outcome.kind is Kind.PASS else _text(every[call.index])
+        text = "" if outcome.kind is Kind.PASS else entries.text(every[call.index])
         yield Verdict(call.index, outcome, text)
 
 
@@ -262,9 +261,3 @@ def _line(stage: str, cause: BaseException) -> str:
     text = " ".join(str(cause).strip().split("\n  at  ")[0].split()) or "no message"
     named = stage if stage == type(cause).__name__ else f"{stage}: {type(cause).__name__}"
     return f"{named}: {text[:300]}"
-
-
-def _text(sample: Any) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return " ".join(str(sample.summary()).split())[:400]

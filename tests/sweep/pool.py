@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import entries
 from .outcome import Kind, Outcome, Verdict
 
 PATIENCE = 90  # seconds that a sample may take; a batch gets five more for each sample
@@ -95,7 +96,8 @@ class Worker:
             return [], []
         undecided = [i for i in at_stake if i in left]
         if len(undecided) == 1:
-            result.verdicts.append(Verdict(undecided[0], outcome))
+            sample = entries.samples(result.entry, result.dtype)[undecided[0]]
+            result.verdicts.append(Verdict(undecided[0], outcome, entries.text(sample)))
             return [i for i in left if i not in undecided], []
         return left, undecided
 

@@ -1,0 +1,52 @@
+"""Core ATen, the opset that `torch.export` promises: every overload is lowered or decomposed."""
+
+from __future__ import annotations
+
+import torch
+
+import coreai_torch
+from coreai_torch.lowering.registry import BUILTIN
+
+_GRADIENT = "a gradient: no inference graph holds it"
+_RANDOM = "draws random numbers, which no input can seed"
+_WRITES = "writes into an argument: export leaves the functional form"
+
+EXCEPTIONS = {
+    "aten::_adaptive_avg_pool2d_backward": _GRADIENT,
+    "aten::avg_pool2d_backward": _GRADIENT,
+    "aten::convolution_backward": _GRADIENT,
+    "aten::max_pool2d_with_indices_backward": _GRADIENT,
+    "aten::native_dropout": _RANDOM,
+    "aten::rand": _RANDOM,
+    "aten::randn": _RANDOM,
+    "aten::randperm": _RANDOM,
+    "aten::_native_batch_norm_legit": _WRITES,
+    "aten::atan2.out": _WRITES,
+    "aten::resize_": _WRITES,
+    "aten::sym_storage_offset": "only as_strided of a view asks for it, and export resolves views",
+}
+
+
+def _core():
+    """The overloads that are tagged as core, by name."""
+    found = {}
+    for schema in torch._C._jit_get_all_schemas():
+        namespace, _, op = schema.name.partition("::")
+        packet = getattr(torch.ops.aten, op, None) if namespace == "aten" else None
+        overload = getattr(packet, schema.overload_name or "default", None)
+        if overload is not None and torch.Tag.core in overload.tags:
+            found[overload.name()] = overload
+    return found
+
+
+def test_every_core_overload_is_lowered_or_decomposed():
+    core = _core()
+    assert len(core) > 180, "the tag has moved: the list is too short to mean anything"
+    table = coreai_torch.get_decomp_table()
+    held = BUILTIN.names() | {op.name() for op in table if isinstance(op, torch._ops.OpOverload)}
+    assert sorted(core.keys() - held - EXCEPTIONS.keys()) == []
+
+
+def test_exceptions_are_core_and_not_lowered():
+    assert sorted(EXCEPTIONS.keys() - _core().keys()) == []
+    assert sorted(EXCEPTIONS.keys() & BUILTIN.names()) == []

@@ -1,0 +1,61 @@
+"""Every entry of PyTorch's op database: nothing wrong, nothing dies, nothing newly refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.sweep import entries
+from tests.sweep.known_refusals import KNOWN_REFUSALS
+from tests.sweep.out_of_scope import OUT_OF_SCOPE
+from tests.sweep.outcome import DEFECTS, Kind
+from tests.sweep.pool import Worker
+from tests.sweep.tolerances import LOOSENED, UNDEFINED
+
+pytestmark = pytest.mark.slow
+
+
+def pytest_generate_tests(metafunc):
+    if "entry" in metafunc.fixturenames:
+        # The database takes four seconds to load: not worth it where the sweep is not run.
+        wanted = "not slow" not in metafunc.config.getoption("markexpr")
+        metafunc.parametrize("entry", list(entries.entries()) if wanted else [])
+
+
+@pytest.fixture(scope="module")
+def worker():
+    started = Worker()
+    yield started
+    started.close()
+
+
+def test_entry(entry, worker):
+    if entry in OUT_OF_SCOPE:
+        pytest.skip(OUT_OF_SCOPE[entry])
+    attempted, complaints = 0, []
+    for dtype in entries.dtypes(entry):
+        verdicts = worker.judge(entry, dtype).verdicts
+        refused = [v for v in verdicts if v.outcome.kind is Kind.REFUSED]
+        failing = [v for v in verdicts if v.outcome.kind in DEFECTS]
+        attempted += sum(v.outcome.kind in (Kind.PASS, Kind.REFUSED) for v in verdicts)
+        if len(refused) > _refusals_known(entry, dtype):
+            failing += refused
+        complaints += [
+            f"{dtype} #{v.index} {v.outcome.kind}: {v.outcome.detail}\n    {v.sample}"
+            for v in failing
+        ]
+    assert not complaints, "\n".join(complaints)
+    if not attempted:
+        kinds = Counter(v.outcome.kind for v in verdicts)
+        pytest.skip(f"no sample can be attempted: {dict(kinds)}")
+
+
+def _refusals_known(entry, dtype):
+    row = KNOWN_REFUSALS.get(entry)
+    return row.samples.get(dtype, 0) if row else 0
+
+
+def test_rows_name_entries_that_exist():
+    rows = {*OUT_OF_SCOPE, *KNOWN_REFUSALS, *UNDEFINED, *(name for name, _ in LOOSENED)}
+    assert rows - set(entries.entries()) == set()
