@@ -58,7 +58,6 @@ mul = _binary(gen.BroadcastingMul)
 div = _binary(gen.BroadcastingDivide)
 floor_divide = _binary(gen.BroadcastingFloorDivide)
 modulo = _binary(gen.BroadcastingModulo)  # C's fmod: the sign of the dividend
-pow_ = _binary(gen.BroadcastingPow)
 maximum = _binary(gen.BroadcastingMaximum)
 minimum = _binary(gen.BroadcastingMinimum)
 equal = _binary(gen.BroadcastingEqual)
@@ -104,13 +103,38 @@ def where(condition: Value, a: Value, b: Value) -> Value:
     return gen.BroadcastingWhere(condition, a, b).result
 
 
+def pow_(x: Value, y: Value) -> Value:
+    """`x ** y`; complex numbers must be broadcast first."""
+    if not is_complex(x):
+        return gen.BroadcastingPow(x, y).result
+    whole = constant(True, torch.bool)
+    return gen.PowOp(where(whole, x, y), where(whole, y, x)).result
+
+
 def less(x: Value, y: Value) -> Value:
     return greater(y, x)
 
 
 def neg(x: Value) -> Value:
-    """`-x`; a subtraction from zero would turn 0.0 into 0.0 and not -0.0."""
-    return mul(x, like(x, -1))
+    """`-x`; for floats a subtraction from zero would turn 0.0 into 0.0 and not -0.0."""
+    return mul(x, like(x, -1)) if is_float(x) else sub(like(x, 0), x)
+
+
+def wide(x: Value) -> Value:
+    """Narrow floats as float32, the precision torch computes in before it rounds."""
+    return cast(x, torch.float32) if dtype(x) in (torch.float16, torch.bfloat16) else x
+
+
+def known_number(x: Value) -> int | float | None:
+    """The number that a constant holds in all its places, if `x` is such a constant."""
+    is_constant = getattr(x.owner, "name", None) == "coreai.constant"
+    if not is_constant or is_bool(x) or is_complex(x):
+        return None
+    held = x.owner.attributes["value"]
+    if not getattr(held, "is_splat", False):
+        return None
+    number: int | float = held.get_splat_value().value
+    return number
 
 
 def constant(value: Any, dtype: torch.dtype) -> Value:
@@ -183,19 +207,41 @@ def concat(axis: int, values: Sequence[Value]) -> Value:
 def slice_(
     x: Value, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[Dim] | None = None
 ) -> Value:
-    """A box out of `x`, one start and end per axis; strides are positive."""
+    """A box out of `x`, one start and end per axis, read as Python reads them.
+
+    Negative positions count from the end and all are clamped, at run time too. Strides are
+    positive.
+    """
     step = strides if strides is not None else [1] * x.type.rank
-    return gen.SliceOp(x, shapes.vector(starts), shapes.vector(ends), shapes.vector(step)).result
+    kept = [_extent(*bounds) for bounds in zip(x.type.shape, starts, ends, step, strict=True)]
+    return gen.SliceOp(
+        x,
+        shapes.vector(starts),
+        shapes.vector(ends),
+        shapes.vector(step),
+        results=[types.tensor(kept, x.type.element_type)],
+    ).result
 
 
-def slice_axis(x: Value, axis: int, start: Dim, end: Dim, stride: int = 1) -> Value:
+def _extent(extent: int, start: Dim, end: Dim, step: Dim) -> int:
+    """The size that a slice leaves of an axis; one run-time bound would hide all axes' sizes."""
+    if extent == types.DYNAMIC or not shapes.is_static((start, end, step)):
+        return types.DYNAMIC
+    return len(range(extent)[start:end:step])
+
+
+def slice_axis(x: Value, axis: int, start: Dim, end: Dim, stride: Dim = 1) -> Value:
     """A slice along one axis, the others whole."""
-    whole = list(sizes(x))
-    starts: list[Dim] = [0] * len(whole)
-    starts[axis], whole[axis] = start, end
-    strides = [1] * len(whole)
-    strides[axis] = stride
-    return slice_(x, starts, whole, strides)
+    starts: list[Dim] = [0] * x.type.rank
+    ends: list[Dim] = list(whole(x))
+    strides: list[Dim] = [1] * x.type.rank
+    starts[axis], ends[axis], strides[axis] = start, end, stride
+    return slice_(x, starts, ends, strides)
+
+
+def whole(x: Value) -> tuple[int, ...]:
+    """The ends of a slice that takes all of `x`; a size not known here is left to clamping."""
+    return tuple(shapes.FAR if d == types.DYNAMIC else int(d) for d in x.type.shape)
 
 
 def slice_update(
@@ -284,7 +330,7 @@ def gather_nd(x: Value, indices: Value) -> Value:
 
 def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
     """`x` with the addressed entries replaced; of duplicates the last one wins."""
-    return gen.ScatterNdOp(x.type, x, indices, updates).result
+    return _coreai.scatter_nd(x, indices, updates)
 
 
 def scatter_along_axis(

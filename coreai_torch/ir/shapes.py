@@ -17,6 +17,9 @@ from .casting import raw_cast
 # A size: a plain number, or a rank-0 si32 value that is known only at run time.
 Dim: TypeAlias = "int | Value"
 
+# An end that lies beyond every axis: the run time clamps the ends of slices.
+FAR = 2**31 - 1
+
 
 def i32(value: int | Sequence[int]) -> Value:
     """A si32 constant, the form of axes, positions and signed sizes."""

@@ -23,7 +23,7 @@ from ..ir import types
 from ..ir.dialect import Dim, Value, constant
 from .scope import Scope
 
-Number: TypeAlias = "bool | int | float | Value"
+Number: TypeAlias = bool | int | float | Value
 Axis = NewType("Axis", int)
 Axes = NewType("Axes", tuple[int, ...])
 Shape = NewType("Shape", tuple[Any, ...])

@@ -58,13 +58,23 @@ class Ctx:
 
     def known(self, name: str) -> torch.Tensor | None:
         """The argument of this schema name if it is a constant, as torch sees it."""
-        schema = self.call.node.target._schema
+        held = self.call.scope.held(self._given(name))
+        return held if isinstance(held, torch.Tensor) else None
+
+    def known_each(self, name: str) -> list[torch.Tensor | None]:
+        """`known` for each tensor of an argument that is a list of them."""
+        held = self.call.scope.held(self._given(name))
+        return [h if isinstance(h, torch.Tensor) else None for h in held]
+
+    def fake(self, name: str) -> Any:
+        """The argument as the exporter knew it: symbolic sizes and strides included."""
+        return fx.node.map_arg(self._given(name), lambda n: n.meta["val"])
+
+    def _given(self, name: str) -> Any:
+        schema, node = self.call.node.target._schema, self.call.node
         for i, argument in enumerate(schema.arguments):
             if argument.name == name:
-                args = self.call.node.args
-                given = args[i] if i < len(args) else self.call.node.kwargs.get(name)
-                held = self.call.scope.held(given)
-                return held if isinstance(held, torch.Tensor) else None
+                return node.args[i] if i < len(node.args) else node.kwargs.get(name)
         raise KeyError(f"{name!r} is no argument of {schema}")
 
     def refuse(self, what: str, hint: str | None = None) -> NoReturn:
