@@ -53,6 +53,9 @@ class Build:
         token = _CURRENT.set(self)
         try:
             with self.context, Location.unknown() as here:
+                # The folding hook is Python: a pass on another thread, one per graph, would wait
+                # for the interpreter that the caller of the pass holds, for ever.
+                here.context.enable_multithreading(False)
                 register_should_const_folding_hook(callable=_never_fold, context=here.context)
                 self.module = Module.create()
                 with InsertionPoint(self.module.body):
