@@ -16,8 +16,8 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     said of `embed` below is then said of them.
 
     Angles, by the first that applies:
-      - `cos` and `sin`, both or neither: of width `embed / 2`, or `embed` (each value twice, as
-        the pairs lie). Shape `[seq, width]`, `[batch, seq, width]`, or any that expands to the
+      - `cos` and `sin`, both or neither: of width `embed / 2`, one per pair, or `embed`, one per
+        feature. Shape `[seq, width]`, `[batch, seq, width]`, or any that expands to the
         input. Everything else is then ignored.
       - positions times frequencies. Positions: `position_ids` (`[seq]` or `[batch, seq]`) as they
         are, or `(offset + arange(seq)) * scale`. Frequencies: `freqs` (`[embed / 2]`), or
@@ -67,13 +67,12 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
             cos, sin = angles.cos(), angles.sin()
         cos_first, cos_second = self._table("cos", cos, input, width)
         sin_first, sin_second = self._table("sin", sin, input, width)
-        first, second = self._pairs(input[..., :width])
+        whole = width == input.shape[-1]
+        first, second = self._pairs(input if whole else input[..., :width])
         turned = self._join(
             first * cos_first - second * sin_first, second * cos_second + first * sin_second
         ).to(input.dtype)
-        if width == input.shape[-1]:
-            return turned
-        return torch.cat((turned, input[..., width:]), -1)
+        return turned if whole else torch.cat((turned, input[..., width:]), -1)
 
     def extra_repr(self) -> str:
         return (
