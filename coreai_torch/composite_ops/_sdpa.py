@@ -32,16 +32,24 @@ def scaled_dot_product_attention(
     _check(query, key, value, attn_mask, sinks)
     batch, n_heads, n_queries, width = query.shape
     n_kv_heads, n_keys = key.shape[1:3]
-    # Query heads that share a key head are more rows of one product: no key is ever copied.
-    n_rows = n_heads // n_kv_heads * n_queries
+    # Query heads that share a key head become rows of one product: keys are never repeated.
+    rows = (batch * n_kv_heads, n_heads // n_kv_heads * n_queries)
+    heads = (batch, n_heads, n_queries)
     scaled = query.float() * (width**-0.5 if scale is None else scale)
-    logits = scaled.reshape(batch, n_kv_heads, n_rows, width) @ key.float().mT
-    logits = logits.reshape(batch, n_heads, n_queries, n_keys)
+    logits = torch.bmm(_reshaped(scaled, *rows, width), key.float().flatten(0, 1).mT)
     visible = _visible(query, key, is_causal, window_size)
+    logits = _masked(_reshaped(logits, *heads, n_keys), attn_mask, visible)
     all_see = attn_mask is None and (visible is None or statically_known_true(n_queries <= n_keys))
-    weights = _softmax(_masked(logits, attn_mask, visible), sinks, all_see)
-    out = weights.reshape(batch, n_kv_heads, n_rows, n_keys) @ value.float()
-    return out.reshape(batch, n_heads, n_queries, value.shape[-1]).to(query.dtype)
+    weights = _reshaped(_softmax(logits, sinks, all_see), *rows, n_keys)
+    out = torch.bmm(weights, value.float().flatten(0, 1))
+    return _reshaped(out, *heads, value.shape[-1]).to(query.dtype)
+
+
+def _reshaped(x: Tensor, *shape: int) -> Tensor:
+    """By way of one axis: merging two of four makes export guard on `min(Tkv, Tq * Tkv) == Tkv`,
+    which it then cannot prove for a dynamic Tq.
+    """
+    return x.flatten().unflatten(0, shape)
 
 
 def _check(
