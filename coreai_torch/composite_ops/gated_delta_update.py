@@ -124,5 +124,5 @@ def _step(
     state: Tensor, query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor
 ) -> tuple[Tensor, Tensor]:
     state = decay * state
-    state = state + key.mT * (beta * (value - key @ state))
-    return query @ state, state
+    state = state + key.mT * (beta * (value - torch.bmm(key, state)))
+    return torch.bmm(query, state), state

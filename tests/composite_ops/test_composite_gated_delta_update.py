@@ -38,7 +38,7 @@ def qwen(query, key, value, g, beta, state, use_qk_l2_norm):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     batch=st.integers(1, 3),
     steps=st.integers(1, 9),
@@ -117,13 +117,12 @@ class Layer(torch.nn.Module):
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("module", [GatedDeltaUpdate, Layer])
-def test_exports_as_one_loop_with_dynamic_batch_and_steps(module, strict):
+def test_exports_as_one_loop_with_dynamic_batch_and_steps(strict):
     torch.manual_seed(2)
     (batch,) = dims("batch")
     others = (inputs(3, 1), inputs(1, 40))
     program = exports(
-        module(), inputs(2, 5), *others, dynamic_shapes=sequence_axes(batch), strict=strict
+        Layer(), inputs(2, 5), *others, dynamic_shapes=sequence_axes(batch), strict=strict
     )
     assert targets(program).count(LOOP) == 1
 
@@ -136,8 +135,9 @@ def test_static_steps_are_a_loop_of_constant_size(strict):
     assert targets(long) == targets(short)
 
 
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("dtype", "strict"), [*((dtype, False) for dtype in FLOATS), (torch.float32, True)]
+)
 def test_a_static_single_step_has_no_loop(dtype, strict):
     program = exports(GatedDeltaUpdate(), inputs(2, 1, dtype=dtype), strict=strict)
     assert LOOP not in targets(program)
