@@ -1,8 +1,43 @@
 """Entries that have no meaning in an inference graph, each with its reason.
 
-What a sample itself shows (random draws, sparse layouts) is found at run time and counted there.
+What only some samples show (random draws, sparse layouts) is found at run time and counted there.
 """
 
 from __future__ import annotations
 
-OUT_OF_SCOPE: dict[str, str] = {}
+_RANDOM = "draws random numbers, which no input can seed"
+_GRADIENT = "a gradient: no inference graph holds it"
+_CUDA = "compiles a CUDA kernel when it is called"
+_RESIZES = "changes the size of its argument's storage; export cannot express it"
+_SPARSE = "takes or gives sparse tensors; the runtime has dense ones alone"
+
+OUT_OF_SCOPE: dict[str, str] = {
+    "_softmax_backward_data": _GRADIENT,
+    "bernoulli": _RANDOM,
+    "cauchy": _RANDOM,
+    "exponential": _RANDOM,
+    "geometric": _RANDOM,
+    "jiterator_2inputs_2outputs": _CUDA,
+    "jiterator_4inputs_with_extra_args": _CUDA,
+    "jiterator_binary": _CUDA,
+    "jiterator_binary_return_by_ref": _CUDA,
+    "jiterator_unary": _CUDA,
+    "log_normal": _RANDOM,
+    "max_pool2d_with_indices_backward": _GRADIENT,
+    "multinomial": _RANDOM,
+    "native_dropout_backward": _GRADIENT,
+    "normal": _RANDOM,
+    "normal.in_place": _RANDOM,
+    "normal.number_mean": _RANDOM,
+    "rand_like": _RANDOM,
+    "randint": _RANDOM,
+    "randint_like": _RANDOM,
+    "randn": _RANDOM,
+    "randn_like": _RANDOM,
+    "resize_": _RESIZES,
+    "resize_as_": _RESIZES,
+    "sparse.mm.reduce": _SPARSE,
+    "sparse.sampled_addmm": _SPARSE,
+    "to_sparse": _SPARSE,
+    "uniform": _RANDOM,
+}
