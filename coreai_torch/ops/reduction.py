@@ -66,7 +66,7 @@ def _is_long(x: Value, axes: Sequence[int]) -> bool:
     """Whether one run over these axes would be long, or, over several, might be."""
     if any(x.type.is_dynamic_dim(a) for a in axes):
         return len(axes) > 1
-    return math.prod(x.type.shape[a] for a in axes) > _LONGEST_RUN
+    return math.prod(int(x.type.shape[a]) for a in axes) > _LONGEST_RUN
 
 
 def _axis_total(x: Value, axis: int) -> Value:
