@@ -1,0 +1,138 @@
+"""Norms as torch's modules bring them: one composite each, the training modes refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from module_runner import check, convert
+from torch import nn
+
+from coreai_torch.errors import UnsupportedArgumentError
+
+AUTO = torch.export.Dim.AUTO
+
+
+def _trained(module):
+    """Weights and running statistics that are not what they start as."""
+    generator = torch.Generator().manual_seed(7)
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.is_floating_point():
+            low = 0.1 if name.endswith("running_var") else -1.0
+            tensor.data.copy_(torch.rand(tensor.shape, generator=generator) * 2 + low)
+    return module.eval()
+
+
+def _contract(program, name):
+    (found,) = re.findall(rf'composite_declaration<"{name}" = \{{(.*?)\}}>', str(program))
+    inputs = re.search(r"input_names = \[(.*?)\]", found)[1]
+    attributes = re.search(r"op_attrs = \{(.*?)\}", found)[1]
+    assert 'output_names = ["output"]' in found
+    return inputs.replace('"', "").split(", "), set(re.findall(r"(\w+) = ", attributes))
+
+
+X4, X3, X2 = torch.randn(2, 4, 5, 6), torch.randn(2, 4, 6), torch.randn(3, 4)
+_BATCH = (["input", "gamma", "beta", "mean", "variance"], {"eps", "version"})
+_INSTANCE = (["input", "gamma", "beta"], {"eps", "version"})
+_LAYER = (["input", "gamma", "beta"], {"axes", "eps", "version"})
+_GROUP = (["input", "weight", "bias"], {"num_groups", "num_channels", "eps", "version"})
+_RMS = (["input", "scale"], {"axes", "eps", "version"})
+MODULES = {
+    "batch norm 1d": (nn.BatchNorm1d(4), X2, "batch_norm", _BATCH),
+    "batch norm 2d": (nn.BatchNorm2d(4), X4, "batch_norm", _BATCH),
+    "batch norm, no weights": (nn.BatchNorm2d(4, affine=False), X4, "batch_norm", _BATCH),
+    "batch norm of the batch": (
+        nn.BatchNorm2d(4, track_running_stats=False),
+        X4,
+        "batch_norm",
+        _BATCH,
+    ),
+    "instance norm": (nn.InstanceNorm2d(4), X4, "instance_norm", _INSTANCE),
+    "instance norm, weights": (nn.InstanceNorm1d(4, affine=True), X3, "instance_norm", _INSTANCE),
+    "instance norm, unbatched": (nn.InstanceNorm1d(4), X3[0], "instance_norm", _INSTANCE),
+    "instance norm, tracked": (
+        nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+        X3,
+        "batch_norm",
+        _BATCH,
+    ),
+    "layer norm": (nn.LayerNorm(6), X4, "layer_norm", _LAYER),
+    "layer norm over two axes": (nn.LayerNorm((4, 6)), X3, "layer_norm", _LAYER),
+    "layer norm, no bias": (nn.LayerNorm(6, bias=False), X3, "layer_norm", _LAYER),
+    "group norm": (nn.GroupNorm(2, 4), X4, "group_norm", _GROUP),
+    "group norm, no weights": (nn.GroupNorm(4, 4, affine=False), X3, "group_norm", _GROUP),
+    "rms norm": (nn.RMSNorm(6), X3, "rms_norm", _RMS),
+    "rms norm, no weights": (nn.RMSNorm(6, elementwise_affine=False), X3, "rms_norm", _RMS),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_norm_is_one_composite_with_all_its_inputs(name):
+    module, x, composite, contract = MODULES[name]
+    module = _trained(module)
+    assert _contract(convert(module, (x,)), composite) == contract
+    check(module, (x,))
+    larger = x.repeat(3, *(1 for _ in x.shape[1:]))
+    if "unbatched" not in name:
+        check(module, (x,), (larger,), dynamic_shapes=({0: AUTO},))
+
+
+def test_results_beside_the_norm_are_there_when_asked_for():
+    def statistics(x):
+        _, mean, rstd = torch.ops.aten.native_layer_norm(x, [6], None, None, 1e-5)
+        _, of_groups, _ = torch.ops.aten.native_group_norm(x, None, None, 2, 4, 6, 2, 1e-5)
+        return mean * 2, rstd + 1, of_groups - 1
+
+    check(statistics, (X3,))
+
+
+def test_a_convolution_before_a_batch_norm_stays_exact():
+    # The rewrite knows the pair, and may fold the norm into the convolution's weights.
+    check(_trained(nn.Sequential(nn.Conv2d(4, 3, 2), nn.BatchNorm2d(3))), (X4,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["batch norm 2d", "instance norm", "layer norm", "group norm"])
+def test_a_norm_of_narrow_floats_is_computed_in_wide_ones(name, dtype):
+    module, x, _, _ = MODULES[name]
+    check(_trained(module).to(dtype), (x.to(dtype),))
+    module.float()
+
+
+@pytest.mark.parametrize("module", [nn.BatchNorm2d(4), nn.InstanceNorm2d(4, track_running_stats=1)])
+def test_training_is_refused_in_words(module):
+    class Training(nn.Module):
+        def forward(self, x):
+            return self.norm.train()(x)
+
+    outer = Training()
+    outer.norm = module
+    with pytest.raises(UnsupportedArgumentError, match=r"training mode[\s\S]*model\.eval\(\)"):
+        convert(outer, (X4,))
+
+
+def _with_weight_norm(register):
+    torch.manual_seed(0)
+    return register(nn.Linear(6, 3)).eval()
+
+
+DERIVED = {
+    "local response": nn.LocalResponseNorm(3, alpha=0.5, beta=0.75, k=1.5),
+    "normalize": lambda x: nn.functional.normalize(x, dim=1),
+    "normalize, other order": lambda x: nn.functional.normalize(x, p=3.0, dim=-1),
+    "weight norm": _with_weight_norm(nn.utils.parametrizations.weight_norm),
+    "spectral norm": _with_weight_norm(nn.utils.parametrizations.spectral_norm),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_norms_that_are_taken_apart_give_torchs_numbers(name):
+    check(DERIVED[name], (X4,))
+
+
+def test_normalize_keeps_its_floor():
+    # Without the floor of 1e-12 a row of zeros is NaN and a row of 1e-20 is blown up to ones.
+    rows = torch.zeros(3, 4)
+    rows[1], rows[2] = 1e-20, 1.0
+    check(lambda x: nn.functional.normalize(x), (rows,))
