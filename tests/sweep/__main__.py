@@ -14,24 +14,23 @@ from typing import Any
 
 from . import entries
 from .out_of_scope import OUT_OF_SCOPE
-from .outcome import ATTEMPTED, Kind
+from .outcome import ATTEMPTED, Kind, Verdict
 from .pool import Result, sweep
 
 
 def main() -> int:
     options = _options()
     names = _matching(options.pattern, options.exact)
+    wanted = {*options.dtypes.split(","), "complex64"}
     jobs = [
-        (name, dtype)
+        (name, [dtype for dtype in entries.dtypes(name) if dtype in wanted])
         for name in names
         if name not in OUT_OF_SCOPE
-        for dtype in entries.dtypes(name)
-        if dtype in options.dtypes.split(",") or dtype == "complex64"
     ]
     start = time.monotonic()
     results = []
     out = open(options.out, "a") if options.out else None  # noqa: SIM115  closed with the process
-    for result in sweep(jobs, options.workers):
+    for result in sweep([job for job in jobs if job[1]], options.workers):
         results.append(result)
         _show(result, options)
         if out:
@@ -69,34 +68,30 @@ def _holds(result: Result) -> bool:
 
 
 def _show(result: Result, options: Any) -> None:
-    counts = Counter(v.outcome.kind for v in result.verdicts)
     if options.quiet and _holds(result):
         return
-    shown = ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind])
-    print(f"{result.entry} {result.dtype}: {shown or 'no samples'}")
+    for dtype in dict.fromkeys(v.dtype for v in result.verdicts):
+        print(f"{result.entry} {dtype}: {_counted(result.of(dtype))}")
     for kind in Kind:
         if kind is Kind.PASS:
             continue
         failing = [v for v in result.verdicts if v.outcome.kind is kind]
         for verdict in failing[: options.failures]:
-            print(f"    {kind} #{verdict.index} {verdict.outcome.detail}")
+            print(f"    {kind} {verdict.dtype} #{verdict.index} {verdict.outcome.detail}")
             print(f"        {verdict.sample}")
     sys.stdout.flush()
 
 
+def _counted(verdicts: list[Verdict]) -> str:
+    counts = Counter(v.outcome.kind for v in verdicts)
+    return ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind])
+
+
 def _summary(results: list[Result], seconds: float) -> None:
-    counts = Counter(v.outcome.kind for r in results for v in r.verdicts)
-    by_entry: dict[str, list[Result]] = {}
-    for result in results:
-        by_entry.setdefault(result.entry, []).append(result)
-    attempted = {
-        name: all(map(_holds, rs))
-        for name, rs in by_entry.items()
-        if any(v.outcome.kind in ATTEMPTED for r in rs for v in r.verdicts)
-    }
-    shown = ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind])
-    print(f"samples: {shown}")
-    print(f"entries: {sum(attempted.values())} of {len(attempted)} attempted pass, {seconds:.0f} s")
+    attempted = [r for r in results if any(v.outcome.kind in ATTEMPTED for v in r.verdicts)]
+    print(f"samples: {_counted([v for r in results for v in r.verdicts])}")
+    passing = sum(map(_holds, attempted))
+    print(f"entries: {passing} of {len(attempted)} attempted pass, {seconds:.0f} s")
 
 
 if __name__ == "__main__":

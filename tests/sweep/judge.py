@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,8 @@ from .modules import Batch, Call
 from .outcome import Kind, Outcome, Verdict
 from .tolerances import tolerance, values_are_undefined
 
-LARGEST_BATCH = 32
+LARGEST_BATCH = 48
+Trying = Callable[[list[tuple[str, int]]], None]
 _OUR_FAULT = (LoweringError, WrongResultError, NotDecomposedError)
 
 
@@ -38,37 +39,39 @@ class _NotTogether(Exception):
     `settled` holds the outcomes that are known all the same.
     """
 
-    def __init__(self, cause: Exception | None = None, settled: dict[int, Outcome] | None = None):
+    def __init__(self, cause: Exception | None = None, settled: dict[str, Outcome] | None = None):
         super().__init__(str(cause))
-        self.at = {int(i) for i in re.findall(r"in module 's(\d+)[.']", str(cause))}
+        self.at = set(re.findall(r"in module '(\w+)[.']", str(cause)))
         self.settled = settled or {}
 
 
 def judge(
-    name: str, dtype: str, indices: Sequence[int], *, alone: bool, trying: Callable[..., None]
+    name: str, wanted: Mapping[str, Sequence[int]], *, alone: bool, trying: Trying
 ) -> Iterator[Verdict]:
-    """Verdicts for the samples of an entry; `trying` hears which ones are at stake before.
+    """Verdicts for samples of an entry, given by dtype; `trying` hears of those at stake before.
 
-    Samples travel in batches that grow while all goes well and split when one fails.
+    Samples travel in batches that split when one fails, and grow again while all goes well.
     """
-    every = entries.samples(name, dtype)
     op = entries.entries()[name].op
-    ready = []
-    for index in indices:
-        trying([index])
-        call = Call.of(index, op, every[index])
-        before = _set_aside(call, dtype)
-        if before is None:
-            ready.append(call)
-        else:
-            yield Verdict(index, before, entries.text(every[index]))
+    texts, ready = {}, []
+    for dtype, indices in wanted.items():
+        every = entries.samples(name, dtype)
+        for index in indices:
+            trying([(dtype, index)])
+            call = Call.of(dtype, index, op, every[index])
+            texts[call.place] = entries.text(every[index])
+            before = _set_aside(call)
+            if before is None:
+                ready.append(call)
+            else:
+                yield Verdict(dtype, index, before, texts[call.place])
     for call, outcome in _outcomes(name, ready, alone, trying):
-        text = "" if outcome.kind is Kind.PASS else entries.text(every[call.index])
-        yield Verdict(call.index, outcome, text)
+        text = "" if outcome.kind is Kind.PASS else texts[call.place]
+        yield Verdict(call.dtype, call.index, outcome, text)
 
 
 def _outcomes(
-    name: str, ready: list[Call], alone: bool, trying: Callable[..., None]
+    name: str, ready: list[Call], alone: bool, trying: Trying
 ) -> Iterator[tuple[Call, Outcome]]:
     waiting: list[list[Call]] = []
     size = 1 if alone else LARGEST_BATCH
@@ -78,7 +81,7 @@ def _outcomes(
         else:
             size = min(size, LARGEST_BATCH)
             batch, ready = ready[:size], ready[size:]
-        trying([call.index for call in batch])
+        trying([(call.dtype, call.index) for call in batch])
         if len(batch) == 1:
             outcome = _alone(name, batch[0])
             size = 4 * size if _goes_in_batches(outcome) and not alone else 1
@@ -88,7 +91,7 @@ def _outcomes(
             yield from zip(batch, _together(name, batch), strict=True)
             size = 4 * len(batch)
         except _NotTogether as failure:
-            yield from ((c, failure.settled[c.index]) for c in batch if c.index in failure.settled)
+            yield from ((c, failure.settled[c.place]) for c in batch if c.place in failure.settled)
             waiting += _parted(batch, failure)
             size = 4 * len(batch) if failure.settled else 1
 
@@ -101,17 +104,17 @@ def _goes_in_batches(outcome: Outcome) -> bool:
 
 def _parted(batch: list[Call], failure: _NotTogether) -> Iterator[list[Call]]:
     """Those that an error names alone, the others in halves, or whole if what failed is gone."""
-    yield from ([call] for call in batch if call.index in failure.at)
-    others = [c for c in batch if c.index not in failure.at and c.index not in failure.settled]
+    yield from ([call] for call in batch if call.place in failure.at)
+    others = [c for c in batch if c.place not in failure.at and c.place not in failure.settled]
     middle = 0 if failure.settled else (len(others) + 1) // 2
     yield from (part for part in (others[:middle], others[middle:]) if part)
 
 
-def _set_aside(call: Call, dtype: str) -> Outcome | None:
+def _set_aside(call: Call) -> Outcome | None:
     """The outcome of a sample that cannot be attempted."""
     if any(_not_strided(t) for t in call.tensors):
         return Outcome(Kind.LAYOUT, "takes a tensor that is not strided")
-    if dtype != "complex64" and any(t.is_complex() for t in call.tensors):
+    if call.dtype != "complex64" and any(t.is_complex() for t in call.tensors):
         return Outcome(Kind.COMPLEX)
     try:
         results = call.eager()
@@ -186,14 +189,14 @@ def _together(name: str, calls: list[Call]) -> list[Outcome]:
 
 def _blocked(
     exported: torch.export.ExportedProgram, converter: coreai_torch.TorchConverter
-) -> dict[int, Outcome]:
+) -> dict[str, Outcome]:
     """The samples of a batch that hold an op without a lowering: refused, with no need to try."""
-    missing: dict[int, set[Any]] = {}
+    missing: dict[str, set[Any]] = {}
     for node in graph_calls(exported.graph_module):
-        place = re.fullmatch(r"s(\d+)", module_path(node).partition(".")[0])
+        place = module_path(node).partition(".")[0]
         if place and node.target is not operator.getitem and not converter._supports(node):
-            missing.setdefault(int(place[1]), set()).add(node.target)
-    return {index: _refusal(targets) for index, targets in missing.items()}
+            missing.setdefault(place, set()).add(node.target)
+    return {place: _refusal(targets) for place, targets in missing.items()}
 
 
 def _refusal(targets: set[Any]) -> Outcome:

@@ -14,17 +14,23 @@ from torch.utils import _pytree as pytree
 class Call:
     """One call of an entry's op, its tensors apart from the rest."""
 
-    index: int
+    dtype: str
+    index: int  # among the entry's samples of that dtype
     op: Callable[..., Any]
     tensors: tuple[torch.Tensor, ...]
     leaves: tuple[Any, ...]
     spec: Any
 
     @classmethod
-    def of(cls, index: int, op: Callable[..., Any], sample: Any) -> Call:
+    def of(cls, dtype: str, index: int, op: Callable[..., Any], sample: Any) -> Call:
         leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
         tensors = tuple(_plain(x) for x in leaves if isinstance(x, torch.Tensor))
-        return cls(index, op, tensors, tuple(leaves), spec)
+        return cls(dtype, index, op, tensors, tuple(leaves), spec)
+
+    @property
+    def place(self) -> str:
+        """The name of its module in a batch."""
+        return f"{self.dtype}_{self.index}"
 
     def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """The op's tensor results; numbers become tensors, as a program returns them."""
@@ -78,7 +84,7 @@ class Batch(torch.nn.Module):
         super().__init__()
         self.calls = list(calls)
         for call in calls:
-            self.add_module(f"s{call.index}", _One(call))
+            self.add_module(call.place, _One(call))
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:

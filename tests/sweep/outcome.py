@@ -35,6 +35,7 @@ class Outcome:
 class Verdict:
     """The outcome of one sample, by its number among the entry's samples of that dtype."""
 
+    dtype: str
     index: int
     outcome: Outcome
     sample: str = ""  # as text, for those that did not pass

@@ -12,19 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import entries
+from . import entries, worker
 from .outcome import Kind, Outcome, Verdict
 
 PATIENCE = 90  # seconds that a sample may take; a batch gets five more for each sample
 
 
+Job = tuple[str, list[str]]  # an entry and the dtypes to try it with
+Samples = set[tuple[str, int]]  # by dtype and number
+
+
 @dataclass
 class Result:
-    """The verdicts on one entry with one dtype."""
+    """The verdicts on one entry."""
 
     entry: str
-    dtype: str
     verdicts: list[Verdict] = field(default_factory=list)
+
+    def of(self, dtype: str) -> list[Verdict]:
+        return [v for v in self.verdicts if v.dtype == dtype]
 
 
 class Worker:
@@ -40,27 +46,43 @@ class Worker:
         self._log = Path(self._folder.name) / "stderr"
         self._process: Any = None
 
-    def judge(self, entry: str, dtype: str) -> Result:
+    def judge(self, entry: str, dtypes: list[str]) -> Result:
         """Every sample of an entry gets a verdict, whatever happens to the child."""
-        result = Result(entry, dtype)
-        left: list[int] | None = None  # not known before the child has made the samples
-        suspects: list[int] = []
-        while left is None or left or suspects:
-            job = (entry, dtype, suspects or left, bool(suspects))
-            left, suspects = self._send(job, left, result)
-        result.verdicts.sort(key=lambda v: v.index)
+        result = Result(entry)
+        left, suspects = self._send((entry, dtypes, False), set(), result)
+        while left:
+            at_once = suspects or left
+            left, suspects = self._send((entry, _by_dtype(at_once), bool(suspects)), left, result)
+        result.verdicts.sort(key=lambda v: (dtypes.index(v.dtype), v.index))
         return result
 
     def close(self) -> None:
         self._stop()
         self._folder.cleanup()
 
-    def _send(
-        self, job: Any, left: list[int] | None, result: Result
-    ) -> tuple[list[int], list[int]]:
+    def _send(self, job: Any, left: Samples, result: Result) -> tuple[Samples, Samples]:
         """Run a job; gives the samples still to do, and those to be tried one by one first."""
-        from . import worker
+        self._start()
+        self._pipe.send(job)
+        at_stake: list[tuple[str, int]] = []
+        while True:
+            message = self._receive(PATIENCE + 5 * len(at_stake))
+            if isinstance(message, Outcome):
+                return self._after_death(message, left, at_stake, result, job[1])
+            word, content = message
+            if word == "chosen":
+                left = {(dtype, i) for dtype, indices in content.items() for i in indices}
+            elif word == "trying":
+                at_stake = content
+            elif word == "verdict":
+                result.verdicts.append(content)
+                left = left - {(content.dtype, content.index)}
+            else:
+                if not content:
+                    self._stop()
+                return left, set()
 
+    def _start(self) -> None:
         if self._process is None:
             self._pipe, theirs = self._context.Pipe()
             self._process = self._context.Process(
@@ -68,38 +90,21 @@ class Worker:
             )
             self._process.start()
             theirs.close()
-        self._pipe.send(job)
-        at_stake: list[int] = []
-        while True:
-            message = self._receive(PATIENCE + 5 * len(at_stake))
-            if isinstance(message, Outcome):
-                break
-            word, content = message
-            if word == "chosen":
-                left = list(content)
-            elif word == "trying":
-                at_stake = content
-            elif word == "verdict":
-                result.verdicts.append(content)
-                left = [i for i in left or [] if i != content.index]
-            else:
-                if not content:
-                    self._stop()
-                return left or [], []
-        return self._after_death(message, left, at_stake, result)
 
     def _after_death(
-        self, outcome: Outcome, left: list[int] | None, at_stake: list[int], result: Result
-    ) -> tuple[list[int], list[int]]:
-        if left is None or not at_stake:
-            result.verdicts.append(Verdict(-1, outcome, "while the samples were made"))
-            return [], []
-        undecided = [i for i in at_stake if i in left]
-        if len(undecided) == 1:
-            sample = entries.samples(result.entry, result.dtype)[undecided[0]]
-            result.verdicts.append(Verdict(undecided[0], outcome, entries.text(sample)))
-            return [i for i in left if i not in undecided], []
-        return left, undecided
+        self, outcome: Outcome, left: Samples, at_stake: list[Any], result: Result, wanted: Any
+    ) -> tuple[Samples, Samples]:
+        if not at_stake:
+            first = next(iter(wanted))
+            result.verdicts.append(Verdict(first, -1, outcome, "while the samples were made"))
+            return set(), set()
+        undecided = left & set(at_stake)
+        if len(undecided) != 1:
+            return left, undecided
+        ((dtype, index),) = undecided
+        text = entries.text(entries.samples(result.entry, dtype)[index])
+        result.verdicts.append(Verdict(dtype, index, outcome, text))
+        return left - undecided, set()
 
     def _receive(self, patience: float) -> Any:
         try:
@@ -126,9 +131,16 @@ class Worker:
             self._process = None
 
 
-def sweep(jobs: Iterable[tuple[str, str]], workers: int) -> Iterator[Result]:
+def _by_dtype(samples: Samples) -> dict[str, list[int]]:
+    return {
+        dtype: sorted(index for d, index in samples if d == dtype)
+        for dtype in sorted({d for d, _ in samples})
+    }
+
+
+def sweep(jobs: Iterable[Job], workers: int) -> Iterator[Result]:
     """Judge all jobs, each worker with a child of its own; results come as they are ready."""
-    waiting: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
     ready: queue.SimpleQueue[Result | None] = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)

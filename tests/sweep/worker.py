@@ -27,35 +27,29 @@ def warm_up() -> None:
 
 
 def serve(pipe: Any, log: str) -> None:
-    """Answer jobs `(entry, dtype, indices or None, alone)` until the pipe closes."""
+    """Answer jobs `(entry, dtypes or samples by dtype, alone)` until the pipe closes."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(errors, 1)
     os.dup2(errors, 2)
 
-    def trying(indices: list[int]) -> None:
+    def trying(samples: list[tuple[str, int]]) -> None:
         os.ftruncate(errors, 0)
-        pipe.send(("trying", indices))
+        pipe.send(("trying", samples))
 
     while True:
         try:
-            name, dtype, indices, alone = pipe.recv()
+            name, wanted, alone = pipe.recv()
         except EOFError:
             return
-        if indices is None:
-            indices = _chosen(name, dtype, pipe)
-        for verdict in judge(name, dtype, indices, alone=alone, trying=trying):
+        if isinstance(wanted, list):
+            wanted = {d: entries.chosen(entries.samples(name, d), d) for d in wanted}
+            pipe.send(("chosen", wanted))
+        for verdict in judge(name, wanted, alone=alone, trying=trying):
             pipe.send(("verdict", verdict))
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if _IN_BYTES else 1024)
         pipe.send(("done", used < LARGEST_MEMORY))
-
-
-def _chosen(name: str, dtype: str, pipe: Any) -> list[int]:
-    every = entries.samples(name, dtype)
-    indices = entries.chosen(every, dtype)
-    pipe.send(("chosen", indices))
-    return indices
 
 
 if __name__ == "tests.sweep.worker" and os.environ.get("SWEEP_WARM"):
