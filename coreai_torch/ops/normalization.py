@@ -82,9 +82,24 @@ def _batch_norm(
     contract = Composite(
         "batch_norm", inputs=("input", "gamma", "beta", "mean", "variance"), attrs={"eps": eps}
     )
-    gamma, beta = _affine(x, weight, bias, [cai.size(x, 1)])
-    (output,) = ctx.emit(contract, body, x, gamma, beta, mean, variance)
+    moments = [_vector(ctx, "running_mean", mean), _vector(ctx, "running_var", variance)]
+    affine = _affine(moments[0], weight, bias, [cai.size(x, 1)])
+    scales = [_vector(ctx, n, v) for n, v in zip(("weight", "bias"), affine, strict=True)]
+    (output,) = ctx.emit(contract, body, x, *scales, *moments)
     return output
+
+
+def _vector(ctx: Ctx, name: str, value: Value) -> Value:
+    """An operand in float32, also where the input is narrower.
+
+    The rewrite folds a batch norm whose operands share one dtype into the convolution before
+    it, in that dtype: a float16 variance of 1e-5 then gives NaN. And a float16 constant that
+    is cast when the program is loaded loses its subnormal values, all below 6e-5.
+    """
+    if cai.dtype(value) == torch.float32:
+        return value
+    known = ctx.known(name)
+    return _wide(value) if known is None else cai.tensor_constant(known.float(), name)
 
 
 _VECTOR = f32(3)

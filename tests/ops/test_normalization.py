@@ -93,6 +93,16 @@ def test_a_convolution_before_a_batch_norm_stays_exact():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_narrow_batch_norm_keeps_its_small_variances(dtype):
+    # All of these are subnormal in float16, and the rewrite would compute with them there.
+    model = nn.Sequential(nn.Conv2d(4, 3, 1, bias=False), nn.BatchNorm2d(3)).eval()
+    model[0].weight.data.copy_(torch.eye(4)[:3, :, None, None])
+    model[1].running_var.copy_(torch.tensor([2e-7, 1e-5, 3e-5]))
+    steps = torch.arange(48).reshape(1, 4, 3, 4) / 2**14
+    check(model.to(dtype), (steps.to(dtype),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", ["batch norm 2d", "instance norm", "layer norm", "group norm"])
 def test_a_norm_of_narrow_floats_is_computed_in_wide_ones(name, dtype):
     module, x, _, _ = MODULES[name]
