@@ -13,6 +13,9 @@ from . import ops as _ops  # noqa: F401  fills the registry
 from .capture import decompositions, overflow, validate
 from .capture.io_plan import Names, plan
 from .errors import ConversionError, ExportError, NamingError
+from .externalize.cut import is_mark, refuse_strict
+from .externalize.mark import marked
+from .externalize.spec import Match, as_specs, matches
 from .ir.program import Program
 from .lowering.fold import is_foldable
 from .lowering.legacy import LegacyLowering
@@ -61,17 +64,24 @@ class TorchConverter:
                 f"{type(exported_program).__name__}\n  try   torch.export.export(model, args)"
                 ".run_decompositions(coreai_torch.get_decomp_table())"
             )
-        if entrypoint_name in self._staged:
-            raise NamingError(
-                f"an entrypoint {entrypoint_name!r} is staged already; there are "
-                f"{list(self._staged)}\n  try   another entrypoint_name, or "
-                f"clear(entrypoints=[{entrypoint_name!r}]) first"
-            )
-        validate.check(exported_program, self._supports, get_decomp_table)
         names = Names(input_names, output_names, state_names)
-        self._staged[entrypoint_name] = Staged(
-            entrypoint_name, exported_program, plan(exported_program, names)
-        )
+        return self._stage(exported_program, names, entrypoint_name)
+
+    def _stage(
+        self,
+        program: torch.export.ExportedProgram,
+        names: Names,
+        entrypoint: str,
+        externalized: Sequence[Match] = (),
+    ) -> TorchConverter:
+        if entrypoint in self._staged:
+            raise NamingError(
+                f"an entrypoint {entrypoint!r} is staged already; there are "
+                f"{list(self._staged)}\n  try   another entrypoint_name, or "
+                f"clear(entrypoints=[{entrypoint!r}]) first"
+            )
+        validate.check(program, self._supports, get_decomp_table)
+        self._staged[entrypoint] = Staged(entrypoint, program, plan(program, names), externalized)
         return self
 
     def add_pytorch_module(
@@ -90,16 +100,18 @@ class TorchConverter:
                 f"add_pytorch_module takes an nn.Module, not a {type(module).__name__}\n"
                 "  try   add_exported_program for a program that is exported already"
             )
-        program = export_fn(module)
+        found = list(matches(module, as_specs(externalize_modules)))
+        with marked(found):
+            program = export_fn(module)
         if not isinstance(program, torch.export.ExportedProgram):
             raise ExportError(
                 f"export_fn returned a {type(program).__name__}, not an ExportedProgram\n"
                 "  try   lambda m: torch.export.export(m, args).run_decompositions("
                 "coreai_torch.get_decomp_table())"
             )
-        return self.add_exported_program(
-            program, input_names, output_names, state_names, entrypoint_name
-        )
+        refuse_strict(program.graph)
+        names = Names(input_names, output_names, state_names)
+        return self._stage(program, names, entrypoint_name, found)
 
     def to_coreai(self, *, entrypoints: Sequence[str] | None = None) -> Program:
         """Convert all staged programs, or the named ones, into one program."""
@@ -179,7 +191,7 @@ class TorchConverter:
         return list(dict.fromkeys(wanted))
 
     def _supports(self, node: torch.fx.Node) -> bool:
-        return self._registry.for_node(node) is not None or is_foldable(node)
+        return self._registry.for_node(node) is not None or is_foldable(node) or is_mark(node)
 
 
 def _overload(name: str) -> Any:

@@ -46,6 +46,10 @@ class ExportError(ConversionError):
     """The caller's `export_fn` failed or returned no decomposed program."""
 
 
+class ExternalizeError(ConversionError):
+    """A module whose boundary cannot be kept as asked."""
+
+
 class NarrowingWarning(UserWarning):
     """A 64-bit accumulation runs in 32 bits and may overflow."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -56,6 +56,9 @@ class Build:
                 # The folding hook is Python: a pass on another thread, one per graph, would wait
                 # for the interpreter that the caller of the pass holds, for ever.
                 here.context.enable_multithreading(False)
+                # A pass on another thread would wait for the interpreter to ask the hook, and
+                # this one for the pass: with two graphs to fold in, both wait for ever.
+                here.context.enable_multithreading(False)
                 register_should_const_folding_hook(callable=_never_fold, context=here.context)
                 self.module = Module.create()
                 with InsertionPoint(self.module.body):
@@ -74,6 +77,10 @@ class Build:
         finally:
             self._blocks.pop()
             self._emitted.pop()
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep these graph names for the entrypoints."""
+        self._symbols.update(names)
 
     def symbol(self, wanted: str) -> str:
         """A graph name that is not taken yet, and that the symbol syntax can hold."""

@@ -73,6 +73,9 @@ def cast(x: Value, target: torch.dtype) -> Value:
     source, target = dtype(x), types.narrow(target)
     if source == target:
         return x
+    if target == torch.bool and source.is_complex:  # the run time cannot compare complex numbers
+        parts = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
+        return gen.OrOp(*(cast(part, target) for part in parts)).result
     if target == torch.bool:
         return _broadcasting(gen.BroadcastingNotEqual, x, _number(x, 0))
     if source.is_complex:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import (
     ArrayAttr,
     Attribute,
@@ -15,7 +14,6 @@ from coreai._compiler.ir import (
     DictAttr,
     F32Type,
     FloatAttr,
-    InsertionPoint,
     IntegerAttr,
     IntegerType,
     StringAttr,
@@ -23,6 +21,7 @@ from coreai._compiler.ir import (
     Value,
 )
 
+from . import graph
 from .build import Build
 
 Results: TypeAlias = "Value | Sequence[Value]"
@@ -104,29 +103,24 @@ class Composite:
         )
         key = (str(declared), tuple(str(o.type) for o in operands))
         if key not in build.shared_graphs:
-            build.shared_graphs[key] = self._graph(build, declared, body, operands)
+            build.shared_graphs[key] = self._graph(declared, body, operands)
         return list(build.shared_graphs[key](*operands))
 
     def _graph(
         self,
-        build: Build,
         declared: Attribute,
         body: Callable[..., Results],
         operands: Sequence[Value],
     ) -> Any:
-        with InsertionPoint.at_block_begin(build.module.body):
-            graph = _coreai.GraphOp(
-                build.symbol(self.name),
-                [o.type for o in operands],
-                [],
-                list(self.inputs),
-                [],
-                private=True,
-                no_inline=True,
-                composite_decl=declared,
-            )
-        with build.graph_body(graph.entry_block):
-            results = body(*graph.arguments)
-            listed = [results] if isinstance(results, Value) else list(results)
-            graph.outputs_spec = list(zip(self.outputs, listed, strict=True))
-        return graph
+        return graph.helper(
+            self.name,
+            [graph.Port(n, o.type) for n, o in zip(self.inputs, operands, strict=True)],
+            lambda arguments: _listed(body(*arguments)),
+            self.outputs,
+            no_inline=True,
+            composite_decl=declared,
+        )
+
+
+def _listed(results: Results) -> list[Value]:
+    return [results] if isinstance(results, Value) else list(results)

@@ -47,7 +47,23 @@ def _unary(op: type) -> Unary:
 
 
 def _binary(op: type) -> Binary:
-    return lambda x, y: op(x, y).result
+    return lambda x, y: op(*_beside_unknown(x, y)).result
+
+
+def _beside_unknown(x: Value, y: Value) -> tuple[Value, Value]:
+    """An operand of one element as rank 0, where the other's sizes are not known.
+
+    The optimizer moves a reshape of the one element behind the op, where it takes the result's
+    sizes away: `[?, ?] + v.view(1, 1)` comes out as `[1, 1]`.
+    """
+    if x.type.has_static_shape == y.type.has_static_shape:
+        return x, y
+    if x.type.has_static_shape:
+        return tuple(reversed(_beside_unknown(y, x)))  # type: ignore[return-value]  # two of them
+    rank = y.type.rank
+    if rank == 0 or any(d != 1 for d in y.type.shape):
+        return x, y
+    return expand_dims(x, list(range(rank - x.type.rank))), shapes.scalar(y)
 
 
 # Two operands of one element type; sizes broadcast. Booleans have ops of their own: adding or
@@ -69,7 +85,12 @@ logical_xor = _binary(gen.BroadcastingXor)
 bitwise_and = _binary(gen.BroadcastingBitwiseAnd)
 bitwise_or = _binary(gen.BroadcastingBitwiseOr)
 bitwise_xor = _binary(gen.BroadcastingBitwiseXor)
-matmul = _binary(gen.BroadcastingBatchMatmul)
+
+
+def matmul(x: Value, y: Value) -> Value:
+    return gen.BroadcastingBatchMatmul(x, y).result
+
+
 
 abs_ = _unary(gen.AbsOp)
 acos = _unary(gen.AcosOp)
@@ -104,11 +125,20 @@ def where(condition: Value, a: Value, b: Value) -> Value:
 
 
 def pow_(x: Value, y: Value) -> Value:
-    """`x ** y`; complex numbers must be broadcast first."""
-    if not is_complex(x):
+    """`x ** y`; integers wrap."""
+    if is_float(x):
         return gen.BroadcastingPow(x, y).result
-    whole = constant(True, torch.bool)
-    return gen.PowOp(where(whole, x, y), where(whole, y, x)).result
+    # Complex numbers are not broadcast at all. Integers that are go through a double, and the
+    # process dies if 2 ** 7 in si8 does not fit. Tensors of one size, laid out, are safe.
+    return gen.PowOp(*broadcast(x, y)).result
+
+
+def broadcast(x: Value, y: Value) -> tuple[Value, Value]:
+    """Both in the sizes that they have together, laid out in memory."""
+    if x.type == y.type and types.DYNAMIC not in x.type.shape:
+        return x, y
+    always = constant(True, torch.bool)
+    return where(always, x, y), where(always, y, x)
 
 
 def less(x: Value, y: Value) -> Value:

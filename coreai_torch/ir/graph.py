@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import torch
+from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.dialects import coreai as _coreai
-from coreai._compiler.ir import RankedTensorType, Value
+from coreai._compiler.ir import InsertionPoint, OpResult, RankedTensorType, Value
 
 from .build import Build
+from .casting import dtype
 from .shapes import refine
 
 
@@ -40,7 +44,7 @@ def entrypoint(name: str, states: Sequence[Port], inputs: Sequence[Port], body: 
     build = Build.current()
     handles = [_coreai.HandleType.get(s.type) for s in states]
     graph = _coreai.GraphOp(
-        build.symbol(name),
+        name,
         [*handles, *(i.type for i in inputs)],
         [],
         [p.name for p in (*states, *inputs)],
@@ -51,7 +55,7 @@ def entrypoint(name: str, states: Sequence[Port], inputs: Sequence[Port], body: 
         reads = [_coreai.read_handle(h, _coreai.create_token()) for h in arguments[: len(states)]]
         results = body([r[0] for r in reads], arguments[len(states) :])
         tokens = [
-            _coreai.write_handle(handle, refine(new, port.type), read[1])
+            _coreai.write_handle(handle, _detached(refine(new, port.type)), read[1])
             for handle, port, read, new in zip(
                 arguments, states, reads, results.states, strict=False
             )
@@ -62,17 +66,49 @@ def entrypoint(name: str, states: Sequence[Port], inputs: Sequence[Port], body: 
         ]
 
 
+def _detached(new: Value) -> Value:
+    """A state's new value, kept apart from the graph that computed it, if one did.
+
+    The compiler would pass the state on into that graph, and fails ("expected type token") when
+    several go the same way and one is used elsewhere too.
+    """
+    if not isinstance(new, OpResult) or new.owner.name != "coreai.invoke":
+        return new
+    kind = dtype(new)
+    if kind == torch.bool:
+        return gen.OrOp(new, new).result
+    if kind.is_complex:
+        parts = gen.RealPartOp(new).result, gen.ImaginaryPartOp(new).result
+        return gen.CreateComplexOp(*parts).result
+    return gen.MaximumOp(new, new).result
+
+
 def helper(
-    name: str, inputs: Sequence[Port], body: Callable[[Sequence[Value]], Sequence[Value]]
+    name: str,
+    inputs: Sequence[Port],
+    body: Callable[[Sequence[Value]], Sequence[Value]],
+    outputs: Sequence[str],
+    *,
+    private: bool = True,
+    no_inline: bool = False,
+    composite_decl: Any = None,
 ) -> Callable[..., Sequence[Value]]:
-    """A private graph to be called from others; calling the result emits the invoke."""
+    """A graph to be called from others; calling the result emits the invoke."""
     build = Build.current()
-    graph = _coreai.GraphOp(
-        build.symbol(name), [i.type for i in inputs], [], [i.name for i in inputs], [], private=True
-    )
+    with InsertionPoint.at_block_begin(build.module.body):
+        graph = _coreai.GraphOp(
+            build.symbol(name),
+            [i.type for i in inputs],
+            [],
+            [i.name for i in inputs],
+            [],
+            private=private,
+            no_inline=no_inline,
+            composite_decl=composite_decl,
+        )
     with build.graph_body(graph.entry_block):
         results = body(list(graph.arguments))
-        graph.outputs_spec = [(f"result_{i}", value) for i, value in enumerate(results)]
+        graph.outputs_spec = list(zip(outputs, results, strict=True))
     return lambda *operands: list(graph(*operands))
 
 

@@ -33,9 +33,7 @@ def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[f
     tensors = [f for f in fakes if isinstance(f, torch._subclasses.FakeTensor)]
     mode = tensors[0].fake_mode if tensors else torch._subclasses.FakeTensorMode()
     with mode:
-        traced = make_fx(call, decomposition_table=_table())(
-            *fakes
-        )
+        traced = make_fx(call, decomposition_table=_table())(*fakes)
     for inner in traced.graph.nodes:  # so that errors and locations name the user's place
         inner.meta.setdefault("nn_module_stack", node.meta.get("nn_module_stack"))
         inner.meta.setdefault("stack_trace", node.meta.get("stack_trace"))

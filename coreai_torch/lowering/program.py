@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..capture.io_plan import IOPlan, Output
+from ..externalize.spec import Match
 from ..ir import graph, types
 from ..ir.build import Build
 from ..ir.casting import cast
@@ -26,6 +27,7 @@ class Staged:
     entrypoint: str
     program: torch.export.ExportedProgram
     plan: IOPlan
+    externalized: Sequence[Match] = ()
 
 
 def build(
@@ -34,8 +36,10 @@ def build(
     """Lower all staged programs into one module; equal constants are shared between them."""
     module = Build()
     with module.open():
+        module.reserve(one.entrypoint for one in staged)
         for one in staged:
-            _entrypoint(one, Walk(registry, Locations(one.entrypoint, debug), on_node))
+            locations = Locations(one.entrypoint, debug)
+            _entrypoint(one, Walk(registry, locations, on_node, one.externalized))
     program: Program = Program._from_mlir_module(module.module)
     return program
 

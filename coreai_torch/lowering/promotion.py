@@ -20,6 +20,7 @@ class Promote(Enum):
     NOT = auto()  # they arrive as they are
     COMMON = auto()  # the dtype torch would compute in; the result leaves in the node's
     RESULT = auto()  # the node's result dtype, as true division and `sin` of integers want
+    WIDE = auto()  # the same, but float32 for narrower floats: torch rounds once, at the end
     BOOL = auto()  # truth values, as logic wants
 
 
@@ -48,9 +49,11 @@ def compute_dtype(kind: Promote, signature: Signature, node: fx.Node) -> torch.d
     """The dtype that a node's operands are brought to."""
     if kind is Promote.BOOL:
         return torch.bool
-    if kind is Promote.RESULT:
+    if kind in (Promote.RESULT, Promote.WIDE):
         result = node.meta["val"]
-        return (result[0] if isinstance(result, list | tuple) else result).dtype
+        dtype = (result[0] if isinstance(result, list | tuple) else result).dtype
+        narrow = dtype.is_floating_point and dtype.itemsize < 4
+        return torch.float32 if narrow and kind is Promote.WIDE else dtype
     return common_dtype(operands(signature, node))
 
 
@@ -69,4 +72,9 @@ def promoted(
 
 def _in(dtype: torch.dtype, operand: Any) -> Value:
     """A number becomes a constant of the dtype at once: 0.1 never passes through another."""
-    return cast(operand, dtype) if isinstance(operand, Value) else constant(operand, dtype)
+    if isinstance(operand, Value):
+        return cast(operand, dtype)
+    small = dtype.itemsize < 4 and not dtype.is_floating_point
+    if small:  # torch wraps: 250 + 10 in uint8 is 4, and -1 there is 255
+        operand = torch.tensor(operand).to(dtype).item()
+    return constant(operand, dtype)

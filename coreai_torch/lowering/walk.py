@@ -11,6 +11,8 @@ import torch
 import torch.fx as fx
 
 from ..capture.cleanup import live_nodes
+from ..externalize.cut import Region, regions
+from ..externalize.spec import Match
 from ..errors import (
     REPORT_HINT,
     ConversionError,
@@ -23,6 +25,7 @@ from ..errors import (
 from ..ir import types
 from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
+from . import externalized
 from .binding import Call
 from .fold import UNFOLDED, fold
 from .registry import Registry
@@ -36,6 +39,7 @@ class Walk:
     registry: Registry
     locations: Locations
     on_node: Callable[[], None] = lambda: None
+    externalized: Sequence[Match] = ()
 
     def graph(
         self,
@@ -47,20 +51,32 @@ class Walk:
         scope = Scope(names or {})
         feed = iter(arguments)
         live = live_nodes(module.graph)
+        calls: list[fx.Node] = []
         for node in module.graph.nodes:
-            if node not in live:
-                continue
             if node.op == "placeholder":
                 scope.hold(node, _no_elements(node.meta.get("val"), next(feed)))
             elif node.op == "get_attr":
                 scope.hold(node, operator.attrgetter(node.target)(module))
-            elif node.op == "call_function":
+            elif node.op == "call_function" and node in live:
+                calls.append(node)
+        self.nodes(calls, scope, regions(calls, self.externalized))
+        held = scope.held(node.args[0])  # the output is the last node of every FX graph
+        return list(held) if isinstance(held, list | tuple) else [held]
+
+    def nodes(self, calls: Sequence[fx.Node], scope: Scope, cut: Sequence[Region]) -> None:
+        """Lower these nodes in order; a region among them becomes a graph of its own."""
+        inside: dict[fx.Node, Region] = {}
+        for region in cut:  # outer ones come first, and keep what is theirs
+            for node in (*region.inputs, *region.body, *region.outputs):
+                inside.setdefault(node, region)
+        for node in calls:
+            if node not in inside:
                 scope.hold(node, self._node(node, scope))
                 self.on_node()
-            elif node.op == "output":
-                held = scope.held(node.args[0])
-                return list(held) if isinstance(held, list | tuple) else [held]
-        raise AssertionError("an FX graph always ends in an output node")
+            elif node is inside[node].last:
+                nested = [r for r in cut if r is not inside[node] and r.within(inside[node])]
+                with self.locations.of(node):
+                    externalized.emit(self.nodes, inside[node], nested, scope)
 
     def _node(self, node: fx.Node, scope: Scope) -> Any:
         if node.target is operator.getitem:

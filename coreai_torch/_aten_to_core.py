@@ -1,0 +1,36 @@
+"""Old names under which others ask whether an op is supported: views of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from . import ops as _ops  # noqa: F401  fills the registry
+from .lowering.registry import BUILTIN
+
+
+class _View(Mapping[str, Any]):
+    """Entries of the registry by the names of their overloads, such as `aten.add.Tensor`."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def _named(self) -> dict[str, Any]:
+        return {str(e.target): e for e in BUILTIN if isinstance(e.target, self._kind)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._named()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._named())
+
+    def __len__(self) -> int:
+        return len(self._named())
+
+
+_aten_to_core_resolver = _View(torch._ops.OpOverload)
+_higher_order_resolver = _View(torch._ops.HigherOrderOperator)
+
+__all__ = ["_aten_to_core_resolver", "_higher_order_resolver"]

@@ -1,0 +1,120 @@
+"""What a user says about the modules whose boundary is to be kept."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..errors import ExternalizeError
+
+
+@dataclass
+class ExternalizeSpec:
+    """Keep every instance of `target_class` as a graph of its own.
+
+    With `composite_op_name` the graph is declared as that composite op, carrying each
+    instance's values of `composite_attrs`; without it, it is a plain boundary.
+    """
+
+    target_class: type
+    composite_op_name: str | None = None
+    composite_attrs: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be recorded."""
+        if not (isinstance(self.target_class, type)):
+            raise ExternalizeError(
+                f"target_class is {self.target_class!r}\n  try   a subclass of torch.nn.Module"
+            )
+        if not issubclass(self.target_class, torch.nn.Module):
+            raise ExternalizeError(
+                f"{self.target_class.__name__} is no nn.Module\n"
+                "  try   the class of the submodules whose boundary is to be kept"
+            )
+        if self.composite_attrs is not None and self.composite_op_name is None:
+            raise ExternalizeError(
+                f"composite_attrs={self.composite_attrs} without a composite_op_name\n"
+                "  try   ExternalizeSpec(target_class, composite_op_name=..., composite_attrs=...)"
+            )
+
+
+def as_specs(given: Sequence[Any] | None) -> list[ExternalizeSpec]:
+    """Specs as they are; a bare class stands for a spec with nothing else."""
+    if given is None:
+        return []
+    if isinstance(given, type | ExternalizeSpec):
+        given = [given]
+    return [g if isinstance(g, ExternalizeSpec) else ExternalizeSpec(g) for g in given]
+
+
+@dataclass(frozen=True)
+class Match:
+    """One module whose boundary is kept, and what its graph is to declare."""
+
+    path: str
+    module: torch.nn.Module
+    composite: str | None
+    attrs: tuple[tuple[str, Any], ...]
+
+
+def matches(root: torch.nn.Module, specs: Sequence[ExternalizeSpec]) -> Iterator[Match]:
+    """Every module that a spec matches, the first spec first; warns of specs without any."""
+    found: set[int] = set()
+    for path, module in root.named_modules():
+        for number, spec in enumerate(specs):
+            if isinstance(module, spec.target_class):
+                found.add(number)
+                yield Match(path, module, spec.composite_op_name, _attrs(path, module, spec))
+                break
+    for number, spec in enumerate(specs):
+        if number not in found and not _shadowed(root, spec):
+            warnings.warn(
+                f"externalize_modules: the model holds no {spec.target_class.__name__}",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def _shadowed(root: torch.nn.Module, spec: ExternalizeSpec) -> bool:
+    """Whether the class is there, but an earlier spec took all of its instances."""
+    return any(isinstance(module, spec.target_class) for module in root.modules())
+
+
+def _attrs(
+    path: str, module: torch.nn.Module, spec: ExternalizeSpec
+) -> tuple[tuple[str, Any], ...]:
+    if spec.composite_op_name is None:
+        return ()
+    recorded: dict[str, Any] = {"version": 1}
+    for name in spec.composite_attrs or ():
+        if not hasattr(module, name):
+            raise ExternalizeError(
+                f"composite_attrs names {name!r}, but {type(module).__name__} at {path!r} "
+                f"has no such attribute\n  try   one of {sorted(_public(module))}"
+            )
+        recorded[name] = _plain(path, name, getattr(module, name))
+    return tuple((k, v) for k, v in recorded.items() if v is not None)
+
+
+def _public(module: torch.nn.Module) -> list[str]:
+    return [name for name in vars(module) if not name.startswith("_") and name != "training"]
+
+
+def _plain(path: str, name: str, value: Any) -> Any:
+    """The value if a declaration can hold it; None says that the attribute is left out."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, list | tuple):
+        return tuple(_plain(path, name, v) for v in value)
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        return value.item()
+    raise ExternalizeError(
+        f"attribute {name!r} of module {path!r} is {value!r} ({type(value).__name__}), which a "
+        "composite declaration cannot hold\n  try   None, bool, int, float, str or a list of them"
+    )
