@@ -47,23 +47,7 @@ def _unary(op: type) -> Unary:
 
 
 def _binary(op: type) -> Binary:
-    return lambda x, y: op(*_beside_unknown(x, y)).result
-
-
-def _beside_unknown(x: Value, y: Value) -> tuple[Value, Value]:
-    """An operand of one element as rank 0, where the other's sizes are not known.
-
-    The optimizer moves a reshape of the one element behind the op, where it takes the result's
-    sizes away: `[?, ?] + v.view(1, 1)` comes out as `[1, 1]`.
-    """
-    if x.type.has_static_shape == y.type.has_static_shape:
-        return x, y
-    if x.type.has_static_shape:
-        return tuple(reversed(_beside_unknown(y, x)))  # type: ignore[return-value]  # two of them
-    rank = y.type.rank
-    if rank == 0 or any(d != 1 for d in y.type.shape):
-        return x, y
-    return expand_dims(x, list(range(rank - x.type.rank))), shapes.scalar(y)
+    return lambda x, y: op(x, y).result
 
 
 # Two operands of one element type; sizes broadcast. Booleans have ops of their own: adding or
@@ -85,12 +69,7 @@ logical_xor = _binary(gen.BroadcastingXor)
 bitwise_and = _binary(gen.BroadcastingBitwiseAnd)
 bitwise_or = _binary(gen.BroadcastingBitwiseOr)
 bitwise_xor = _binary(gen.BroadcastingBitwiseXor)
-
-
-def matmul(x: Value, y: Value) -> Value:
-    return gen.BroadcastingBatchMatmul(x, y).result
-
-
+matmul = _binary(gen.BroadcastingBatchMatmul)
 
 abs_ = _unary(gen.AbsOp)
 acos = _unary(gen.AcosOp)
