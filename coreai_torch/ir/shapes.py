@@ -119,6 +119,12 @@ def reshape(x: Value, dims: Sequence[Dim]) -> Value:
     known = [d if isinstance(d, int) else -1 for d in dims]
     if x.type == type_ and -1 not in known:
         return x
+    ones = next((i for i, d in enumerate(known) if d != 1), 0)
+    if ones and -1 in known:
+        # `optimize` moves a reshape that adds leading ones behind the broadcasting op that reads
+        # it: [1, n] + [n, 1] became a reshaped [n] + [n, 1], which has the sizes [1, n * n].
+        inner = reshape(x, dims[ones:])
+        return gen.ExpandDimsOp(inner, i32(list(range(ones))), results=[type_]).result
     if known.count(-1) == 1 and 0 not in known:
         return _reshape_to(x, i32(known), type_)
     return _reshape_to(x, vector(dims), type_)
