@@ -140,6 +140,14 @@ def dist(self: torch.Tensor, other: torch.Tensor, p: float = 2) -> torch.Tensor:
     return torch.linalg.vector_norm(self - other, p)
 
 
+def log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
+    """Of f32, axes kept; shifted by the greatest, unless that is infinite: inf - inf is NaN."""
+    peak = cai.reduce_max(x, axes)
+    infinite = cai.equal(cai.abs_(peak), cai.like(peak, _INF))
+    shift = cai.where(infinite, cai.like(peak, 0.0), peak)
+    return cai.add(cai.log(total(cai.exp(cai.sub(x, shift)), axes)), shift)
+
+
 @lowers(
     aten.logsumexp.default,
     cases=[
@@ -155,10 +163,5 @@ def dist(self: torch.Tensor, other: torch.Tensor, p: float = 2) -> torch.Tensor:
     ],
 )
 def logsumexp(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
-    """Shifted by the greatest, unless that is infinite: inf - inf would be NaN."""
-    wide = cai.cast(x, torch.float32)
-    peak = cai.reduce_max(wide, dim)
-    zero = cai.like(peak, 0.0)
-    shift = cai.where(cai.equal(cai.abs_(peak), cai.like(peak, _INF)), zero, peak)
-    summed = total(cai.exp(cai.sub(wide, shift)), dim)
-    return dropped(cai.cast(cai.add(cai.log(summed), shift), ctx.out_dtype), dim, keepdim)
+    logarithm = log_sum_exp(cai.cast(x, torch.float32), dim)
+    return dropped(cai.cast(logarithm, ctx.out_dtype), dim, keepdim)
