@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..ir import dialect as cai
-from ..ir.dialect import Binary, Value
+from ..ir.dialect import Value
 from ..lowering import Ctx, Number, Promote, case, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i32, i64, u8
 from .comparison import is_nan
@@ -33,6 +33,14 @@ def where(ctx: Ctx, condition: Value, x: Value, other: Value) -> Value:
     return cai.where(condition, cai.cast(x, ctx.out_dtype), cai.cast(other, ctx.out_dtype))
 
 
+def _greatest(x: Value, y: Value) -> Value:
+    return cai.logical_or(x, y) if cai.is_bool(x) else cai.maximum(x, y)
+
+
+def _least(x: Value, y: Value) -> Value:
+    return cai.logical_and(x, y) if cai.is_bool(x) else cai.minimum(x, y)
+
+
 def _limit(x: Value, bound: Number) -> Value:
     """A bound in `x`'s dtype; one beyond its integers bounds nothing, so the last will do."""
     if isinstance(bound, int) and cai.is_integer(x):
@@ -41,10 +49,11 @@ def _limit(x: Value, bound: Number) -> Value:
     return cai.like(x, bound)
 
 
-def _clamped(x: Value, least: Number | None, most: Number | None) -> Value:
+def clamped(x: Value, least: Number | None, most: Number | None) -> Value:
+    """`x` between two bounds; the upper one holds where they cross."""
     if least is not None:
-        x = cai.maximum(x, _limit(x, least))
-    return x if most is None else cai.minimum(x, _limit(x, most))
+        x = _greatest(x, _limit(x, least))
+    return x if most is None else _least(x, _limit(x, most))
 
 
 @lowers(
@@ -56,6 +65,7 @@ def _clamped(x: Value, least: Number | None, most: Number | None) -> Value:
         case(i32(5, values=_EXACT), i32(5), i32(5, values=_EXACT)),
         case(i32(4), f32(4), None),
         case(f16(4), f16(4), f16(4)),
+        case(b1(4), max=b1(4, 1)),
     ],
 )
 @lowers(
@@ -75,7 +85,7 @@ def _clamped(x: Value, least: Number | None, most: Number | None) -> Value:
     ],
 )
 def clamp(ctx: Ctx, x: Value, min: Number | None, max: Number | None) -> Value:
-    return _clamped(cai.cast(x, ctx.out_dtype), min, max)
+    return clamped(cai.cast(x, ctx.out_dtype), min, max)
 
 
 _EXTREMES = [
@@ -90,18 +100,14 @@ _EXTREMES = [
 ]
 
 
-def _extreme(op: Binary, logic: Binary, x: Value, other: Value) -> Value:
-    return logic(x, other) if cai.is_bool(x) else op(x, other)
-
-
 @lowers(aten.maximum.default, promote=Promote.COMMON, cases=_EXTREMES)
 def maximum(ctx: Ctx, x: Value, other: Value) -> Value:
-    return _extreme(cai.maximum, cai.logical_or, x, other)
+    return _greatest(x, other)
 
 
 @lowers(aten.minimum.default, promote=Promote.COMMON, cases=_EXTREMES)
 def minimum(ctx: Ctx, x: Value, other: Value) -> Value:
-    return _extreme(cai.minimum, cai.logical_and, x, other)
+    return _least(x, other)
 
 
 def _passing_over_nan(extreme: Value, x: Value, other: Value) -> Value:
@@ -112,12 +118,12 @@ def _passing_over_nan(extreme: Value, x: Value, other: Value) -> Value:
 
 @lowers(aten.fmax.default, promote=Promote.COMMON, cases=_EXTREMES)
 def fmax(ctx: Ctx, x: Value, other: Value) -> Value:
-    return _passing_over_nan(_extreme(cai.maximum, cai.logical_or, x, other), x, other)
+    return _passing_over_nan(_greatest(x, other), x, other)
 
 
 @lowers(aten.fmin.default, promote=Promote.COMMON, cases=_EXTREMES)
 def fmin(ctx: Ctx, x: Value, other: Value) -> Value:
-    return _passing_over_nan(_extreme(cai.minimum, cai.logical_and, x, other), x, other)
+    return _passing_over_nan(_least(x, other), x, other)
 
 
 @lowers(
