@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from . import entries
@@ -22,10 +23,11 @@ def main() -> int:
     options = _options()
     names = _matching(options.pattern, options.exact)
     wanted = {*options.dtypes.split(","), "complex64"}
+    done = _done(options)
     jobs = [
         (name, [dtype for dtype in entries.dtypes(name) if dtype in wanted])
         for name in names
-        if name not in OUT_OF_SCOPE
+        if name not in OUT_OF_SCOPE and name not in done
     ]
     start = time.monotonic()
     results = []
@@ -50,7 +52,14 @@ def _options() -> Any:
     parser.add_argument("--failures", type=int, default=1, help="failing samples shown per outcome")
     parser.add_argument("--quiet", action="store_true", help="show only what did not pass")
     parser.add_argument("--out", help="append every result to this file, as lines of JSON")
+    parser.add_argument("--resume", action="store_true", help="leave out what --out holds already")
     return parser.parse_args()
+
+
+def _done(options: Any) -> set[str]:
+    if not (options.resume and Path(options.out).exists()):
+        return set()
+    return {json.loads(line)["entry"] for line in Path(options.out).read_text().splitlines()}
 
 
 def _matching(patterns: list[str], exact: bool) -> list[str]:
