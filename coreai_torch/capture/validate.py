@@ -41,10 +41,13 @@ def check(
     table: Callable[[], Mapping[Any, Any]],
 ) -> None:
     """Raise one error for everything in the program that cannot be lowered."""
+    every = list(calls(program.graph_module))
+    if program.dialect == "TRAINING":  # as `export` leaves it, before any decomposition
+        implicit = [node for node in every if _implicit(node.target)]
+        if implicit:
+            raise NotDecomposedError(_undecomposed(implicit))
     missing = [
-        node
-        for node in calls(program.graph_module)
-        if node.target is not operator.getitem and not supported(node)
+        node for node in every if node.target is not operator.getitem and not supported(node)
     ]
     if not missing:
         return
@@ -53,6 +56,14 @@ def check(
     if undone:
         raise NotDecomposedError(_undecomposed(undone))
     raise unsupported([(node, _hint(node)) for node in missing])
+
+
+def _implicit(target: Any) -> bool:
+    """Whether torch takes the op apart itself, unless told to keep it whole."""
+    if not isinstance(target, torch._ops.OpOverload) or target.name().startswith("aten::sym_"):
+        return False
+    key = "CompositeImplicitAutograd"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key))
 
 
 def _in_place(target: Any) -> bool:
