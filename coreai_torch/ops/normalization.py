@@ -104,20 +104,12 @@ def _vector(ctx: Ctx, name: str, value: Value) -> Value:
 
 _VECTOR = f32(3)
 _RUNNING = (f32(3), f32(3, low=0.1))
-# In float16 these running variances are subnormal or zero, and so is the eps beside them.
-_TINY = (f32(3), f32(3, values=(1e-7, 3e-8, 2e-5)))
 _BATCH_NORM = [
     case(f32(2, 3, 4, 5), _VECTOR, _VECTOR, *_RUNNING, 0.1, 1e-5),
     case(f32(2, 3), None, None, *_RUNNING, 0.1, 1e-3),
     case(f32(2, 3, 4), _VECTOR, None, *_RUNNING, 0.1, 1e-5),
     case(f32(2, 3, 2, 2, 2), None, _VECTOR, *_RUNNING, 0.1, 0.5),
     case(f16(2, 3, 4), f16(3), f16(3), f16(3), f16(3, low=0.1), 0.1, 1e-5),
-]
-# Operands of two dtypes: of the statistics that the other overloads return beside the result,
-# torch promises the narrow dtype and gives the wide one.
-_MIXED = [
-    case(f16(2, 3, 4, low=-1e-3, high=1e-3), _VECTOR, _VECTOR, *_TINY, 0.1, 1e-9),
-    case(bf16(2, 3, 4), _VECTOR, _VECTOR, *_RUNNING, 0.1, 1e-5),
 ]
 
 
@@ -191,36 +183,17 @@ def native_batch_norm_functional(
     training: bool,
     eps: float,
 ) -> list[Any]:
-    output = batch_norm(ctx, x, weight, bias, running_mean, running_var, training, eps)
+    if training:
+        _refuse_training(ctx, "batch")
+    output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
     return [output, torch.empty(0), torch.empty(0), running_mean, running_var]
 
 
-@lowers(
-    aten.batch_norm.default,
-    ignore=("momentum", "cudnn_enabled"),
-    cases=[
-        *_flagged(False, [*_BATCH_NORM[:1], *_MIXED], True),
-        case(f32(2, 3, 4), None, _VECTOR, None, None, True, 0.1, 1e-5, False),
-    ],
-)
-def batch_norm(
-    ctx: Ctx,
-    x: Value,
-    weight: Value | None,
-    bias: Value | None,
-    running_mean: Value | None,
-    running_var: Value | None,
-    training: bool,
-    eps: float,
-) -> Value:
-    if running_mean is None or running_var is None:
-        return _batch_norm(ctx, x, weight, bias, *_batch_moments(x), eps)
-    if training:
-        ctx.refuse(
-            "batch norm in training mode, which moves its running statistics",
-            "model.eval() before exporting",
-        )
-    return _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
+def _refuse_training(ctx: Ctx, kind: str) -> None:
+    ctx.refuse(
+        f"{kind} norm in training mode, which moves its running statistics",
+        "model.eval() before exporting",
+    )
 
 
 @lowers(
@@ -246,10 +219,7 @@ def instance_norm(
 ) -> Value:
     if running_mean is not None and running_var is not None:
         if use_input_stats:
-            ctx.refuse(
-                "instance norm in training mode, which moves its running statistics",
-                "model.eval() before exporting",
-            )
+            _refuse_training(ctx, "instance")
         return _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
     rank = x.type.rank
 

@@ -103,6 +103,13 @@ def test_a_narrow_batch_norm_keeps_its_small_variances(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["batch norm 2d", "group norm"])
+def test_wide_weights_may_meet_a_narrow_input(name, dtype):
+    module, x, _, _ = MODULES[name]
+    check(_trained(module), (x.to(dtype),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", ["batch norm 2d", "instance norm", "layer norm", "group norm"])
 def test_a_norm_of_narrow_floats_is_computed_in_wide_ones(name, dtype):
     module, x, _, _ = MODULES[name]
