@@ -13,6 +13,7 @@ from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 from . import shapes, types
 from .build import Build
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
+from .reassociation import kept_apart
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
 
 __all__ = [
@@ -50,12 +51,18 @@ def _binary(op: type) -> Binary:
     return lambda x, y: op(x, y).result
 
 
+def _chained(op: Any) -> Binary:
+    """Sums and products, whose constants the compiler would join across two of them."""
+    name = op.OPERATION_NAME
+    return lambda x, y: op(*kept_apart(name, x, y)).result
+
+
 # Two operands of one element type; sizes broadcast. Booleans have ops of their own: adding or
 # multiplying them with broadcasting fails at run time, comparing them fails when saving.
-add = _binary(gen.BroadcastingAdd)
-sub = _binary(gen.BroadcastingSub)
-mul = _binary(gen.BroadcastingMul)
-div = _binary(gen.BroadcastingDivide)
+add = _chained(gen.BroadcastingAdd)
+sub = _chained(gen.BroadcastingSub)
+mul = _chained(gen.BroadcastingMul)
+div = _chained(gen.BroadcastingDivide)
 floor_divide = _binary(gen.BroadcastingFloorDivide)
 modulo = _binary(gen.BroadcastingModulo)  # C's fmod: the sign of the dividend
 maximum = _binary(gen.BroadcastingMaximum)
@@ -339,6 +346,11 @@ def gather_nd(x: Value, indices: Value) -> Value:
 
 def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
     """`x` with the addressed entries replaced; of duplicates the last one wins."""
+    if updates.type.rank > x.type.rank:  # the process would die: a [2, 2] of entries into a [12]
+        *entries, depth = sizes(indices)
+        row = sizes(updates)[len(entries) :]
+        count = shapes.product(entries)
+        indices, updates = reshape(indices, [count, depth]), reshape(updates, [count, *row])
     return _coreai.scatter_nd(x, indices, updates)
 
 

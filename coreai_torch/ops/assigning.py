@@ -196,6 +196,7 @@ def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) 
         case(i8(1, 2, 8, 4), [None, None, i64(values=(5,))], i8(2, 4)),
         case(i64(1, 2, 8, 4), [None, None, i64(2, values=(5, 0))], i64(2, 2, 4)),
         case(f32(4, 3), [i64(2, values=(3, 0)), i64(2, values=(1, -1))], f32(2)),
+        case(f32(5), [i64(2, 2, values=(3, 0, -1, 2))], f32(2, 2)),
         case(f32(2, 4, 3), [i64(2, values=(1, 0)), None, i64(2, values=(1, -1))], f32(2, 4)),
         case(f32(2, 4, 3, 2), [None, i64(2, values=(1, 0)), None, i64(1, values=(1,))], f32()),
         case(f32(4, 3), [i64(3, values=(3, 0, 3))], f32(3, 3), True),
