@@ -37,6 +37,7 @@ class Build:
         self.context = Context()
         self.constants = constants.Constants()
         self._attributes: dict[Any, Attribute] = {}
+        self._contents: dict[Attribute, torch.Tensor] = {}
         self._symbols: set[str] = set()
         self._blocks: list[Block] = []
         self._emitted: list[dict[int, Value]] = []
@@ -95,19 +96,24 @@ class Build:
     def tensor(self, tensor: torch.Tensor, name: str) -> Value:
         """A tensor as a value of the graph being built, emitted once per graph."""
         attribute = self.constants.attribute(tensor, name)
+        self._contents.setdefault(attribute, tensor)
         emitted, key = self._emitted[-1], hash(attribute)
         if key not in emitted or emitted[key].owner.attributes["value"] != attribute:
             emitted[key] = constants.emit(attribute, self._blocks[-1])
         return emitted[key]
+
+    def content(self, constant: Value) -> torch.Tensor | None:
+        """What a constant that was emitted here holds."""
+        return self._contents.get(constant.owner.attributes["value"])
 
     def number(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
         """A small constant of the given narrow dtype, right here."""
         key = (repr(value), dtype)
         if key not in self._attributes:
             tensor = constants.narrowed(torch.tensor(value, dtype=_exact(value, dtype)), "literal")
-            self._attributes[key] = self.constants.attribute(
-                tensor if tensor.dtype == dtype else tensor.to(dtype), "literal"
-            )
+            tensor = tensor if tensor.dtype == dtype else tensor.to(dtype)
+            self._attributes[key] = self.constants.attribute(tensor, "literal")
+            self._contents[self._attributes[key]] = tensor
         return constants.emit(self._attributes[key])
 
 

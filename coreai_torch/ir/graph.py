@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.dialects import coreai as _coreai
-from coreai._compiler.ir import InsertionPoint, OpResult, RankedTensorType, Value
+from coreai._compiler.ir import InsertionPoint, RankedTensorType, Value
 
 from .build import Build
-from .casting import dtype
+from .reassociation import barrier, made_by
 from .shapes import refine
 
 
@@ -72,15 +70,7 @@ def _detached(new: Value) -> Value:
     The compiler would pass the state on into that graph, and fails ("expected type token") when
     several go the same way and one is used elsewhere too.
     """
-    if not isinstance(new, OpResult) or new.owner.name != "coreai.invoke":
-        return new
-    kind = dtype(new)
-    if kind == torch.bool:
-        return gen.OrOp(new, new).result
-    if kind.is_complex:
-        parts = gen.RealPartOp(new).result, gen.ImaginaryPartOp(new).result
-        return gen.CreateComplexOp(*parts).result
-    return gen.MaximumOp(new, new).result
+    return barrier(new) if made_by(new) == "coreai.invoke" else new
 
 
 def helper(

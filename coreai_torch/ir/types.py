@@ -47,7 +47,7 @@ _ELEMENT: dict[torch.dtype, Callable[[], Type]] = {
     torch.float8_e5m2: lambda: Float8E5M2Type.get(),
 }
 
-_BY_NAME = {
+BY_NAME = {
     "i1": torch.bool,
     "si8": torch.int8,
     "si16": torch.int16,
@@ -83,7 +83,7 @@ def element(dtype: torch.dtype) -> Type:
 
 def dtype_of(type_: Any) -> torch.dtype:
     """The torch dtype of an element type or of a tensor type's elements."""
-    return _BY_NAME[str(getattr(type_, "element_type", type_))]
+    return BY_NAME[str(getattr(type_, "element_type", type_))]
 
 
 def tensor(shape: Sequence[Any], element_type: Type) -> RankedTensorType:

@@ -1,0 +1,139 @@
+"""Metal kernels as ops: the generated source, its name, and the op that carries both."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from coreai._compiler.ir import RankedTensorType, Value
+from coreai.authoring import CustomMetalKernel, MetalParameter
+from coreai.authoring.metal import TensorMeta
+
+from . import shapes, types
+from .shapes import Dim
+
+# The Metal type of a tensor's elements, by the dtype that remains after narrowing.
+METAL_TYPES: dict[torch.dtype, str] = {
+    dtype: CustomMetalKernel.metal_type_mappings[name]
+    for name, dtype in types.BY_NAME.items()
+    if name in CustomMetalKernel.metal_type_mappings
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel as its author wrote it."""
+
+    name: str
+    inputs: tuple[str, ...]
+    results: tuple[str, ...]
+    body: str
+    helpers: str = ""
+    parameters: tuple[MetalParameter, ...] = ()
+    templates: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What the generated signature depends on: the rank and dtype of an input or result."""
+
+    rank: int
+    dtype: torch.dtype
+
+    @property
+    def metal(self) -> str:
+        """The Metal type of the elements."""
+        return METAL_TYPES[types.narrow(self.dtype)]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A complete Metal source with one entry point, and the parts it was made from."""
+
+    name: str
+    text: str
+    helpers: str
+    body: str
+
+
+def generate(kernel: Kernel, inputs: Sequence[Operand], results: Sequence[Operand]) -> Generated:
+    """The source for operands of these ranks and dtypes; equal ones give equal text and name."""
+    words = {
+        word: operand.metal
+        for name, operand in zip(kernel.inputs, inputs, strict=True)
+        if (word := kernel.templates.get(name)) is not None
+    }
+    helpers, body = _filled(kernel.helpers, words), _filled(kernel.body, words)
+    guarded, opening = _guarded(helpers)
+    authored = CustomMetalKernel(
+        kernel.name,
+        list(kernel.inputs),
+        list(kernel.results),
+        # On lines of its own: a directive must start one, and `// this` must end before the brace.
+        f"{opening}\n{body}\n",
+        list(kernel.parameters),
+        guarded,
+    )
+    metas = [_metas(kernel.inputs, inputs), _metas(kernel.results, results)]
+    unnamed = authored.template_kernel_src(kernel.name, *metas)
+    name = f"{kernel.name}_{hashlib.sha256(unnamed.encode()).hexdigest()[:8]}"
+    return Generated(name, authored.template_kernel_src(name, *metas), helpers, body)
+
+
+def _filled(source: str, words: Mapping[str, str]) -> str:
+    """The source with each template word replaced; the longest first, and none twice."""
+    if not words:
+        return source
+    pattern = "|".join(re.escape(w) for w in sorted(words, key=len, reverse=True))
+    return re.sub(pattern, lambda found: words[found[0]], source)
+
+
+def _guarded(helpers: str) -> tuple[str, str]:
+    """Helpers that stand once however many kernels of one library bring them along.
+
+    The sources of a program may be compiled together: two kernels with the same helpers would
+    define them twice, and two with different helpers of one name would clash. So they stand
+    behind a guard and, unless they hold directives, in a namespace that the kernel opens.
+    """
+    if not helpers.strip():
+        return "", ""
+    mark = hashlib.sha256(helpers.encode()).hexdigest()[:12]
+    name = f"coreai_helpers_{mark}"
+    inside, opening = helpers, ""
+    if not re.search(r"^\s*#", helpers, re.MULTILINE):
+        inside, opening = f"namespace {name} {{\n{helpers}\n}}", f" using namespace {name};"
+    return f"#ifndef {name.upper()}\n#define {name.upper()}\n{inside}\n#endif", opening
+
+
+def _metas(names: Sequence[str], operands: Sequence[Operand]) -> list[TensorMeta]:
+    return [TensorMeta(n, o.rank, o.metal) for n, o in zip(names, operands, strict=True)]
+
+
+def emit(
+    kernel: Kernel,
+    inputs: Sequence[Value],
+    threads_per_grid: Sequence[Dim],
+    threads_per_thread_group: Sequence[Dim],
+    result_shapes: Sequence[Sequence[Dim]],
+    result_types: Sequence[RankedTensorType],
+) -> list[Value]:
+    """The kernel op, with its operands moved to Metal buffers and its results back."""
+    takes = [_operand(v.type) for v in inputs]
+    gives = [_operand(t) for t in result_types]
+    source = generate(kernel, takes, gives)
+    authored = CustomMetalKernel(
+        kernel.name, list(kernel.inputs), list(kernel.results), kernel.body, []
+    )
+    # The op's own choice of a name is random: two conversions would give different bytes.
+    key = tuple((o.rank, o.metal) for o in (*takes, *gives))
+    authored.kernel_cache[key] = (source.name, source.text)
+    sizes = [threads_per_grid, threads_per_thread_group, *result_shapes]
+    operands = [*inputs, *(shapes.vector(list(s), torch.uint32) for s in sizes)]
+    return list(authored._construct_kernel_op(operands, list(result_types)))
+
+
+def _operand(type_: RankedTensorType) -> Operand:
+    return Operand(type_.rank, types.dtype_of(type_))
