@@ -142,7 +142,7 @@ RESOLVERS = {
 def test_resolver_is_a_read_only_mapping_by_op_name(name):
     resolver = resolve(f"coreai_torch._aten_to_core:{name}")
     assert isinstance(resolver, Mapping)
-    key = RESOLVERS[name].name()
+    key = str(RESOLVERS[name])
     assert key in resolver
     assert f"{key}_that_does_not_exist" not in resolver
     with pytest.raises(TypeError):
