@@ -62,8 +62,8 @@ def test_nothing_staged_is_a_runtime_error():
 def test_clear_forgets_programs_and_keeps_lowerings(program):
     converter = TorchConverter()
 
-    @converter.register_torch_lowering("aten::addmm", allow_override=True)
-    def addmm(values_map, node, loc):
+    @converter.register_torch_lowering("aten::linear", allow_override=True)
+    def linear(values_map, node, loc):
         raise RuntimeError("the registered lowering ran")
 
     converter.add_exported_program(program).clear()
@@ -78,7 +78,7 @@ def test_clear_forgets_programs_and_keeps_lowerings(program):
     ("names", "message"),
     [
         ({"input_names": ["a", "b"]}, r"input_names holds 2 names.*has 1: \['x'\]"),
-        ({"output_names": []}, r"output_names holds 0 names.*has 1: \['addmm'\]"),
+        ({"output_names": []}, r"output_names holds 0 names.*has 1: \['linear'\]"),
         ({"state_names": ["s"]}, r"state_names holds 1 names.*has 0: \[\]"),
         ({"input_names": "x"}, "input_names is 'x'"),
     ],
@@ -245,9 +245,9 @@ def test_a_schema_bound_lowering_needs_an_op_that_exists():
 def test_a_lowering_that_returns_the_wrong_type_is_named():
     converter = TorchConverter()
 
-    @converter.register_torch_lowering("aten::addmm", allow_override=True)
-    def addmm(values_map, node, loc):
-        return values_map[node.args[1].name]
+    @converter.register_torch_lowering("aten::linear", allow_override=True)
+    def linear(values_map, node, loc):
+        return values_map[node.args[0].name]
 
     converter.add_exported_program(exported(Affine(), torch.randn(2, 4)))
     with pytest.raises(WrongResultError, match="became tensor<2x4xf32>, but .* tensor<2x3xf32>"):
