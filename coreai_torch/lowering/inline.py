@@ -34,6 +34,7 @@ def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[f
     mode = tensors[0].fake_mode if tensors else torch._subclasses.FakeTensorMode()
     with mode:
         traced = make_fx(call, decomposition_table=_table())(*fakes)
+    traced.graph.eliminate_dead_code()  # what nobody reads would count as used
     for inner in traced.graph.nodes:  # so that errors and locations name the user's place
         inner.meta.setdefault("nn_module_stack", node.meta.get("nn_module_stack"))
         inner.meta.setdefault("stack_trace", node.meta.get("stack_trace"))
