@@ -17,6 +17,7 @@ from .externalize.cut import is_mark, refuse_strict
 from .externalize.mark import marked
 from .externalize.spec import Match, as_specs, matches
 from .ir.program import Program
+from .kernels.metal import TorchMetalKernel, lowerings
 from .lowering.fold import is_foldable
 from .lowering.legacy import LegacyLowering
 from .lowering.program import Staged, build
@@ -158,6 +159,12 @@ class TorchConverter:
             return fn
 
         return register
+
+    def register_custom_kernels(self, kernels: Sequence[TorchMetalKernel]) -> TorchConverter:
+        """Let calls of these kernels become Core AI ops; before the programs that use them."""
+        for entry in lowerings(kernels):
+            self._registry.add(entry, override=True)
+        return self
 
     def _checked_name(self, qualified_name: str, allow_override: bool) -> str:
         namespace, found, op = qualified_name.partition("::")

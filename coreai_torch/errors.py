@@ -50,6 +50,10 @@ class ExternalizeError(ConversionError):
     """A module whose boundary cannot be kept as asked."""
 
 
+class KernelError(ConversionError):
+    """A Metal kernel, or a call of one, that cannot be right."""
+
+
 class NarrowingWarning(UserWarning):
     """A 64-bit accumulation runs in 32 bits and may overflow."""
 

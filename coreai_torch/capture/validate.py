@@ -18,6 +18,7 @@ from ..errors import (
 )
 from .cleanup import live_nodes
 
+KERNELS = "coreai_kernels"  # the namespace of the torch ops that Metal kernels define
 Supported = Callable[[fx.Node], bool]
 
 
@@ -83,4 +84,10 @@ def _undecomposed(nodes: list[fx.Node]) -> str:
 def _hint(node: fx.Node) -> str:
     if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten":
         return REGISTER_HINT + ", or the same computation with other ops"
-    return f"{REGISTER_HINT}, or TorchConverter.register_custom_kernels for a Metal kernel"
+    if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == KERNELS:
+        kernel = node.target.overloadpacket.__name__
+        return (
+            f"TorchConverter.register_custom_kernels([...]) with the Metal kernel {kernel!r}, "
+            "before adding the program"
+        )
+    return REGISTER_HINT

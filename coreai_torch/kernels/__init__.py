@@ -1,0 +1,7 @@
+"""Metal kernels: a torch op with a reference in torch, a Core AI op with the source in Metal."""
+
+from coreai.authoring import MetalParameter
+
+from .metal import TorchMetalKernel
+
+__all__ = ["MetalParameter", "TorchMetalKernel"]

@@ -1,0 +1,57 @@
+"""A call of a kernel's torch op becomes a kernel op of the program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..ir import metal, types
+from ..ir.dialect import Value, cast, constant
+from ..lowering.binding import Call
+from ..lowering.context import LowerSubgraph
+from .definition import Definition, Returns
+
+_CARRIED = {int: torch.int32, float: torch.float32, bool: torch.bool}
+
+
+@dataclass(frozen=True)
+class KernelLowering:
+    """The entry of one kernel in a converter's registry."""
+
+    target: Any
+    kernel: metal.Kernel
+    definition: Definition
+    origin: str = "registered"
+
+    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
+        """Emit the kernel op with the node's arguments, grid and result shapes."""
+        given = [call.scope.values_of(a) for a in _arguments(call.node)]
+        count = len(self.kernel.inputs)
+        promised = call.node.meta["val"]
+        one = self.definition.returns is Returns.ONE
+        results = metal.emit(
+            self.kernel,
+            [_operand(g, k) for g, k in zip(given, self.definition.kinds, strict=False)],
+            given[count],
+            given[count + 1],
+            given[count + 2 :],
+            [types.ranked(v) for v in ([promised] if one else promised)],
+        )
+        return results[0] if one else results
+
+
+def _arguments(node: torch.fx.Node) -> list[Any]:
+    """All arguments in the schema's order; none has a default."""
+    names = [argument.name for argument in node.target._schema.arguments]
+    args: tuple[Any, ...] = node.args
+    return [args[i] if i < len(args) else node.kwargs[n] for i, n in enumerate(names)]
+
+
+def _operand(held: Any, kind: type) -> Value:
+    """A tensor as it is; a number as a tensor of no axes, which the kernel sees by value."""
+    if kind is torch.Tensor:
+        return held
+    dtype = _CARRIED[kind]
+    return cast(held, dtype) if isinstance(held, Value) else constant(kind(held), dtype)

@@ -1,0 +1,128 @@
+"""`TorchMetalKernel`: one computation, written in Metal for devices and in torch for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from coreai.authoring import MetalParameter
+
+from ..errors import KernelError
+from ..ir.metal import Kernel
+from . import checks, definition, torch_op
+from .lowering import KernelLowering
+
+
+class TorchMetalKernel:
+    """A compute kernel whose body is Metal source and whose reference is a torch function.
+
+    `src` is the body; signature and includes are generated from `input_names`, `result_names`
+    and `metal_params`. In Metal the first index of a tensor runs along the last axis of torch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_names: Sequence[str],
+        result_names: Sequence[str],
+        src: str,
+        torch_defn: Callable[..., Any],
+        metal_params: Sequence[MetalParameter] | None = None,
+        helper_src: str | None = None,
+        template_dtypes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Check the parts against each other and define the torch op."""
+        self._kernel = Kernel(
+            name,
+            tuple(input_names),
+            tuple(result_names),
+            src,
+            helper_src or "",
+            tuple(metal_params or ()),
+            dict(template_dtypes or {}),
+        )
+        self._definition = definition.read(name, torch_defn, result_names, input_names)
+        checks.kernel(self._kernel)
+        self._op = torch_op.define(self._kernel, self._definition)
+
+    @property
+    def name(self) -> str:
+        """The name the kernel was given."""
+        return self._kernel.name
+
+    def __repr__(self) -> str:
+        """The name, and what goes in and out."""
+        inputs, results = ", ".join(self._kernel.inputs), ", ".join(self._kernel.results)
+        return f"TorchMetalKernel({self.name}: {inputs} -> {results})"
+
+    def __call__(
+        self,
+        *args: Any,
+        threads_per_grid: Sequence[Any],
+        threads_per_thread_group: Sequence[Any],
+        result_shapes: Sequence[Sequence[Any]],
+    ) -> Any:
+        """Run the reference; in an exported program, a node that becomes the Metal kernel."""
+        given = self._arguments(args)
+        launch = self._launch(threads_per_grid, threads_per_thread_group, result_shapes)
+        results = self._op(*given, *launch)
+        return tuple(results) if self._definition.returns is definition.Returns.TUPLE else results
+
+    def _launch(self, grid: Any, group: Any, result_shapes: Any) -> list[list[Any]]:
+        name = self.name
+        per_grid = checks.threads(name, "threads_per_grid", grid)
+        per_group = checks.threads(name, "threads_per_thread_group", group)
+        checks.group(name, per_group)
+        return [per_grid, per_group, *checks.shapes(name, self._kernel.results, result_shapes)]
+
+    def _arguments(self, args: Sequence[Any]) -> list[Any]:
+        """The arguments with defaults filled in, each of the kind the reference declares."""
+        kinds, defaults = self._definition.kinds, self._definition.defaults
+        missing = len(kinds) - len(args)
+        if not 0 <= missing <= len(defaults):
+            raise TypeError(
+                f"Metal kernel {self.name!r} takes {len(kinds)} arguments, "
+                f"{list(self._kernel.inputs)}, but {len(args)} were given"
+            )
+        given = [*args, *defaults[len(defaults) - missing :]]
+        names = self._kernel.inputs
+        return [self._argument(n, k, a) for n, k, a in zip(names, kinds, given, strict=True)]
+
+    def _argument(self, name: str, kind: Any, given: Any) -> Any:
+        if kind is torch.Tensor:
+            if not isinstance(given, torch.Tensor):
+                raise self._wrong(name, "torch.Tensor", given)
+            checks.dtype(self.name, f"the input {name!r}", given.dtype)
+            return given
+        number = isinstance(given, bool | torch.SymBool) if kind is bool else _is_number(given)
+        if not number or (kind is int and isinstance(given, float | torch.SymFloat)):
+            raise self._wrong(name, kind.__name__, given)
+        return float(given) if kind is float and isinstance(given, int) else given
+
+    def _wrong(self, name: str, wanted: str, given: Any) -> TypeError:
+        return TypeError(
+            f"Metal kernel {self.name!r}: the input {name!r} is declared as {wanted}, but "
+            f"{given!r} ({type(given).__name__}) was given"
+        )
+
+    def _lowering(self) -> KernelLowering:
+        """What a converter registers for the kernel's op."""
+        return KernelLowering(self._op, self._kernel, self._definition)
+
+
+def _is_number(given: Any) -> bool:
+    numbers = int | float | torch.SymInt | torch.SymFloat
+    return isinstance(given, numbers) and not isinstance(given, bool)
+
+
+def lowerings(kernels: Any) -> list[KernelLowering]:
+    """The registry entries of some kernels."""
+    listed = [kernels] if isinstance(kernels, TorchMetalKernel) else list(kernels)
+    for kernel in listed:
+        if not isinstance(kernel, TorchMetalKernel):
+            raise KernelError(
+                f"register_custom_kernels takes TorchMetalKernel objects, not {kernel!r} "
+                f"({type(kernel).__name__})\n  try   register_custom_kernels([kernel])"
+            )
+    return [kernel._lowering() for kernel in listed]
