@@ -10,7 +10,12 @@ import pytest
 from compat.documents import DOCUMENTS, Block, blocks, marks
 
 TESTS = Path(__file__).parents[1]
-PROGRAMS = [block for document in DOCUMENTS for block in blocks(document)]
+# One worker plays a whole document (with pytest's `--dist loadgroup`; else each plays it again).
+PROGRAMS = [
+    pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(document))
+    for document in DOCUMENTS
+    for block in blocks(document)
+]
 
 # What a block prints is part of what the document shows.
 PRINTS = {
@@ -52,7 +57,7 @@ def _play(document: str, record: Path) -> Played:
     return Played([json.loads(line) for line in lines], ran.returncode, ran.stderr)
 
 
-@pytest.mark.parametrize("block", PROGRAMS, ids=str)
+@pytest.mark.parametrize("block", PROGRAMS)
 def test_block_runs_as_written(play, block: Block):
     played = play(block.document)
     ended = len(played.records)
