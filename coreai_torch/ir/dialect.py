@@ -308,6 +308,12 @@ all_ = _reduction(gen.AllOp)
 any_ = _reduction(gen.AnyOp)
 
 
+def any_one(x: Value) -> Value:
+    """Whether any of all the booleans is set, as the rank-0 condition of a loop."""
+    axes = list(range(x.type.rank))
+    return shrink_dims(any_(x, axes), axes)
+
+
 def argmax(x: Value, axis: int) -> Value:
     """The index of the first greatest along an axis as si32, the axis kept; NaN is passed over."""
     return raw_cast(gen.ArgmaxOp(x, i32(axis)).result, torch.int32)

@@ -168,9 +168,7 @@ def _greatest_divisor(x: Value, y: Value) -> Value:
     pairs = cai.broadcast(x, y)
 
     def has_rest(pair: Sequence[Value]) -> Value:
-        left = cai.not_equal(pair[1], zero)
-        axes = list(range(left.type.rank))
-        return cai.shrink_dims(cai.any_(left, axes), axes)
+        return cai.any_one(cai.not_equal(pair[1], zero))
 
     def step(pair: Sequence[Value]) -> list[Value]:
         greater, rest = pair

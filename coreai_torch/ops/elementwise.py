@@ -127,7 +127,6 @@ def _signs_differ(x: Value, y: Value) -> Value:
 
 def _floored(x: Value, y: Value) -> Value:
     """Python's `//` for floats: built on the exact remainder, since 1.0 // 0.1 is 9."""
-    x, y = cai.wide(x), cai.wide(y)
     zero, one, plain = cai.like(x, 0), cai.like(x, 1), cai.div(x, y)
     rest = cai.modulo(x, y)
     quotient = cai.div(cai.sub(x, rest), y)
@@ -150,34 +149,38 @@ _ROUNDED = [
 
 @lowers(
     aten.div.Scalar_mode,
-    promote=Promote.COMMON,
+    promote=Promote.WIDE,
     cases=[
         case(_DIVIDENDS, 2, rounding_mode="floor"),
         case(_DIVIDENDS, -1, rounding_mode="trunc"),
         case(f16(9), 0.3, rounding_mode="floor"),
+        case(f16(99, low=-60, high=60), 0.3, rounding_mode="trunc"),
         case(i64(4), 3, rounding_mode=None),
     ],
 )
 @lowers(
     aten.div.Tensor_mode,
-    promote=Promote.COMMON,
+    promote=Promote.WIDE,
     cases=[
         *_ROUNDED,
-        case(f16(2, 3), f16(3), rounding_mode="floor"),
-        case(bf16(2, 3), bf16(3), rounding_mode="trunc"),
+        case(f16(99, low=-60, high=60), f16(99), rounding_mode="floor"),
+        case(f16(99, low=-60, high=60), f16(99), rounding_mode="trunc"),
+        case(bf16(99, low=-60, high=60), bf16(99), rounding_mode="floor"),
+        case(bf16(99, low=-60, high=60), bf16(99), rounding_mode="trunc"),
+        case(bf16(99, low=-60, high=60), 0.3, rounding_mode="floor"),
         case(u8(3), u8(3, low=1), rounding_mode="floor"),
         case(i8(3), i8(3, values=(-1, 3, 7)), rounding_mode="floor"),
         case(i64(4), f32(4), rounding_mode="floor"),
     ],
 )
 def div_mode(ctx: Ctx, x: Value, other: Value, rounding_mode: str | None) -> Value:
+    if cai.known_number(other) is None:  # narrow floats: torch is precise for a number alone
+        x, other = cai.cast(x, ctx.out_dtype), cai.cast(other, ctx.out_dtype)
     if rounding_mode is None:
-        return cai.div(cai.cast(x, ctx.out_dtype), cai.cast(other, ctx.out_dtype))
+        return cai.div(x, other)
     if rounding_mode == "floor":
         return _floored(x, other) if cai.is_float(x) else _quotient(cai.floor_divide, x, other)
-    if cai.is_float(x):
-        return cai.trunc(cai.div(cai.wide(x), cai.wide(other)))
-    return _quotient(cai.div, x, other)
+    return cai.trunc(cai.div(x, other)) if cai.is_float(x) else _quotient(cai.div, x, other)
 
 
 def _integer_rest(x: Value, divisor: Value) -> Value:

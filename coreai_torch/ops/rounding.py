@@ -10,8 +10,8 @@ import torch
 
 from ..ir import dialect as cai
 from ..ir.dialect import Value
-from ..lowering import Ctx, case, lowers
-from ..lowering.cases import f16, f32, i32
+from ..lowering import Ctx, Promote, case, lowers
+from ..lowering.cases import bf16, f16, f32, i32
 
 aten = torch.ops.aten
 _EDGES = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 1e9, -3.7, float("inf"), float("nan"))
@@ -50,3 +50,24 @@ def _trunc(ctx: Ctx, x: Value) -> Value:
 @lowers(aten.round.default, cases=_CASES)
 def _round(ctx: Ctx, x: Value) -> Value:
     return cai.round_(x) if cai.is_float(x) else x
+
+
+@lowers(
+    aten.round.decimals,
+    promote=Promote.WIDE,
+    cases=[
+        case(f32(12, values=_EDGES), decimals=2),
+        case(f32(9, low=-900, high=900), decimals=-1),
+        case(f16(30), decimals=1),
+        case(f16(30), decimals=5),
+        case(bf16(30), decimals=-2),
+        case(f32(4), decimals=0),
+    ],
+)
+def _round_decimals(ctx: Ctx, x: Value, decimals: int) -> Value:
+    power = cai.like(x, 10.0 ** abs(decimals))
+    if decimals == 0:
+        return cai.round_(x)
+    if decimals < 0:
+        return cai.mul(cai.round_(cai.div(x, power)), power)
+    return cai.div(cai.round_(cai.mul(x, power)), power)
