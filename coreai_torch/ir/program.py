@@ -12,9 +12,10 @@ from coreai.authoring import AIModelAsset, AIProgram
 
 _REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
 
-# Moves the reshape of an operand behind the op that broadcasts it. With sizes that are not known
-# it takes the operand's for the result's: `[?, ?] * v.view(1, 1)` comes out as `[1, 1]`.
-_KNOWN_SIZES_ONLY = ",coreai.graph(core-elide-broadcast)"
+# Left out of the rewrite. It moves the reshape of an operand behind the op that broadcasts it
+# wherever the op still fits: `x @ w.view(8, 64)` with a `w` of `[8, 8, 8]` becomes a product with
+# eight matrices, and `[?, ?] * v.view(1, 1)` comes out as `[1, 1]`.
+_UNSOUND = ",coreai.graph(core-elide-broadcast)"
 
 
 class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types that mypy follows
@@ -29,9 +30,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         """Run the compiler's rewrite in place; a second time changes nothing."""
         module = self.mlir_module
         with module.context:
-            pipeline = str(PassManager.parse(_REWRITE))
-            if _hides_sizes(module):
-                pipeline = pipeline.replace(_KNOWN_SIZES_ONLY, "")
+            pipeline = str(PassManager.parse(_REWRITE)).replace(_UNSOUND, "")
             PassManager.parse(pipeline).run(module.operation)
 
     def get_graph(self, name: str) -> Any:
@@ -55,17 +54,6 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
         return AIModelAsset.load(path)
-
-
-def _hides_sizes(module: Any) -> bool:
-    """Whether any value of the module has a size that only the run time knows."""
-    for graph in module.body.operations:
-        for block in (block for region in graph.regions for block in region.blocks):
-            types = [argument.type for argument in block.arguments]
-            types += [result.type for op in block.operations for result in op.results]
-            if not all(getattr(type_, "has_static_shape", True) for type_ in types):
-                return True
-    return False
 
 
 def _swap_in(new: Path, path: Path, aside: Path) -> None:

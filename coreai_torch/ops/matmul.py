@@ -235,6 +235,7 @@ def _trilinear(
         case(f32(2, 3), f32(2, 4), f32(5, 3, 4), f32(5)),
         case(f32(2, 6, 3), f32(2, 6, 4), f32(5, 3, 4)),
         case(f32(3), f32(4), f32(5, 3, 4), f32(5)),
+        case(f32(4), f32(4), f32(4, 4, 4), f32(4)),  # a weight that could pass for a batch
     ],
 )
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
