@@ -89,10 +89,13 @@ def select_scatter(ctx: Ctx, x: Value, src: Value, dim: Axis, index: Number) -> 
         case(i8(4, 2), 0, i64(1, values=(1,)), i8(1, 2)),
         case(f32(), 0, i64(1, values=(0,)), f32(1)),
         case(b1(4), 0, i64(2, values=(2, 1)), b1(2)),
+        case(f32(4), 0, i64(0), f32(0), static_only="nothing is copied"),
     ],
 )
 def index_copy(ctx: Ctx, x: Value, dim: Axis, index: Value, source: Value) -> Value:
     """No index is negative: torch refuses those here."""
+    if 0 in index.type.shape:
+        return x
     if x.type.rank == 0:
         return cai.reshape(source, [])
     column = cai.cast(index, torch.int32)
@@ -213,6 +216,7 @@ def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) 
         case(f32(2, 3), [b1(2, 3, values=(True, False))], f32(3, fixed=True), True),
         case(f32(2, 3), [b1(2, 3, values=(True, False), constant=True)], f32(3, fixed=True)),
         case(i32(4), [b1(4, values=(False,))], i32(1)),
+        case(f32(4), [i64(0)], f32(0), static_only="nothing is assigned"),
     ],
 )
 def index_put(
@@ -220,6 +224,8 @@ def index_put(
 ) -> Value:
     known = ctx.known_each("indices")
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    if any(0 in index.type.shape for _, index in given):
+        return x
     terms = cai.cast(values, cai.dtype(x))
     masks = [(a, i) for a, i in given if known[a] is None and cai.is_bool(i)]
     if masks:

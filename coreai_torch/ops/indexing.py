@@ -9,8 +9,8 @@ import torch
 from ..ir import dialect as cai
 from ..ir import shapes, types
 from ..ir.dialect import Dim, Value
-from ..lowering import Axis, Ctx, Number, case, lowers
-from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
+from ..lowering import Axis, Ctx, Number, case, decomposes, lowers
+from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64
 from .subscript import Subscript, common_shape, gather, per_part, subscript, wrapped
 
 aten = torch.ops.aten
@@ -74,6 +74,11 @@ def _sized(ctx: Ctx, x: Value, axis: int) -> Value:
     return cai.reshape(x, ctx.dims(cai.sizes(x)))
 
 
+@decomposes(aten.narrow_copy.default, cases=[case(f32(2, 5), 1, 1, 3), case(f32(5), 0, -2, 2)])
+def narrow_copy(x: torch.Tensor, dim: int, start: int, length: int) -> torch.Tensor:
+    return x.narrow(dim, start, length).clone()
+
+
 @lowers(
     aten.select.int,
     aten.select_copy.int,
@@ -116,22 +121,6 @@ def index_select(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
     column = cai.cast(index, torch.int32)
     vector = cai.reshape(column, [1]) if column.type.rank == 0 else column
     return gather(x, Subscript((dim,), (vector,), cai.sizes(vector), counted=False))
-
-
-@lowers(
-    aten.embedding.default,
-    # They steer the gradient alone.
-    ignore=("padding_idx", "scale_grad_by_freq", "sparse"),
-    cases=[
-        case(f32(5, 3), i64(2, 2, values=(4, 0, 1, 1))),
-        case(f32(5, 32, constant=True), i32(3, values=(4, 0, 1)), 0),
-        case(f16(5, 32), i64(values=(2,)), -1, True, True),
-        case(bf16(5, 32), i64(2, values=(2, 4))),
-    ],
-)
-def embedding(ctx: Ctx, weight: Value, indices: Value) -> Value:
-    column = cai.cast(indices, torch.int32)
-    return cai.gather_nd(weight, cai.expand_dims(column, [column.type.rank]))
 
 
 @lowers(

@@ -10,7 +10,7 @@ import torch
 from ..ir import dialect as cai
 from ..ir import shapes, types
 from ..ir.dialect import Dim, Value
-from ..lowering import Axis, Ctx, Shape, case, lowers
+from ..lowering import Axis, Ctx, Shape, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
 
 aten = torch.ops.aten
@@ -24,6 +24,7 @@ aten = torch.ops.aten
         case([f32(2, 3, fixed=True), f32(4, 3)]),
         case([f32(2), f32(0), f32(3)], static_only="an empty operand"),
         case([f32(2, 3), f32(0)], 1, static_only="an empty operand of another rank"),
+        case([f32(0), f32(2, 3)], 1, static_only="an empty operand of another rank"),
         case([i64(2), f32(3)], -1),
         case([f16(2), bf16(3), i8(2)]),
         case([b1(2), b1(2)]),
@@ -32,11 +33,13 @@ aten = torch.ops.aten
         case([f32(2, 3)], 1),
     ],
 )
-def cat(ctx: Ctx, tensors: Sequence[Value], dim: Axis) -> Value:
+def cat(ctx: Ctx, tensors: Sequence[Value], dim: int) -> Value:
+    """Empty tensors are passed over, whatever their rank."""
+    axis = dim % ctx.out.rank
     filled = [t for t in tensors if 0 not in t.type.shape] or list(tensors)
     cast = [cai.cast(t, ctx.out_dtype) for t in filled]
     # The dialect refuses a size that one operand shows and another hides.
-    return cai.concat(dim, [cai.refine(t, _as_promised(ctx, t, dim)) for t in cast])
+    return cai.concat(axis, [cai.refine(t, _as_promised(ctx, t, axis)) for t in cast])
 
 
 def _as_promised(ctx: Ctx, x: Value, axis: int) -> Any:
@@ -74,6 +77,16 @@ def _part(x: Value, axis: int, start: Dim, end: Dim, promised: Any) -> Any:
     if 0 in promised.shape and types.DYNAMIC not in promised.shape:
         return torch.empty(tuple(promised.shape), dtype=types.dtype_of(promised))
     return x if promised == x.type and start == 0 else cai.slice_axis(x, axis, start, end)
+
+
+@decomposes(aten.split_copy.Tensor, cases=[case(f32(5, 2, fixed=True), 2), case(f32(2, 3), 3, 1)])
+def split_copy(x: torch.Tensor, split_size: int, dim: int = 0) -> list[torch.Tensor]:
+    return [part.clone() for part in torch.split(x, split_size, dim)]
+
+
+@decomposes(aten.unbind_copy.int, cases=[case(f32(2, 3, fixed=True)), case(f32(2, 3), 1)])
+def unbind_copy(x: torch.Tensor, dim: int = 0) -> list[torch.Tensor]:
+    return [part.clone() for part in torch.unbind(x, dim)]
 
 
 @lowers(
