@@ -9,10 +9,10 @@ demo: $(VENV)/.demo                     ## convert a digit classifier and run it
 	$(BIN)/python examples/digits/demo.py
 
 test: $(VENV)/.test                     ## all tests but the long sweeps
-	$(PYTEST) -n auto -m "not slow"
+	$(PYTEST) -n auto --dist loadgroup -m "not slow"
 
 sweep: $(VENV)/.test                    ## everything, the long sweeps too
-	$(PYTEST) -n auto
+	$(PYTEST) -n auto --dist loadgroup
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ class Region:
     inputs: list[fx.Node] = field(default_factory=list)  # the marks on the way in
     outputs: list[fx.Node] = field(default_factory=list)  # the marks on the way out
     body: list[fx.Node] = field(default_factory=list)  # all nodes inside, nested regions too
+    lowered: Set[fx.Node] = frozenset()  # the nodes of the graph that become something
     _past: set[fx.Node] = field(default_factory=set)
 
     @property
@@ -64,13 +65,22 @@ class Region:
     def escaping(self) -> list[fx.Node]:
         """Nodes inside whose value is used outside without passing a mark, as states are."""
         inside = set(self.body) | set(self.outputs)
-        return [node for node in self.body if any(user not in inside for user in node.users)]
+        return [
+            node
+            for node in self.body
+            if any(user not in inside and _is_read(user, self.lowered) for user in node.users)
+        ]
 
     def operands(self) -> list[fx.Node]:
         """Nodes outside that the inside uses without passing a mark, in order of use."""
         inside = set(self.body) | set(self.inputs)
         used = (n for node in (*self.body, *self.outputs) for n in node.all_input_nodes)
         return list(dict.fromkeys(n for n in used if n not in inside))
+
+
+def _is_read(user: fx.Node, lowered: Set[fx.Node]) -> bool:
+    """Whether a use is one: assertions about a tensor's metadata are not lowered."""
+    return user.op == "output" or user in lowered
 
 
 def refuse_strict(graph: fx.Graph) -> None:
@@ -87,10 +97,12 @@ def refuse_strict(graph: fx.Graph) -> None:
 def regions(nodes: Sequence[fx.Node], found: Sequence[Match]) -> list[Region]:
     """The regions among the nodes of a graph, outer ones before those nested in them."""
     by_calls: dict[Stack, Region] = {}
+    lowered = set(nodes)
     for node in nodes:
         if is_mark(node):
             said, calls = tag(node), _calls(node)
-            region = by_calls.setdefault(calls, Region(found[said.match], calls))
+            fresh = Region(found[said.match], calls, lowered=lowered)
+            region = by_calls.setdefault(calls, fresh)
             (region.inputs if said.side == "in" else region.outputs).append(node)
     if not by_calls:
         return []

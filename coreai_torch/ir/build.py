@@ -85,7 +85,9 @@ class Build:
 
     def symbol(self, wanted: str) -> str:
         """A graph name that is not taken yet, and that the symbol syntax can hold."""
-        base = re.sub(r"[^\w.$-]", "_", wanted) or "graph"
+        base = re.sub(r"[^\w.$-]", "_", wanted)
+        if not re.match(r"[A-Za-z_]", base):  # as the path of a module in nn.Sequential, `0.norm`
+            base = f"_{base}"
         name, count = base, 0
         while name in self._symbols:
             count += 1
