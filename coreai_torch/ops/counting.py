@@ -1,121 +1,19 @@
-"""Histograms, counts of integers, and the different values of a tensor."""
+"""Counts of integers, and the different values of a tensor."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 
 from ..ir import dialect as cai
 from ..ir import shapes
 from ..ir.dialect import Dim, Value
-from ..lowering import Axis, Ctx, case, decomposes, lowers
-from ..lowering.cases import b1, f16, f32, i32, i64, u8
+from ..lowering import Axis, Ctx, case, lowers
+from ..lowering.cases import b1, f32, i32, i64, u8
 from .cumulative import counting, running_total
 from .ordering import order, shifted
 
 aten = torch.ops.aten
 _NAN, _INF = float("nan"), float("inf")
-_EDGES = (-1.0, 0.0, 0.25, 1.0)
-_NO_SIZES = "torch.export knows no sizes of a histogram but by running it"
-
-
-def _tally(slot: torch.Tensor, slots: int, weight: torch.Tensor) -> torch.Tensor:
-    """The weights gathered in slots; the one behind the last is for what belongs nowhere."""
-    empty = torch.zeros(slots + 1, dtype=weight.dtype, device=weight.device)
-    return empty.scatter_add(0, slot.reshape(-1), weight.reshape(-1))[:slots]
-
-
-def _range(x: torch.Tensor, margin: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """From the least to the greatest; a single value gets a margin to either side."""
-    low, high = torch.amin(x), torch.amax(x)
-    single = low == high
-    return torch.where(single, low - margin, low), torch.where(single, high + margin, high)
-
-
-@decomposes(
-    aten.histc.default,
-    cases=[
-        case(f32(20), 5),
-        case(f32(4, 5), 7, -1, 1.5),
-        case(f32(8, values=(0.0, 0.1, 0.2, 0.3, 0.30000001, -0.1, _INF, _NAN)), 3, 0, 0.3),
-        case(f32(3, values=(2.0,)), 4),
-        case(f16(20), 4, -2, 2),
-        case(f32()),
-    ],
-)
-def histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
-    if min == max == 0:
-        low, high = _range(x, margin=1)
-    else:
-        low, high = (torch.full((), bound, dtype=x.dtype, device=x.device) for bound in (min, max))
-    inside = (x >= low) & (x <= high)
-    place = torch.where(inside, (x - low) * bins / (high - low), bins).to(torch.int64)
-    # The last bin includes its end, and what lies outside has been sent one further.
-    slot = torch.where(inside, place.clamp(max=bins - 1), bins)
-    return _tally(slot, bins, torch.ones_like(slot)).to(x.dtype)
-
-
-def _histogram(
-    x: torch.Tensor, edges: torch.Tensor, weight: torch.Tensor | None, density: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    bins = edges.shape[0] - 1
-    inside = (x >= edges[0]) & (x <= edges[-1])
-    place = torch.searchsorted(edges, x, right=True) - 1
-    slot = torch.where(inside, place.clamp(max=bins - 1), bins)
-    hist = _tally(slot, bins, torch.ones_like(x) if weight is None else weight)
-    return (hist / hist.sum() / edges.diff() if density else hist), edges
-
-
-@decomposes(
-    aten.histogram.bins_tensor,
-    cases=[
-        case(f32(20), f32(4, values=_EDGES), static_only=_NO_SIZES),
-        case(
-            f32(4, 5),
-            f32(4, values=_EDGES),
-            weight=f32(4, 5, low=0),
-            density=True,
-            static_only=_NO_SIZES,
-        ),
-    ],
-)
-def histogram(
-    x: torch.Tensor,
-    bins: torch.Tensor,
-    *,
-    weight: torch.Tensor | None = None,
-    density: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return _histogram(x, bins, weight, density)
-
-
-@decomposes(
-    aten.histogram.bin_ct,
-    cases=[
-        case(f32(20), 5, static_only=_NO_SIZES),
-        case(f32(3, values=(2.0,)), 4, static_only=_NO_SIZES),
-        case(
-            f32(4, 5),
-            6,
-            range=[-1.0, 1.5],
-            weight=f32(4, 5, low=0),
-            density=True,
-            static_only=_NO_SIZES,
-        ),
-    ],
-)
-def histogram_of_count(
-    x: torch.Tensor,
-    bins: int = 100,
-    *,
-    range: Sequence[float] | None = None,
-    weight: torch.Tensor | None = None,
-    density: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    low, high = _range(x, margin=0.5) if range is None else range
-    edges = torch.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
-    return _histogram(x, edges, weight, density)
 
 
 def _ones(x: Value, dtype: torch.dtype) -> Value:
