@@ -68,11 +68,31 @@ def trunc(x: Value) -> Value:
     return gen.WhereOp(too_far, back, rounded).result
 
 
+# The largest number, and the size up to which torch still rounds to it: 61439 is 57344 there,
+# where the run time overflows at once.
+_FLOAT8 = {
+    torch.float8_e4m3fn: (448.0, float("inf")),
+    torch.float8_e5m2: (57344.0, 61439.996),
+}
+
+
+def _within(x: Value, limits: tuple[float, float]) -> Value:
+    largest, reach = limits
+    low = _broadcasting(gen.BroadcastingMaximum, x, _number(x, -largest))
+    kept = _broadcasting(gen.BroadcastingMinimum, low, _number(x, largest))
+    too_far = _broadcasting(gen.BroadcastingGreater, gen.AbsOp(x).result, _number(x, reach))
+    return gen.WhereOp(too_far, x, kept).result
+
+
 def cast(x: Value, target: torch.dtype) -> Value:
     """`x.to(target)`, or `x` itself when nothing would change."""
     source, target = dtype(x), types.narrow(target)
     if source == target:
         return x
+    if source in _FLOAT8:  # which the dialect can do little with
+        return cast(raw_cast(x, torch.float32), target)
+    if target in _FLOAT8:
+        return raw_cast(_within(cast(x, torch.float32), _FLOAT8[target]), target)
     if target == torch.bool and source.is_complex:  # the run time cannot compare complex numbers
         parts = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
         return gen.OrOp(*(cast(part, target) for part in parts)).result
@@ -82,7 +102,8 @@ def cast(x: Value, target: torch.dtype) -> Value:
         return cast(gen.RealPartOp(x).result, target)
     if target.is_complex:
         real = cast(x, torch.float32)
-        zero = _broadcasting(gen.BroadcastingMul, real, _number(real, 0.0))
+        # Of the size, for -1 * 0.0 is -0.0 and turns the logarithm's sign.
+        zero = _broadcasting(gen.BroadcastingMul, gen.AbsOp(real).result, _number(real, 0.0))
         return gen.CreateComplexOp(real, _finite_zero(real, zero)).result
     if source.is_floating_point and not target.is_floating_point:
         # Without this the pair f32 -> si32 -> f32 is cancelled and 1.5 comes back as 1.5.

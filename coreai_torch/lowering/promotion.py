@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any
@@ -49,12 +50,30 @@ def compute_dtype(kind: Promote, signature: Signature, node: fx.Node) -> torch.d
     """The dtype that a node's operands are brought to."""
     if kind is Promote.BOOL:
         return torch.bool
-    if kind in (Promote.RESULT, Promote.WIDE):
-        result = node.meta["val"]
-        dtype = (result[0] if isinstance(result, list | tuple) else result).dtype
-        narrow = dtype.is_floating_point and dtype.itemsize < 4
-        return torch.float32 if narrow and kind is Promote.WIDE else dtype
-    return common_dtype(operands(signature, node))
+    result = _result_dtype(node)
+    if kind is Promote.WIDE:
+        return torch.float32 if result.is_floating_point and result.itemsize < 4 else result
+    known = operands(signature, node)
+    dtype = result if kind is Promote.RESULT else common_dtype(known)
+    if dtype == result == torch.float16:
+        numbers = [n for n in known if isinstance(n, int | float)]
+        return dtype if all(map(_fits_float16, numbers)) else torch.float32
+    return dtype
+
+
+def _result_dtype(node: fx.Node) -> torch.dtype:
+    promised = node.meta["val"]
+    first: torch.Tensor = promised[0] if isinstance(promised, list | tuple) else promised
+    return first.dtype
+
+
+def _fits_float16(number: float) -> bool:
+    """Whether float16 keeps the digits: 1e5 would be infinite there, and 1e-6 off by 1 %.
+
+    Torch computes `x * 1e5` in float32 and rounds the product.
+    """
+    info = torch.finfo(torch.float16)
+    return not math.isfinite(number) or number == 0 or info.tiny <= abs(number) <= info.max
 
 
 def promoted(

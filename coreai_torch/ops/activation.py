@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import torch
 
+from ..errors import ConversionError
 from ..ir import dialect as cai
 from ..ir.composite import Composite
 from ..ir.dialect import Value
-from ..lowering import Axis, Ctx, Number, Promote, case, lowers
+from ..lowering import Axis, Ctx, Number, Promote, case, decomposes, lowers
 from ..lowering.cases import T, bf16, c64, f16, f32, i32, u8
 from .selection import clamped
 from .unary import expm1, log1p
@@ -42,6 +43,23 @@ def hardtanh(ctx: Ctx, x: Value, min_val: Number, max_val: Number) -> Value:
 def leaky_relu(ctx: Ctx, x: Value, negative_slope: Number) -> Value:
     sloped = cai.mul(x, cai.like(x, negative_slope))
     return cai.where(cai.greater(x, cai.like(x, 0)), x, sloped)
+
+
+@decomposes(
+    aten.rrelu_with_noise_functional.default,
+    cases=[case(f32(6), f32(6), 0.1, 0.4), case(f16(6), f16(6))],
+)
+def rrelu(
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if training:
+        raise ConversionError("rrelu draws random slopes in training\n  try   model.eval()")
+    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
 
 
 @lowers(

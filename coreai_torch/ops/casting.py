@@ -7,7 +7,7 @@ import torch
 from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, case, lowers
-from ..lowering.cases import b1, f16, f32, i32
+from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
 
 aten = torch.ops.aten
 _PLACEMENT = ("layout", "device", "pin_memory", "non_blocking", "memory_format")
@@ -26,7 +26,13 @@ _EDGES = (1.5, -1.5, -2.5, 0.3, 300.7, 1e9)
         case(f32(4, values=(0.3, 0.0, -0.0, float("nan"))), dtype=torch.bool),
         case(b1(2, 3), dtype=torch.float16),
         case(f32(3), dtype=torch.bfloat16),
-        case(f32(3), dtype=torch.complex64),
+        case(i64(3), dtype=torch.complex64),
+        case(f32(3, values=(-1.0, float("inf"), float("nan"))), dtype=torch.complex64),
+        case(c64(3, values=(0j, 1j, 2.0)), dtype=torch.bool),
+        case(f16(4, values=(65504.0, -0.4, 7.9, -7.9)), dtype=torch.int16),
+        case(u8(3), dtype=torch.int8),
+        case(i8(3), dtype=torch.uint32),
+        case(f32()),
         case(f16(3), device="cpu", memory_format=torch.contiguous_format, non_blocking=True),
     ],
 )
@@ -46,8 +52,11 @@ def clone(ctx: Ctx, x: Value) -> Value:
 @lowers(
     aten.alias.default,
     aten.detach.default,
+    aten.lift_fresh.default,
     aten.lift_fresh_copy.default,
-    cases=[case(f32(2, 3))],
+    aten.resolve_conj.default,
+    aten.resolve_neg.default,
+    cases=[case(f32(2, 3)), case(c64(3))],
 )
 def alias(ctx: Ctx, x: Value) -> Value:
     return x
@@ -60,3 +69,13 @@ def alias(ctx: Ctx, x: Value) -> Value:
 )
 def copy(ctx: Ctx, x: Value, src: Value) -> Value:
     return cai.broadcast_to(cai.cast(src, cai.dtype(x)), cai.sizes(x))
+
+
+@lowers(aten._conj.default, aten._conj_physical.default, cases=[case(c64(2, 3)), case(c64())])
+def conj(ctx: Ctx, x: Value) -> Value:
+    return cai.create_complex(cai.real_part(x), cai.neg(cai.imaginary_part(x)))
+
+
+@lowers(aten._neg_view.default, cases=[case(f32(3)), case(i32(3))])
+def neg_view(ctx: Ctx, x: Value) -> Value:
+    return cai.neg(x)

@@ -63,6 +63,7 @@ def sub(ctx: Ctx, x: Value, other: Value, alpha: Number) -> Value:
     cases=[
         case(f32(2, 3), f32(3)),
         case(f16(2, 3), 0.5),
+        case(f16(2, 3, low=1e-4, high=1e-3), 1e5),
         case(i32(4), 2.5),
         case(i64(3), i32(3)),
         case(b1(4), b1(4)),
@@ -89,6 +90,7 @@ _FLOAT_DIVISORS = f32(9, 1, values=(2.5, -2.5, 0.1, -0.1, _INF, -_INF, _NAN, 0.0
     cases=[
         case(_FLOATS, _FLOAT_DIVISORS),
         case(f16(2, 3), 3),
+        case(f16(2, 3, low=1e-4, high=1e-3), 1e-6),
         case(bf16(3), bf16(3)),
         case(i32(4), i32(4, values=(2, -3, 0, 7))),
         case(i64(4), 0.5),

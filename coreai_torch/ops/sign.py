@@ -187,3 +187,32 @@ def nextafter(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     moved = torch.where(size < least / half, near_zero, moved)
     moved = torch.where(torch.isinf(x), torch.where(x > 0, info.max, info.min), moved)
     return torch.where((x == other) | torch.isnan(other), other, moved).to(dtype)
+
+
+_FREXP = (0.0, -0.0, 1.0, -1.0, 0.75, 8.0, 1e-40, 1e-45, _LARGEST, _INF, -_INF, _NAN, 1e-38, 0.1)
+
+
+@decomposes(
+    aten.frexp.Tensor,
+    cases=[
+        case(f32(14, values=_FREXP)),
+        case(f32(40, low=-9e4, high=9e4)),
+        case(f16(14, values=_FREXP)),
+        case(bf16(9)),
+        case(f32()),
+    ],
+)
+def frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A mantissa from 0.5 to 1 and a power of two, whose guess is mended where it is off by one."""
+    wide = x.to(torch.float32)
+    size = wide.abs()
+    is_tiny = size < 2.0**-100
+    size = torch.where(is_tiny, size * 2.0**100, size)  # no power of two to meet is subnormal
+    guess = torch.floor(torch.log2(size)).clamp(-100, 127)
+    fraction = size * torch.exp2(-guess)
+    guess = torch.where(fraction >= 2, guess + 1, torch.where(fraction < 1, guess - 1, guess))
+    fraction = size * torch.exp2(-guess) * 0.5
+    plain = (wide == 0) | ~torch.isfinite(wide)
+    mantissa = torch.where(plain, wide, torch.where(wide < 0, -fraction, fraction))
+    exponent = torch.where(plain, 0, guess + 1 - torch.where(is_tiny, 100, 0))
+    return mantissa.to(x.dtype), exponent.to(torch.int32)
