@@ -115,16 +115,17 @@ def _to_front(x: Value, axis: int) -> tuple[Value, list[int]]:
         case(b1(6), True, True),
         case(i64(3, 2, values=(1, 2, 1, 2, 1, 1)), True, True, 0),
         case(i64(2, 3, values=(1, 1, 2, 2, 2, 1)), True, True, 1),
+        case(i64(3, 2, values=(1, 2, 1, 2, 1, 1)), True, True, -2),
     ],
 )
 def unique_consecutive(ctx: Ctx, x: Value, dim: int | None) -> list[Value | None]:
-    if dim is not None and dim < 0:
-        # The export promises [2, u0, 2, 3] for [2, 3] along -1.
+    if dim == -1:
+        # The export promises [2, u0, 2, 3] for [2, 3] along -1; along -2 it is right.
         ctx.refuse(f"torch.export gets the sizes wrong with dim={dim}", f"dim={dim + x.type.rank}")
     if dim is None:
         values, run, counts = _runs(_flat(x))
         return _wanted(ctx, values, cai.reshape(run, cai.sizes(x)), counts)
-    rows, back = _to_front(x, dim)
+    rows, back = _to_front(x, dim % x.type.rank)
     values, run, counts = _runs(rows)
     return _wanted(ctx, cai.transpose(values, back), run, counts)
 

@@ -26,8 +26,14 @@ def _tally(slot: torch.Tensor, slots: int, weight: torch.Tensor) -> torch.Tensor
     return empty.scatter_add(0, slot.reshape(-1), weight.reshape(-1))[:slots]
 
 
+def _is_empty(x: torch.Tensor) -> bool:
+    return any(type(size) is int and size == 0 for size in x.shape)
+
+
 def _range(x: torch.Tensor, margin: float) -> tuple[torch.Tensor, torch.Tensor]:
     """From the least to the greatest; a single value gets a margin to either side."""
+    if _is_empty(x):
+        return x.new_zeros(()), x.new_ones(())
     low, high = torch.amin(x), torch.amax(x)
     single = low == high
     return torch.where(single, low - margin, low), torch.where(single, high + margin, high)
@@ -42,6 +48,7 @@ def _range(x: torch.Tensor, margin: float) -> tuple[torch.Tensor, torch.Tensor]:
         case(f32(3, values=(2.0,)), 4, 1, 1),
         case(f16(20), 4, -2, 2),
         case(f32()),
+        case(f32(0), 3, static_only="an empty operand"),
     ],
 )
 def histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
@@ -108,6 +115,7 @@ def histogram(
     cases=[
         case(f32(20), 5, static_only=_NO_SIZES),
         case(f32(3, values=(2.0,)), 4, static_only=_NO_SIZES),
+        case(f32(0), 4, static_only=_NO_SIZES),
         case(f32(4, 5), 6, range=[-1.0, 1.5], weight=f32(4, 5, low=0), **_OPTIONS),
     ],
 )
