@@ -137,3 +137,61 @@ def _steps_to(ctx: Ctx, start: Number, end: Number, step: Number) -> Value:
     # ceil(a / b) is -(-a // b).
     count = shapes.sub(0, shapes.floordiv(shapes.sub(0, span), unit))
     return shapes.maximum(count, 0) if isinstance(count, Value) else cai.i32(max(count, 0))
+
+
+_BETWEEN = [
+    case(0, 1, 5),
+    case(4.3, 1, 50, dtype=torch.int64),
+    case(4.3, 1, 50, dtype=torch.float16, layout=torch.strided, device="cpu", pin_memory=False),
+    case(2, 3, 1),
+]
+_BETWEEN_TENSORS = [
+    case(f32(), f32(), 7),
+    case(f32(values=(4.3,)), i64(values=(1,)), 50, dtype=torch.float16),
+    case(f32(values=(4.3,)), f32(values=(-5.9,)), 50, dtype=torch.int64),
+    case(f32(), f32(), 1),
+]
+
+
+@lowers(aten.linspace.default, ignore=_PLACEMENT, cases=_BETWEEN)
+@lowers(aten.linspace.Tensor_Tensor, ignore=_PLACEMENT, cases=_BETWEEN_TENSORS)
+@lowers(aten.linspace.Tensor_Scalar, ignore=_PLACEMENT, cases=[case(f32(), 2.5, 7)])
+@lowers(aten.linspace.Scalar_Tensor, ignore=_PLACEMENT, cases=[case(2.5, f32(), 7)])
+def linspace(ctx: Ctx, start: Number, end: Number, steps: int) -> Value:
+    dtype = ctx.out_dtype
+    if dtype.is_floating_point or steps == 1:
+        return cai.cast(_spaced(dtype, start, end, steps), dtype)
+    # In whole numbers: a float32 quotient may fall short of the one it should reach.
+    first, last = (cai.cast(_as(dtype, bound), torch.int32) for bound in (start, end))
+    count = cai.tensor_constant(torch.arange(steps, dtype=torch.int32), "steps")
+    span = cai.i32(steps - 1)
+    total = cai.add(cai.mul(first, span), cai.mul(cai.sub(last, first), count))
+    return cai.cast(cai.div(total, span), dtype)
+
+
+@lowers(aten.logspace.default, ignore=_PLACEMENT, cases=[*_BETWEEN, case(0, 1, 5, 2.0)])
+@lowers(aten.logspace.Tensor_Tensor, ignore=_PLACEMENT, cases=[case(f32(), f32(), 7, 3.0)])
+@lowers(aten.logspace.Tensor_Scalar, ignore=_PLACEMENT, cases=[case(f32(), 1.5, 7, 0.5)])
+@lowers(aten.logspace.Scalar_Tensor, ignore=_PLACEMENT, cases=[case(1.5, f32(), 7, 2.0)])
+def logspace(ctx: Ctx, start: Number, end: Number, steps: int, base: float) -> Value:
+    exponents = cai.cast(_spaced(ctx.out_dtype, start, end, steps), torch.float32)
+    return cai.cast(cai.pow_(cai.constant(base, torch.float32), exponents), ctx.out_dtype)
+
+
+def _spaced(dtype: torch.dtype, start: Number, end: Number, steps: int) -> Value:
+    """Evenly from start to end, counted from whichever is nearer, in the precision of the result.
+
+    For an integer result the bounds become integers first.
+    """
+    kind = dtype if dtype.is_floating_point else torch.float32
+    first, last = (cai.cast(_as(dtype, bound), kind) for bound in (start, end))
+    if steps == 1:
+        return cai.broadcast_to(first, [1])
+    place = torch.arange(steps)
+    near = place < steps // 2
+    count = torch.where(near, place, steps - 1 - place).to(kind)
+    step = cai.div(cai.sub(last, first), cai.like(first, steps - 1))
+    offset = cai.mul(step, cai.tensor_constant(count, "steps"))
+    return cai.where(
+        cai.tensor_constant(near, "steps"), cai.add(first, offset), cai.sub(last, offset)
+    )

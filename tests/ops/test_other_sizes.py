@@ -95,6 +95,8 @@ CALLS = {
     "arange": (lambda x: torch.arange(x.shape[1]) * 2 + torch.arange(1, 2 * x.shape[1], 2), _rows),
     "arange of floats": (lambda x: torch.arange(0.5, x.shape[1], 0.25), _rows),
     "arange down": (lambda x: torch.arange(x.shape[0] - 1, -1, -1), _rows),
+    "linspace": (lambda x: torch.linspace(0, x.shape[1] - 1, 5), _rows),
+    "linspace between tensors": (lambda x: torch.linspace(x[0, 0], x[-1, -1], 5), _rows),
     "eye": (lambda x: torch.eye(x.shape[0], x.shape[1]) + x, _rows),
     "full": (lambda x: torch.full((x.shape[1], 2), x.shape[0]), _rows),
     "new": (lambda x: x.new_ones(x.shape[1]) + torch.zeros_like(x), _rows),
