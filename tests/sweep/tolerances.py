@@ -13,7 +13,13 @@ BY_DTYPE = {
 }
 
 # (entry, dtype of the result): (relative, absolute, reason)
-LOOSENED: dict[tuple[str, torch.dtype], tuple[float, float, str]] = {}
+LOOSENED: dict[tuple[str, torch.dtype], tuple[float, float, str]] = {
+    ("nn.functional.multi_head_attention_forward", torch.float32): (
+        5e-5,
+        1e-4,
+        "projections reach 1e4 and cancel: eager itself is up to 8e-5 + 2e-5 * x from float64",
+    ),
+}
 
 # Entries whose values mean nothing: only dtype and shape are compared.
 UNDEFINED = {
