@@ -38,14 +38,15 @@ def emit(lower: LowerNodes, region: Region, nested: Sequence[Region], scope: Sco
     results = [*region.escaping(), *region.outputs]
     outputs = [n.name for n in region.escaping()] + [tag(n).name for n in region.outputs]
     identity = _identity(region, operands)
-    if identity not in build.shared_graphs:
+    key = (identity, *_baked_in(region, operands, scope))
+    if key not in build.shared_graphs:
 
         def body(arguments: Sequence[Value]) -> list[Value]:
             inner = _inner_scope(region, operands, arguments, scope)
             lower(region.body, inner, nested)
             return [_result(inner, node) for node in results]
 
-        build.shared_graphs[identity] = graph.helper(
+        build.shared_graphs[key] = graph.helper(
             f"{_title(region)}_{identity[:8]}",
             [graph.Port(o.name, o.value.type) for o in operands],
             body,
@@ -54,7 +55,7 @@ def emit(lower: LowerNodes, region: Region, nested: Sequence[Region], scope: Sco
             no_inline=True,
             composite_decl=_declaration(region, operands, outputs),
         )
-    values = build.shared_graphs[identity](*(o.value for o in operands))
+    values = build.shared_graphs[key](*(o.value for o in operands))
     for node, value in zip(results, values, strict=True):
         scope.hold(node, value)
 
@@ -144,6 +145,19 @@ def _result(inner: Scope, node: fx.Node) -> Value:
     if isinstance(value, Value):
         return value
     return Build.current().number(value, types.scalar_dtype(value))
+
+
+def _baked_in(
+    region: Region, operands: Sequence[_Operand], scope: Scope
+) -> list[tuple[Any, ...]]:
+    """What the graph holds as constants: two models may have a module of the same path."""
+    crossing = {o.node for o in operands}
+    held = [scope.nodes[n] for n in region.operands() if n not in crossing]
+    return [
+        (h.data_ptr(), h.dtype, tuple(h.shape), h.stride()) if isinstance(h, torch.Tensor) else (h,)
+        for h in held
+        if not isinstance(h, Value)
+    ]
 
 
 def _identity(region: Region, operands: Sequence[_Operand]) -> str:
