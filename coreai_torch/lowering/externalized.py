@@ -38,7 +38,7 @@ def emit(lower: LowerNodes, region: Region, nested: Sequence[Region], scope: Sco
     results = [*region.escaping(), *region.outputs]
     outputs = [n.name for n in region.escaping()] + [tag(n).name for n in region.outputs]
     identity = _identity(region, operands)
-    key = (identity, *_baked_in(region, operands, scope))
+    key = (identity, _baked_in(region, operands, scope))
     if key not in build.shared_graphs:
 
         def body(arguments: Sequence[Value]) -> list[Value]:
@@ -147,17 +147,23 @@ def _result(inner: Scope, node: fx.Node) -> Value:
     return Build.current().number(value, types.scalar_dtype(value))
 
 
-def _baked_in(
-    region: Region, operands: Sequence[_Operand], scope: Scope
-) -> list[tuple[Any, ...]]:
+def _baked_in(region: Region, operands: Sequence[_Operand], scope: Scope) -> str:
     """What the graph holds as constants: two models may have a module of the same path."""
     crossing = {o.node for o in operands}
-    held = [scope.nodes[n] for n in region.operands() if n not in crossing]
-    return [
-        (h.data_ptr(), h.dtype, tuple(h.shape), h.stride()) if isinstance(h, torch.Tensor) else (h,)
-        for h in held
-        if not isinstance(h, Value)
-    ]
+    constants = Build.current().constants
+
+    def spelled(held: Any, name: str) -> str:
+        if isinstance(held, list | tuple):
+            return str([spelled(part, name) for part in held])
+        if isinstance(held, torch.Tensor):  # a resource is spelled by its name, unique to it
+            return str(constants.attribute(held, name))
+        return "" if isinstance(held, Value | fx.GraphModule) else repr(held)
+
+    return "\n".join(
+        spelled(scope.nodes[node], scope.names.get(node, node.name))
+        for node in region.operands()
+        if node not in crossing
+    )
 
 
 def _identity(region: Region, operands: Sequence[_Operand]) -> str:
