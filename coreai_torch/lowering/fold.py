@@ -14,7 +14,14 @@ UNFOLDED = object()
 
 # Larger results are only kept if they cost no more than what they replace.
 _SMALL = 1 << 20
-_UNINITIALISED = {"aten::empty.memory_format", "aten::empty_strided", "aten::empty_like"}
+_UNINITIALISED = {
+    "aten::empty.memory_format",
+    "aten::empty_like",
+    "aten::empty_permuted",
+    "aten::empty_strided",
+    "aten::new_empty",
+    "aten::new_empty_strided",
+}
 
 
 def fold(node: fx.Node, args: Any, kwargs: Any) -> Any:

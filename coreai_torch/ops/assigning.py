@@ -177,13 +177,14 @@ def add_at(x: Value, at: Subscript, values: Value) -> Value:
 
 
 def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) -> Value:
-    """Scattered sums and products in the widest type of their kind.
+    """Scattered sums and products, one term after the other in the type of `x`, as torch's.
 
-    Torch wraps where the run time, on an overflow, kills the process: int8 100 + 100.
+    Integers go through the widest: torch wraps where, on an overflow, the run time kills the
+    process, as int8 100 + 100 does.
     """
     if cai.is_complex(x):
         return per_part(lambda a, b: scatter_reduced(a, index, b, axis, mode), x, terms)
-    dtype = torch.float32 if cai.is_float(x) else torch.int32
+    dtype = cai.dtype(x) if cai.is_float(x) else torch.int32
     total = cai.scatter_along_axis(cai.cast(x, dtype), index, cai.cast(terms, dtype), axis, mode)
     return cai.cast(total, cai.dtype(x))
 

@@ -143,7 +143,7 @@ def scatter_reduce(
 
 def _mean(x: Value, index: Value, terms: Value, axis: int, include_self: bool) -> Value:
     """Sums over counts; a place that nothing went to keeps what it has."""
-    dtype = torch.float32 if cai.is_float(x) else torch.int32
+    dtype = cai.dtype(x) if cai.is_float(x) else torch.int32
     wide, added = cai.cast(x, dtype), cai.cast(terms, dtype)
     total = cai.scatter_along_axis(wide, index, added, axis, "add")
     one = cai.like(wide, 1)
