@@ -84,6 +84,21 @@ def _within(x: Value, limits: tuple[float, float]) -> Value:
     return gen.WhereOp(too_far, x, kept).result
 
 
+def _pinned(x: Value) -> Value:
+    """`x` behind an op: as bare casts of one width, f16 -> bf16 -> f16 is cancelled.
+
+    449 then stays 449 where bfloat16 has 448.
+    """
+    return _broadcasting(gen.BroadcastingSub, x, _number(x, 0.0))
+
+
+def _truth(x: Value) -> Value:
+    if dtype(x).is_complex:  # which the run time cannot compare
+        parts = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
+        return gen.OrOp(*map(_truth, parts)).result
+    return _broadcasting(gen.BroadcastingNotEqual, x, _number(x, 0))
+
+
 def cast(x: Value, target: torch.dtype) -> Value:
     """`x.to(target)`, or `x` itself when nothing would change."""
     source, target = dtype(x), types.narrow(target)
@@ -93,11 +108,8 @@ def cast(x: Value, target: torch.dtype) -> Value:
         return cast(raw_cast(x, torch.float32), target)
     if target in _FLOAT8:
         return raw_cast(_within(cast(x, torch.float32), _FLOAT8[target]), target)
-    if target == torch.bool and source.is_complex:  # the run time cannot compare complex numbers
-        parts = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
-        return gen.OrOp(*(cast(part, target) for part in parts)).result
     if target == torch.bool:
-        return _broadcasting(gen.BroadcastingNotEqual, x, _number(x, 0))
+        return _truth(x)
     if source.is_complex:
         return cast(gen.RealPartOp(x).result, target)
     if target.is_complex:
@@ -108,6 +120,8 @@ def cast(x: Value, target: torch.dtype) -> Value:
     if source.is_floating_point and not target.is_floating_point:
         # Without this the pair f32 -> si32 -> f32 is cancelled and 1.5 comes back as 1.5.
         return _wrap(raw_cast(trunc(x), torch.int32), target)
+    if {source, target} == {torch.float16, torch.bfloat16}:
+        return raw_cast(_pinned(raw_cast(x, torch.float32)), target)
     if source.is_floating_point or target.is_floating_point or source == torch.bool:
         return raw_cast(x, target)
     return _wrap(x, target)

@@ -1,0 +1,84 @@
+"""What single cases cannot say: chains of casts, and divisors that eager torch raises for."""
+
+from __future__ import annotations
+
+import pytest
+import runtime
+import torch
+
+import coreai_torch
+
+
+class Call(torch.nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *inputs):
+        return self.fn(*inputs)
+
+
+def converted(fn, *inputs):
+    exported = torch.export.export(Call(fn), inputs)
+    exported = exported.run_decompositions(coreai_torch.get_decomp_table())
+    program = coreai_torch.TorchConverter().add_exported_program(exported).to_coreai()
+    program.optimize()
+    names = [s.arg.name for s in exported.graph_signature.input_specs if s.target is None]
+    (result,) = runtime.run(program, dict(zip(names, inputs, strict=True))).values()
+    return result
+
+
+EDGES = (1e5, -1e5, 448.0, 449.0, 465.0, 57344.0, 61439.0, 61440.0, 1e-8, 0.3, -0.0)
+ODD = (float("inf"), -float("inf"), float("nan"))
+
+
+@pytest.mark.parametrize("narrow", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16])
+@pytest.mark.parametrize("wide", [torch.float32, torch.float16])
+def test_there_and_back_through_a_narrower_float(narrow, wide):
+    x = torch.tensor(EDGES + ODD).to(wide)
+    got = converted(lambda x: x.to(narrow).to(wide), x)
+    torch.testing.assert_close(got, x.to(narrow).to(wide), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("middle", [torch.int32, torch.int8, torch.uint8, torch.bool])
+def test_there_and_back_through_integers(middle):
+    x = torch.tensor([1.5, -1.5, 0.3, 2.5, 100.9, -0.0])
+    got = converted(lambda x: x.to(middle).to(torch.float32), x)
+    torch.testing.assert_close(got, x.to(middle).to(torch.float32), rtol=0, atol=0)
+
+
+def test_a_negative_real_number_keeps_its_logarithm_as_a_complex_one():
+    x = torch.tensor([-1.0, -2.5, 3.0])
+    got = converted(lambda x: torch.view_as_real(torch.log(x.to(torch.complex64))), x)
+    want = torch.view_as_real(torch.log(x.to(torch.complex64)))
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+
+
+DIVISIONS = {
+    "floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "remainder": torch.remainder,
+    "fmod": torch.fmod,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int8, torch.uint8])
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_an_integer_divisor_of_zero_harms_only_its_own_element(name, dtype):
+    """Torch raises for it; a compiled program cannot, but it must not die, and the rest holds."""
+    least = torch.iinfo(dtype).min
+    x = torch.tensor([7, 9, 5, least], dtype=dtype)
+    y = torch.tensor([0, 4, 0, 3], dtype=dtype)
+    got, sound = converted(DIVISIONS[name], x, y), y != 0
+    assert got[sound].tolist() == DIVISIONS[name](x[sound], y[sound]).tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int8])
+def test_the_least_integer_divided_by_minus_one_wraps(dtype):
+    """Eager torch may die of the quotient; two's complement has only one answer."""
+    least = torch.iinfo(dtype).min
+    x, y = torch.tensor([least, 6], dtype=dtype), torch.tensor([-1, -1], dtype=dtype)
+    for name in ("floor", "trunc"):
+        assert converted(DIVISIONS[name], x, y).tolist() == [least, -6]
+    for name in ("remainder", "fmod"):
+        assert converted(DIVISIONS[name], x, y).tolist() == [0, 0]
