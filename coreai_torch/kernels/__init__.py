@@ -3,5 +3,6 @@
 from coreai.authoring import MetalParameter
 
 from .metal import TorchMetalKernel
+from .running import emulated
 
-__all__ = ["MetalParameter", "TorchMetalKernel"]
+__all__ = ["MetalParameter", "TorchMetalKernel", "emulated"]

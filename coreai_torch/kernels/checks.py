@@ -181,6 +181,19 @@ def shape(name: str, result: str, promised: Sequence[Any], made: Sequence[Any]) 
         )
 
 
+def results(kernel: Kernel, made: Sequence[Any], result_shapes: Sequence[Any]) -> None:
+    """Hold what the reference made to the names and shapes that are promised."""
+    name, names = kernel.name, kernel.results
+    if len(made) != len(names) or not all(isinstance(r, torch.Tensor) for r in made):
+        raise KernelError(
+            f"Metal kernel {name!r}: torch_defn returned {made!r}, but its results are "
+            f"{list(names)}\n  try   one tensor for each"
+        )
+    for result, tensor, promised in zip(names, made, result_shapes, strict=True):
+        dtype(name, f"the result {result!r}", tensor.dtype)
+        shape(name, result, promised, tensor.shape)
+
+
 def _differ(promised: Any, made: Any) -> bool:
     if isinstance(promised, int) and isinstance(made, int):
         return promised != made

@@ -11,7 +11,10 @@ from coreai.authoring import MetalParameter
 from ..errors import KernelError
 from ..ir.metal import Kernel
 from . import checks, definition, torch_op
+from .emulator import Constants
 from .lowering import KernelLowering
+from .running import Runner
+from .verification import Verification, draws
 
 
 class TorchMetalKernel:
@@ -45,6 +48,7 @@ class TorchMetalKernel:
         self._definition = definition.read(name, torch_defn, result_names, input_names)
         checks.kernel(self._kernel)
         self._op = torch_op.define(self._kernel, self._definition)
+        self._runner = Runner(self._kernel, self._definition)
 
     @property
     def name(self) -> str:
@@ -105,6 +109,45 @@ class TorchMetalKernel:
             f"Metal kernel {self.name!r}: the input {name!r} is declared as {wanted}, but "
             f"{given!r} ({type(given).__name__}) was given"
         )
+
+    def emulate(
+        self,
+        *args: Any,
+        threads_per_grid: Sequence[int],
+        threads_per_thread_group: Sequence[int],
+        result_shapes: Sequence[Sequence[int]],
+        function_constants: Constants | None = None,
+        timeout: float = 300.0,
+    ) -> Any:
+        """Run the Metal source itself, compiled for the CPU; results as a call gives them."""
+        launched = self._launch(threads_per_grid, threads_per_thread_group, result_shapes)
+        results = self._runner.emulate(self._arguments(args), launched, function_constants, timeout)
+        return self._definition.returned(results)
+
+    def verify(
+        self,
+        *args: Any,
+        threads_per_grid: Sequence[int],
+        threads_per_thread_group: Sequence[int],
+        result_shapes: Sequence[Sequence[int]],
+        function_constants: Constants | None = None,
+        timeout: float = 300.0,
+        trials: int = 3,
+        tolerance: float | None = None,
+    ) -> Verification:
+        """Compare the Metal source with `torch_defn`, and watch every access it makes.
+
+        A tensor on the meta device stands for random values of its shape and dtype, drawn anew
+        in each of the `trials`. The result is true when all is well, and tells what is not:
+        differences, accesses out of bounds, data races, elements read before they are written or
+        never written.
+        """
+        launched = self._launch(threads_per_grid, threads_per_thread_group, result_shapes)
+        for given in draws(self._arguments(args), trials):
+            found = self._runner.verify(given, launched, function_constants, timeout, tolerance)
+            if not found:
+                break
+        return found
 
     def _lowering(self) -> KernelLowering:
         """What a converter registers for the kernel's op."""

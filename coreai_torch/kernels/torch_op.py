@@ -9,40 +9,37 @@ from typing import Any
 import torch
 
 from ..capture.validate import KERNELS as NAMESPACE
-from ..errors import KernelError
 from ..ir.metal import Kernel
 from . import checks
 from .definition import KINDS, Definition, Returns
+from .running import Runner
 
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
-_DEFINED: dict[str, Reference] = {}
+_DEFINED: dict[str, Implementation] = {}
 
 
-class Reference:
-    """A kernel's reference, held to the shapes that the caller promises."""
+class Implementation:
+    """What the op does with real tensors, and with those that only have shapes."""
 
     def __init__(self, kernel: Kernel, definition: Definition) -> None:
         self.kernel, self.definition = kernel, definition
+        self._runner = Runner(kernel, definition)
 
-    def __call__(self, *given: Any) -> Any:
-        """Run the reference on the arguments of the op."""
+    def real(self, *given: Any) -> Any:
+        """Run the reference, or the source where that is asked for."""
         count = len(self.kernel.inputs)
-        arguments, result_shapes = given[:count], given[count + 2 :]
-        results = self.definition.results(self.definition.fn(*arguments))
-        self._held_to(results, result_shapes)
-        fresh = [_fresh(result, arguments) for result in results]
-        return fresh[0] if self.definition.returns is Returns.ONE else fresh
+        return self._given_back(self._runner.called(given[:count], given[count:]), given)
 
-    def _held_to(self, results: Sequence[Any], result_shapes: Sequence[Any]) -> None:
-        name, names = self.kernel.name, self.kernel.results
-        if len(results) != len(names) or not all(isinstance(r, torch.Tensor) for r in results):
-            raise KernelError(
-                f"Metal kernel {name!r}: torch_defn returned {results!r}, but its results are "
-                f"{list(names)}\n  try   one tensor for each"
-            )
-        for result, tensor, promised in zip(names, results, result_shapes, strict=True):
-            checks.dtype(name, f"the result {result!r}", tensor.dtype)
-            checks.shape(name, result, promised, tensor.shape)
+    def fake(self, *given: Any) -> Any:
+        """The reference on shapes alone."""
+        count = len(self.kernel.inputs)
+        results = self.definition.results(self.definition.fn(*given[:count]))
+        checks.results(self.kernel, results, given[count + 2 :])
+        return self._given_back(results, given)
+
+    def _given_back(self, results: Sequence[torch.Tensor], given: Sequence[Any]) -> Any:
+        fresh = [_fresh(result, given) for result in results]
+        return fresh[0] if self.definition.returns is Returns.ONE else fresh
 
 
 def _fresh(result: torch.Tensor, arguments: Sequence[Any]) -> torch.Tensor:
@@ -63,12 +60,12 @@ def define(kernel: Kernel, definition: Definition) -> torch._ops.OpOverload:
         number += 1  # one Metal source with two references: each op keeps its own
         name = f"{kernel.name}.{overload}_{number}"
     if name not in _DEFINED:
-        _DEFINED[name] = Reference(kernel, definition)
+        _DEFINED[name] = Implementation(kernel, definition)
         _LIBRARY.define(f"{name}{_schema(kernel, definition)}")
-        _LIBRARY.impl(name, _DEFINED[name], "CompositeExplicitAutograd")
+        _LIBRARY.impl(name, _DEFINED[name].real, "CompositeExplicitAutograd")
         # The reference is made of torch ops, and those know their gradients.
         _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
-        torch.library.register_fake(f"{NAMESPACE}::{name}", _DEFINED[name], lib=_LIBRARY)
+        torch.library.register_fake(f"{NAMESPACE}::{name}", _DEFINED[name].fake, lib=_LIBRARY)
     packet = getattr(getattr(torch.ops, NAMESPACE), kernel.name)
     found: torch._ops.OpOverload = getattr(packet, name.partition(".")[2])
     return found

@@ -1,0 +1,298 @@
+// Watches every access to results and to threadgroup memory: who wrote, who read, and whether
+// anything orders the two. One worker runs all threadgroups, so nothing here needs a lock.
+//
+// The calls come from the compiler's own instrumentation for race detectors, just before each
+// access; what is checked after it happens at the next call or when the thread stops.
+#include "coreai_run.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace coreai {
+
+constexpr unsigned NOBODY = ~0u, MANY = ~0u - 1;
+
+// Who accessed an element, and how many barriers had been passed by then.
+struct Access {
+    unsigned thread = NOBODY;  // in the threadgroup
+    unsigned group = 0, past = 0, past_simd = 0;
+    bool atomic = false;
+};
+struct Cell {
+    Access wrote, read;
+    unsigned writer[3], reader[3];  // their places in the grid
+    bool written = false;
+};
+
+// A tensor or a variable in threadgroup memory.
+struct Region {
+    const char* memory;
+    unsigned long bytes;
+    unsigned item;
+    int tensor;  // -1: threadgroup memory
+    const char* name;
+    Cell* cells;
+};
+
+struct Pending {
+    bool active = false;
+    const Region* region;
+    unsigned long cell;
+    const void* pc;
+    const char* how;
+    unsigned other[3], place[3];
+    unsigned char before[16];
+};
+
+static Region results[MOST_TENSORS];
+static unsigned result_count;
+static const char *low, *high;  // of all tensors
+static Pending pending;
+static unsigned findings;
+static bool told[MOST_TENSORS + MOST_SHARED][8];
+
+static unsigned& past(const Region& region) {
+    return region.tensor >= 0 ? group->past_device : group->past_shared;
+}
+static unsigned past_simd(const Region& region) {
+    return region.tensor >= 0 ? thread->past_simd_device : thread->past_simd_shared;
+}
+
+static Access access_now(const Region& region, bool atomic) {
+    return {thread->index, unsigned(worker->number), past(region), past_simd(region), atomic};
+}
+
+// Whether an earlier access by another thread is not ordered before what this thread does now.
+static bool unordered(const Region& region, const Access& before, bool atomic) {
+    if (before.thread == NOBODY || before.thread == thread->index) {
+        if (before.thread == NOBODY || before.group == unsigned(worker->number)) return false;
+    }
+    if (atomic && before.atomic) return false;
+    if (before.group != unsigned(worker->number)) return true;
+    if (past(region) > before.past) return false;
+    bool same_simd = before.thread != MANY && before.thread / LANES == thread->index / LANES;
+    return !(same_simd && past_simd(region) > before.past_simd);
+}
+
+// One report of a kind for a tensor is enough.
+static bool once(const Region& region, unsigned kind) {
+    unsigned slot = region.tensor >= 0 ? unsigned(region.tensor) : MOST_TENSORS;
+    if (told[slot][kind]) return false;
+    ++findings;
+    return told[slot][kind] = true;
+}
+
+static unsigned long shown(const Region& region, unsigned long cell) {
+    return region.tensor >= 0 ? cell : cell * region.item;
+}
+
+static void tell_race(const Region& region, unsigned long cell, const void* pc, const char* how,
+                      const unsigned* other, const unsigned* place) {
+    if (!once(region, 0)) return;
+    unsigned saved[3];
+    if (thread) {
+        memcpy(saved, thread->place, sizeof saved);
+        memcpy(thread->place, place, sizeof saved);
+    }
+    report("race", pc, "%d\t%lu\t%s\t%s\t%u, %u, %u", region.tensor, shown(region, cell),
+           region.name, how, other[0], other[1], other[2]);
+    if (thread) memcpy(thread->place, saved, sizeof saved);
+}
+
+// A write that another thread's access is not ordered with does harm if it changed the value.
+static void settle_pending() {
+    if (!pending.active) return;
+    pending.active = false;
+    const Region& region = *pending.region;
+    const char* now = region.memory + pending.cell * region.item;
+    if (memcmp(now, pending.before, region.item) != 0)
+        tell_race(region, pending.cell, pending.pc, pending.how, pending.other, pending.place);
+}
+
+static void await_write(const Region& region, unsigned long cell, const void* pc, const char* how,
+                        const unsigned* other) {
+    pending.active = true;
+    pending.region = &region;
+    pending.cell = cell;
+    pending.pc = pc;
+    pending.how = how;
+    memcpy(pending.other, other, sizeof pending.other);
+    memcpy(pending.place, thread->place, sizeof pending.place);
+    memcpy(pending.before, region.memory + cell * region.item, region.item);
+}
+
+static void note_read(const Region& region, unsigned long cell, const void* pc, bool atomic) {
+    Cell& c = region.cells[cell];
+    if (!c.written) {
+        if (once(region, 1))
+            report("uninitialised", pc, "%d\t%lu\t%s", region.tensor, shown(region, cell),
+                   region.name);
+    } else if (unordered(region, c.wrote, atomic)) {
+        tell_race(region, cell, pc, "reads what is written, in no fixed order, by", c.writer,
+                  thread->place);
+    }
+    Access now = access_now(region, atomic);
+    bool joins = c.read.thread != NOBODY && c.read.thread != now.thread &&
+                 c.read.group == now.group && c.read.past == now.past;
+    if (joins) now.thread = MANY;
+    c.read = now;
+    memcpy(c.reader, thread->place, sizeof c.reader);
+}
+
+static void note_write(const Region& region, unsigned long cell, const void* pc, bool atomic) {
+    Cell& c = region.cells[cell];
+    if (c.written && unordered(region, c.wrote, atomic)) {
+        await_write(region, cell, pc, "writes another value, in no fixed order, than", c.writer);
+    } else if (c.written && unordered(region, c.read, atomic)) {
+        await_write(region, cell, pc, "writes what is read, in no fixed order, by", c.reader);
+    }
+    c.wrote = access_now(region, atomic);
+    c.written = true;
+    memcpy(c.writer, thread->place, sizeof c.writer);
+}
+
+static void note(const Region& region, const char* from, unsigned bytes, bool writes,
+                 const void* pc, bool atomic) {
+    unsigned long first = (unsigned long)(from - region.memory) / region.item;
+    unsigned long last = (unsigned long)(from - region.memory + bytes - 1) / region.item;
+    for (unsigned long cell = first; cell <= last && cell * region.item < region.bytes; ++cell)
+        if (writes) note_write(region, cell, pc, atomic);
+        else note_read(region, cell, pc, atomic);
+}
+
+// An access between tensors: the nearest one before it is the one it strayed from.
+static void astray(const char* address, const void* pc) {
+    int tensor = 0;
+    for (unsigned i = 0; i < tensor_count; ++i)
+        if (tensors[i].data <= address && tensors[i].data > tensors[tensor].data) tensor = int(i);
+    const Tensor& t = tensors[tensor];
+    report("astray", pc, "%d\t%ld", tensor, long(address - (t.data + t.count * t.item)));
+    stop(FOUND);
+}
+
+static void seen(const volatile void* memory, unsigned bytes, bool writes, const void* pc,
+                 bool atomic = false) {
+    if (!thread || !worker) return;
+    settle_pending();
+    auto* address = const_cast<const char*>(static_cast<const volatile char*>(memory));
+    if (worker->stacks.holds(address)) return;
+    if (address >= low && address < high) {
+        for (unsigned i = 0; i < result_count; ++i) {
+            const Region& region = results[i];
+            if (address >= region.memory && address < region.memory + region.bytes)
+                return note(region, address, bytes, writes, pc, atomic);
+        }
+        int tensor = tensor_at(address);
+        if (tensor < 0) astray(address, pc);
+        if (writes) {
+            report("input", pc, "%d\t%ld", tensor,
+                   long(address - tensors[tensor].data) / tensors[tensor].item);
+            stop(FOUND);
+        }
+        return;
+    }
+    for (unsigned i = 0; i < worker->shared_count; ++i) {
+        const Shared& s = worker->shared[i];
+        if (address < s.memory || address >= s.memory + s.bytes) continue;
+        // By the byte: an array of structs is written field by field.
+        static Region region;
+        region = {s.memory, s.bytes, 1, -1, s.name, s.cells};
+        return note(region, address, bytes, writes, pc, atomic);
+    }
+}
+
+void atomic_access(const volatile void* memory, unsigned bytes, bool writes, bool reads) {
+    const void* pc = __builtin_return_address(0);
+    if (reads) seen(memory, bytes, false, pc, true);
+    if (writes) seen(memory, bytes, true, pc, true);
+}
+
+void check_begin() {
+    low = high = nullptr;
+    for (unsigned i = 0; i < tensor_count; ++i) {
+        Tensor& t = tensors[i];
+        unsigned long bytes = (unsigned long)t.count * t.item;
+        if (!low || t.data < low) low = t.data;
+        if (t.data + bytes > high) high = t.data + bytes;
+        if (!t.is_result) continue;
+        Cell* cells = new Cell[size_t(t.count)];
+        results[result_count++] = {t.data, bytes, t.item, int(i), "", cells};
+    }
+    low -= 256;
+    high += 256;
+}
+
+void check_shared(Shared& shared) {
+    settle_pending();
+    if (!shared.cells) shared.cells = new Cell[shared.bytes];
+    else for (unsigned i = 0; i < shared.bytes; ++i) shared.cells[i] = Cell();
+}
+
+void check_barrier(const Thread& first, const Thread& other) {
+    settle_pending();
+    if (first.line == other.line) return;
+    thread = const_cast<Thread*>(&other);
+    report("barrier", nullptr, "%d\t%d", first.line, other.line);
+    stop(FOUND);
+}
+
+void check_early_return(const Thread& waiting, unsigned count) {
+    thread = const_cast<Thread*>(&waiting);
+    report("early", nullptr, "%d\t%u\t%u", waiting.line, count, group->threads);
+    stop(FOUND);
+}
+
+void check_group_end() { settle_pending(); }
+
+int check_end() {
+    settle_pending();
+    for (unsigned i = 0; i < result_count; ++i) {
+        const Region& region = results[i];
+        unsigned long count = region.bytes / region.item, missing = 0, first = 0;
+        for (unsigned long c = count; c-- > 0;)
+            if (!region.cells[c].written) first = c, ++missing;
+        if (!missing) continue;
+        ++findings;
+        report("unwritten", nullptr, "%d\t%lu\t%lu\t%lu", region.tensor, first, missing, count);
+    }
+    return FINE;
+}
+
+}  // namespace coreai
+
+#define COREAI_SEES(bytes)                                                                       \
+    extern "C" void __tsan_read##bytes(void* p) {                                                \
+        coreai::seen(p, bytes, false, __builtin_return_address(0));                              \
+    }                                                                                            \
+    extern "C" void __tsan_write##bytes(void* p) {                                               \
+        coreai::seen(p, bytes, true, __builtin_return_address(0));                               \
+    }                                                                                            \
+    extern "C" void __tsan_unaligned_read##bytes(void* p) {                                      \
+        coreai::seen(p, bytes, false, __builtin_return_address(0));                              \
+    }                                                                                            \
+    extern "C" void __tsan_unaligned_write##bytes(void* p) {                                     \
+        coreai::seen(p, bytes, true, __builtin_return_address(0));                               \
+    }
+COREAI_SEES(1)
+COREAI_SEES(2)
+COREAI_SEES(4)
+COREAI_SEES(8)
+COREAI_SEES(16)
+extern "C" void __tsan_read_range(void* p, unsigned long bytes) {
+    coreai::seen(p, unsigned(bytes), false, __builtin_return_address(0));
+}
+extern "C" void __tsan_write_range(void* p, unsigned long bytes) {
+    coreai::seen(p, unsigned(bytes), true, __builtin_return_address(0));
+}
+extern "C" void __tsan_volatile_read4(void* p) {
+    coreai::seen(p, 4, false, __builtin_return_address(0));
+}
+extern "C" void __tsan_volatile_write4(void* p) {
+    coreai::seen(p, 4, true, __builtin_return_address(0));
+}
+extern "C" void __tsan_init() {}
+extern "C" void __tsan_func_entry(void*) {}
+extern "C" void __tsan_func_exit() {}
+extern "C" void __tsan_vptr_update(void**, void*) {}
+extern "C" void __tsan_vptr_read(void**) {}

@@ -1,0 +1,115 @@
+"""A kernel's Metal source, run on the CPU by itself or beside its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+
+from ..errors import KernelError
+from ..ir.metal import Kernel, Operand, generate
+from . import checks, emulator
+from .definition import Definition
+from .emulator import Constants
+from .source import Source
+from .verification import Verification, compared
+
+_EMULATING: ContextVar[str] = ContextVar("emulating", default="")
+
+
+@contextmanager
+def emulated(*, verify: bool = False) -> Iterator[None]:
+    """Inside, every call of a kernel runs its Metal source instead of its reference.
+
+    That goes for eager models and for exported programs alike. With `verify` each call is also
+    compared with its reference and watched, and a `KernelError` tells what is wrong.
+    """
+    token = _EMULATING.set("verify" if verify else "run")
+    try:
+        yield
+    finally:
+        _EMULATING.reset(token)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A kernel and its reference, ready to run."""
+
+    kernel: Kernel
+    definition: Definition
+
+    def called(self, given: Sequence[Any], launched: Sequence[Any]) -> list[torch.Tensor]:
+        """The results of one call, from the reference or, if so asked, from the source."""
+        how = _EMULATING.get()
+        if not how:
+            results = self.definition.results(self.definition.fn(*given))
+            checks.results(self.kernel, results, launched[2:])
+            return results
+        if how == "verify":
+            found = self.verify(given, launched)
+            if not found:
+                raise KernelError(repr(found))
+        return self.emulate(given, launched)
+
+    def emulate(
+        self,
+        given: Sequence[Any],
+        launched: Sequence[Any],
+        constants: Constants | None = None,
+        timeout: float = 300.0,
+    ) -> list[torch.Tensor]:
+        """The results of the Metal source; what it did wrong on the way is an error."""
+        outcome = self._run(given, launched, constants, timeout, checked=False)
+        if outcome.findings:
+            raise KernelError(f"Metal kernel {self.kernel.name!r}: {outcome.findings[0]}")
+        return outcome.results
+
+    def verify(
+        self,
+        given: Sequence[Any],
+        launched: Sequence[Any],
+        constants: Constants | None = None,
+        timeout: float = 300.0,
+        tolerance: float | None = None,
+    ) -> Verification:
+        """Run the source under watch, then the reference, and compare."""
+        outcome = self._run(given, launched, constants, timeout, checked=True)
+        differences = []
+        if outcome.results:
+            reference = self.definition.results(self.definition.fn(*given))
+            differences = compared(self.kernel.results, outcome.results, reference, tolerance)
+        return Verification(self.kernel.name, tuple(outcome.findings), tuple(differences))
+
+    def _run(
+        self,
+        given: Sequence[Any],
+        launched: Sequence[Any],
+        constants: Constants | None,
+        timeout: float,
+        *,
+        checked: bool,
+    ) -> emulator.Outcome:
+        grid, group, *shapes = launched
+        dtypes = self._dtypes(given, shapes)
+        inputs = [emulator.carried(g) for g in given]
+        takes = [Operand(t.dim(), t.dtype) for t in inputs]
+        gives = [Operand(len(s), d) for s, d in zip(shapes, dtypes, strict=True)]
+        source = Source.of(self.kernel.name, generate(self.kernel, takes, gives))
+        launch = emulator.Launch(grid, group, shapes, dtypes, constants or {}, timeout)
+        return emulator.run(source, inputs, launch, checked=checked)
+
+    def _dtypes(self, given: Sequence[Any], shapes: Sequence[Any]) -> list[torch.dtype]:
+        """The dtypes of the results, which only the reference knows; it holds the shapes too."""
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                fakes = [mode.from_tensor(g) if isinstance(g, torch.Tensor) else g for g in given]
+                results = self.definition.results(self.definition.fn(*fakes))
+        except DataDependentOutputException:
+            results = self.definition.results(self.definition.fn(*given))
+        checks.results(self.kernel, results, shapes)
+        return [result.dtype for result in results]
