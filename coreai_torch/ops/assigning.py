@@ -11,7 +11,7 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64
-from .indexing import bounds, merged, takes_all
+from .indexing import bounds, merged, one_place, takes_all
 from .subscript import (
     Subscript,
     common_shape,
@@ -20,7 +20,6 @@ from .subscript import (
     per_part,
     side_by_side,
     subscript,
-    wrapped,
 )
 
 aten = torch.ops.aten
@@ -68,11 +67,7 @@ def _update_axis(x: Value, update: Value, axis: int, start: Dim, end: Dim, step:
     ],
 )
 def select_scatter(ctx: Ctx, x: Value, src: Value, dim: Axis, index: Number) -> Value:
-    if isinstance(index, Value):
-        first: Dim = wrapped(index, cai.size(x, dim))
-        last = shapes.add(first, 1)
-    else:
-        first, last = bounds(int(index), int(index) + 1 or None, x.type.shape[dim])
+    first, last = one_place(x, dim, index)
     update = cai.expand_dims(cai.cast(src, cai.dtype(x)), [dim])
     return _update_axis(x, update, dim, first, last)
 
@@ -109,13 +104,16 @@ def replace(x: Value, at: Subscript, values: Value) -> Value:
     """`x` with `x[at] = values`; what is not written is not read either."""
     if len(at.axes) == 1 and shapes.product(at.shape) == 1:
         return _replace_one(x, at, values)
-    index, layout = _addresses(x, at)
+    columns, layout = _counted_through(x, at)
     updates = cai.broadcast_to(values, [*layout, *cai.sizes(x)[at.axes[-1] + 1 :]])
-    return cai.scatter_nd(x, index, updates)
+    return cai.scatter_nd(x, side_by_side(columns, layout), updates)
 
 
 def _replace_one(x: Value, at: Subscript, values: Value) -> Value:
-    """A single place along one axis, as a cache is written: one box is updated."""
+    """A single place along one axis, as a cache is written: one box is updated.
+
+    Beyond the axis nothing is written, where torch would raise.
+    """
     (axis,), (column,) = at.axes, at.columns
     sizes = list(cai.sizes(x))
     rows = cai.broadcast_to(values, [*sizes[:axis], *at.shape, *sizes[axis + 1 :]])
@@ -126,16 +124,11 @@ def _replace_one(x: Value, at: Subscript, values: Value) -> Value:
     return _update_axis(x, update, axis, first, shapes.add(first, 1))
 
 
-def _addresses(x: Value, at: Subscript) -> tuple[Value, tuple[Dim, ...]]:
-    """Full addresses of the written rows, laid out as `x[at]` is, and that layout.
+def _counted_through(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, ...]]:
+    """Full addresses, axis by axis, of the rows that `x[at]` names, and the layout they have in it.
 
     The axes taken whole are counted through, so that the tensor itself need not be turned.
     """
-    columns, layout = _counted_through(x, at)
-    return side_by_side(columns, layout), layout
-
-
-def _counted_through(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, ...]]:
     sizes, last = cai.sizes(x), at.axes[-1]
     free = [a for a in range(last) if a not in at.axes]
     entries = len(at.shape)
@@ -218,6 +211,7 @@ def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) 
         case(f32(2, 3), [b1(2, 3, values=(True, False), constant=True)], f32(3, fixed=True)),
         case(i32(4), [b1(4, values=(False,))], i32(1)),
         case(f32(4), [i64(0)], f32(0), static_only="nothing is assigned"),
+        case(f32(4), [b1(4, values=(False,), constant=True)], f32(1)),
     ],
 )
 def index_put(
@@ -225,8 +219,6 @@ def index_put(
 ) -> Value:
     known = ctx.known_each("indices")
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
-    if any(0 in index.type.shape for _, index in given):
-        return x
     terms = cai.cast(values, cai.dtype(x))
     masks = [(a, i) for a, i in given if known[a] is None and cai.is_bool(i)]
     if masks:
@@ -234,6 +226,8 @@ def index_put(
             ctx.refuse("a mask computed at run time beside other indices")
         return _put_masked(x, *masks[0], terms, accumulate)
     at = subscript(ctx, x, indices, known)
+    if 0 in at.shape:
+        return x
     return add_at(x, at, terms) if accumulate else replace(x, at, terms)
 
 

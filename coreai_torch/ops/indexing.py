@@ -91,12 +91,17 @@ def narrow_copy(x: torch.Tensor, dim: int, start: int, length: int) -> torch.Ten
     ],
 )
 def select(ctx: Ctx, x: Value, dim: Axis, index: Number) -> Value:
-    if isinstance(index, Value):
-        first: Dim = wrapped(index, cai.size(x, dim))
-        last = shapes.add(first, 1)
-    else:
-        first, last = bounds(int(index), int(index) + 1 or None, x.type.shape[dim])
+    first, last = one_place(x, dim, index)
     return cai.shrink_dims(cai.slice_axis(x, dim, first, last), [dim])
+
+
+def one_place(x: Value, axis: int, index: Number) -> tuple[Dim, Dim]:
+    """One position of an axis as the bounds of a slice."""
+    if isinstance(index, Value):
+        first: Dim = wrapped(index, cai.size(x, axis))
+        return first, shapes.add(first, 1)
+    # The end of the last position is no end: 0 would be the front.
+    return bounds(int(index), int(index) + 1 or None, x.type.shape[axis])
 
 
 @lowers(

@@ -107,6 +107,8 @@ CALLS = {
     "trace": (lambda x: x.trace(), _rows),
     "unfold": (lambda x: x.unfold(1, 3, 2), _rows),
     "unfold without overlap": (lambda x: x.unfold(0, 2, 2), _rows),
+    "as_strided": (lambda x: x.as_strided((x.shape[0] - 1, 2), (x.shape[1], 1), 3), _rows),
+    "as_strided of a transpose": (lambda x: x.T.as_strided((3, 2), (x.shape[1], 1)), _rows),
     "roll": (lambda x: x.roll((1, -2), (0, 1)) + x.roll(5), _rows),
     "flip": (lambda x: x.flip(0, 1).rot90(), _rows),
     "repeat": (lambda x: x.repeat(2, x.shape[0]), _rows),
