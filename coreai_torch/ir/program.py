@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from coreai._compiler.passmanager import PassManager
-from coreai.authoring import AIModelAsset, AIProgram
+from coreai.authoring import AIModelAsset, AIProgram, OSVersion
+from coreai.authoring.asset import _COREAI_PRODUCER
+from coreai.runtime import _AIModelAsset
 
 _REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
 
@@ -38,7 +42,12 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         look = getattr(super(), "get_graph", None) or self._get_graph
         return look(name)
 
-    def save_asset(self, path: Path | str, metadata: Any = None, **options: Any) -> AIModelAsset:
+    def save_asset(
+        self,
+        path: Path | str,
+        metadata: Any = None,
+        minimum_os: OSVersion = OSVersion.v27,
+    ) -> AIModelAsset:
         """Write the asset beside `path` and swap it in; a failure leaves what was there."""
         path = Path(path)
         if path.suffix != ".aimodel":
@@ -49,11 +58,26 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         path.parent.mkdir(parents=True, exist_ok=True)
         workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
         try:
-            super().save_asset(workshop / path.name, metadata, **options)
+            self._write(workshop / path.name, metadata, minimum_os)
             _swap_in(workshop / path.name, path, workshop / "replaced")
+        except Exception as cause:
+            raise RuntimeError(f"{path} could not be saved: {cause}") from cause
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
         return AIModelAsset.load(path)
+
+    def _write(self, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
+        """The asset's three files; the bytes are hashed in a stream, never held."""
+        asset = _AIModelAsset._create(path=str(folder), metadata=metadata)
+        self._save_bytecode(asset._program_bytecode_path, minimum_os=minimum_os)
+        asset.update_metadata(updates=_stamp)
+        with open(asset._program_bytecode_path, "rb") as file:
+            asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
+
+
+def _stamp(metadata: Any) -> None:
+    metadata.creation_date = time.time()
+    metadata._producer = _COREAI_PRODUCER
 
 
 def _swap_in(new: Path, path: Path, aside: Path) -> None:

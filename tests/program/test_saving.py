@@ -123,7 +123,7 @@ def test_a_failed_swap_puts_the_old_asset_back(tmp_path, monkeypatch):
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse_the_new_one)
-    with pytest.raises(OSError, match="no"):
+    with pytest.raises(RuntimeError, match="could not be saved: no"):
         program.save_asset(path)
     monkeypatch.undo()
     assert bytecode(path) == before
