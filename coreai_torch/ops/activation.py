@@ -12,8 +12,8 @@ from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering import Axis, Ctx, Number, Promote, case, decomposes, lowers
 from ..lowering.cases import T, bf16, c64, f16, f32, i32, u8
+from .exponential import expm1, log1p
 from .selection import clamped
-from .unary import expm1, log1p
 
 aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")

@@ -198,7 +198,7 @@ def isclose(
     equal_nan: bool = False,
 ) -> torch.Tensor:
     near = x == other
-    if equal_nan and x.dtype.is_floating_point:
+    if equal_nan and (x.dtype.is_floating_point or x.dtype.is_complex):
         near = near | (torch.isnan(x) & torch.isnan(other))
     if rtol == 0 and atol == 0:
         return near

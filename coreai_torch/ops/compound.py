@@ -11,10 +11,10 @@ from ..ir import dialect as cai
 from ..ir import graph
 from ..ir.dialect import Value
 from ..lowering import Ctx, Number, Promote, case, lowers
-from ..lowering.cases import b1, bf16, f16, f32, i8, i32, i64, u8
+from ..lowering.cases import bf16, f16, f32, i8, i32, i64, u8
 from .comparison import is_inf, is_nan
-from .sign import is_negative, with_sign_of
-from .unary import log1p
+from .exponential import log1p
+from .polar import length
 
 aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
@@ -65,37 +65,10 @@ def addcdiv(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -
 def lerp(ctx: Ctx, x: Value, end: Value, weight: Value) -> Value:
     """From whichever end is nearer, so that a weight of one gives the end itself."""
     span, one = cai.sub(end, x), cai.like(x, 1)
-    near_start = cai.less(cai.abs_(weight), cai.like(x, 0.5))
+    near_start = cai.less(length(weight), cai.like(length(weight), 0.5))
     from_start = cai.add(x, cai.mul(weight, span))
     from_end = cai.sub(end, cai.mul(span, cai.sub(one, weight)))
     return cai.where(near_start, from_start, from_end)
-
-
-@lowers(
-    aten.atan2.default,
-    promote=Promote.WIDE,
-    cases=[
-        case(f32(9, values=_EDGES), f32(9, 1, values=_EDGES)),
-        case(f32(2, 3), f32(3)),
-        case(f16(4), f16(4)),
-        case(bf16(4), bf16(4)),
-        case(i32(4), i32(4)),
-        case(b1(3), b1(3)),
-        case(f32(), f32(3)),
-    ],
-)
-def atan2(ctx: Ctx, x: Value, other: Value) -> Value:
-    """The angle of the point (other, x), by the sign bits where it lies on an axis."""
-    y, x = x, other
-    zero, one = cai.like(y, 0), cai.like(y, 1)
-    both_far = cai.logical_and(is_inf(y), is_inf(x))  # inf / inf is NaN, 1 / 1 has its angle
-    slope = cai.div(
-        cai.where(both_far, with_sign_of(one, y), y), cai.where(both_far, with_sign_of(one, x), x)
-    )
-    at_origin = cai.logical_and(cai.equal(y, zero), cai.equal(x, zero))
-    angle = cai.atan(cai.where(at_origin, y, slope))
-    turned = cai.add(angle, with_sign_of(cai.like(y, math.pi), y))
-    return cai.where(is_negative(x), turned, angle)
 
 
 @lowers(

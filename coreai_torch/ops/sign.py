@@ -8,7 +8,6 @@ from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, Promote, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
-from .comparison import is_inf
 
 aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
@@ -76,47 +75,6 @@ def sign(ctx: Ctx, x: Value) -> Value:
 )
 def copysign(ctx: Ctx, x: Value, other: Value) -> Value:
     return with_sign_of(x, other)
-
-
-@lowers(
-    aten.abs.default,
-    cases=[
-        *_SIGNED,
-        case(f32(1, values=(_NAN,))),
-        case(i32(2, values=(-(2**31), -(2**24) - 1))),
-        case(u8(3)),
-        case(c64(4, values=(3 + 4j, -3e30 + 4e30j, complex(-_INF, _NAN), 0j))),
-    ],
-)
-def abs_(ctx: Ctx, x: Value) -> Value:
-    if cai.is_complex(x):
-        return distance(cai.real_part(x), cai.imaginary_part(x))
-    return cai.abs_(x) if cai.dtype(x).is_signed else x
-
-
-def distance(x: Value, y: Value) -> Value:
-    """The length of (x, y), without squares of numbers whose squares overflow."""
-    far, near = cai.abs_(x), cai.abs_(y)
-    far, near = cai.maximum(far, near), cai.minimum(far, near)
-    zero, one = cai.like(x, 0), cai.like(x, 1)
-    slope = cai.div(near, cai.where(cai.equal(far, zero), one, far))
-    length = cai.mul(far, cai.sqrt(cai.add(one, cai.mul(slope, slope))))
-    # Infinite as soon as one side is, be the other NaN.
-    return cai.where(cai.logical_or(is_inf(x), is_inf(y)), cai.like(x, _INF), length)
-
-
-@lowers(
-    aten.hypot.default,
-    promote=Promote.WIDE,
-    cases=[
-        case(f32(9, values=_EDGES), f32(9, 1, values=(*_EDGES[:7], _NAN, 1e30))),
-        case(f16(2, 3, high=300), f16(3, high=300)),
-        case(bf16(3), bf16(3)),
-        case(f32(), f32(3)),
-    ],
-)
-def hypot(ctx: Ctx, x: Value, other: Value) -> Value:
-    return distance(x, other)
 
 
 @lowers(

@@ -11,72 +11,44 @@ from ..ir import dialect as cai
 from ..ir.dialect import Unary, Value
 from ..lowering import Ctx, Promote, case, lowers
 from ..lowering.cases import Case, T, b1, bf16, c64, f16, f32, i32, i64
-from .sign import distance
+from . import analytic, exponential
 
 aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.7, 3.25, -20.0, 88.0, 1e-8, _INF, -_INF, _NAN)
 _ALIKE = [f32(13, values=_EDGES), f32(2, 3), f16(5), bf16(5), i32(4), i64(4), b1(3), f32()]
 _COMPLEX = c64(4)
+_FAR_OFF = c64(6, values=(3 - 4j, -3 + 0.5j, 9 + 1e-3j, -0.99j, 1e-4 + 1e-4j, -1.5 - 1.5j))
 
 
-def _one_to_one(target: Any, op: Unary, *more: T) -> None:
-    has_complex = _COMPLEX in more
+def _one_to_one(target: Any, op: Unary, complex_op: Unary | None, *more: T) -> None:
+    given = (*_ALIKE, *more, *([_COMPLEX, _FAR_OFF] if complex_op else []))
 
-    @lowers(target, promote=Promote.RESULT, cases=[case(t) for t in (*_ALIKE, *more)])
+    @lowers(target, promote=Promote.RESULT, cases=[case(t) for t in given])
     def lower(ctx: Ctx, x: Value) -> Value:
-        if cai.is_complex(x) and not has_complex:
-            ctx.refuse("of complex numbers")
-        return op(x)
+        if not cai.is_complex(x):
+            return op(x)
+        return complex_op(x) if complex_op else ctx.refuse("of complex numbers")
 
 
-_one_to_one(aten.acos.default, cai.acos)
-_one_to_one(aten.acosh.default, cai.acosh, f32(4, low=1.0, high=90.0))
-_one_to_one(aten.asin.default, cai.asin)
-_one_to_one(aten.asinh.default, cai.asinh)
-_one_to_one(aten.atan.default, cai.atan)
-_one_to_one(aten.atanh.default, cai.atanh, f32(5, low=-0.99, high=0.99))
-_one_to_one(aten.cos.default, cai.cos, _COMPLEX)
-_one_to_one(aten.cosh.default, cai.cosh, _COMPLEX)
-_one_to_one(aten.erf.default, cai.erf)
-_one_to_one(aten.exp.default, cai.exp, _COMPLEX, f32(9, low=-80, high=88))
-_one_to_one(aten.log.default, cai.log, _COMPLEX, f32(9, low=0.9, high=1.1))
-_one_to_one(aten.sigmoid.default, cai.sigmoid, _COMPLEX)
-_one_to_one(aten.sin.default, cai.sin, _COMPLEX, f32(9, low=-9e3, high=9e3))
-_one_to_one(aten.sinh.default, cai.sinh, _COMPLEX)
-_one_to_one(aten.tan.default, cai.tan, _COMPLEX)
-
-
-def _root(x: Value) -> Value:
-    """The complex root in the right half-plane, without subtracting what is nearly equal."""
-    real, imaginary = cai.real_part(x), cai.imaginary_part(x)
-    zero, half = cai.like(real, 0), cai.like(real, 0.5)
-    long = cai.sqrt(cai.mul(half, cai.add(distance(real, imaginary), cai.abs_(real))))
-    safe = cai.where(cai.equal(long, zero), cai.like(real, 1), long)
-    short = cai.div(cai.mul(half, imaginary), safe)
-    right = cai.logical_not(cai.less(real, zero))
-    signed = cai.where(cai.less(imaginary, zero), cai.neg(long), long)
-    return cai.create_complex(
-        cai.where(right, long, cai.abs_(short)), cai.where(right, short, signed)
-    )
-
-
-_ROOTS = [case(t) for t in (*_ALIKE, _COMPLEX, f32(9, low=0.0, high=1e6))]
-
-
-@lowers(aten.sqrt.default, promote=Promote.RESULT, cases=_ROOTS)
-def sqrt(ctx: Ctx, x: Value) -> Value:
-    return _root(x) if cai.is_complex(x) else cai.sqrt(x)
-
-
-@lowers(aten.rsqrt.default, promote=Promote.RESULT, cases=_ROOTS)
-def rsqrt(ctx: Ctx, x: Value) -> Value:
-    return cai.div(cai.like(x, 1), _root(x)) if cai.is_complex(x) else cai.rsqrt(x)
-
-
-@lowers(aten.tanh.default, promote=Promote.RESULT, cases=[case(t) for t in (*_ALIKE, _COMPLEX)])
-def tanh(ctx: Ctx, x: Value) -> Value:
-    return cai.div(cai.sinh(x), cai.cosh(x)) if cai.is_complex(x) else cai.tanh(x)
+_one_to_one(aten.acos.default, cai.acos, analytic.acos)
+_one_to_one(aten.acosh.default, cai.acosh, analytic.acosh, f32(4, low=1.0, high=90.0))
+_one_to_one(aten.asin.default, cai.asin, analytic.asin)
+_one_to_one(aten.asinh.default, cai.asinh, analytic.asinh)
+_one_to_one(aten.atan.default, cai.atan, analytic.atan)
+_one_to_one(aten.atanh.default, cai.atanh, analytic.atanh, f32(5, low=-0.99, high=0.99))
+_one_to_one(aten.cos.default, cai.cos, cai.cos)
+_one_to_one(aten.cosh.default, cai.cosh, cai.cosh)
+_one_to_one(aten.erf.default, cai.erf, None)
+_one_to_one(aten.exp.default, cai.exp, cai.exp, f32(9, low=-80, high=88))
+_one_to_one(aten.log.default, cai.log, cai.log, f32(9, low=0.9, high=1.1))
+_one_to_one(aten.rsqrt.default, cai.rsqrt, analytic.rsqrt, f32(9, low=0.0, high=1e6))
+_one_to_one(aten.sigmoid.default, cai.sigmoid, cai.sigmoid)
+_one_to_one(aten.sin.default, cai.sin, cai.sin, f32(9, low=-9e3, high=9e3))
+_one_to_one(aten.sinh.default, cai.sinh, cai.sinh)
+_one_to_one(aten.sqrt.default, cai.sqrt, analytic.sqrt, f32(9, low=0.0, high=1e6))
+_one_to_one(aten.tan.default, cai.tan, cai.tan)
+_one_to_one(aten.tanh.default, cai.tanh, analytic.tanh)
 
 
 @lowers(
@@ -94,54 +66,37 @@ _NEAR_ZERO = f32(8, values=(1e-8, -1e-8, 1e-4, -1e-4, 0.3, -0.3, 1e-40, 0.49))
 @lowers(
     aten.exp2.default,
     promote=Promote.RESULT,
-    cases=[case(t) for t in (*_ALIKE, f32(9, low=-100, high=100))],
+    cases=[case(t) for t in (*_ALIKE, f32(9, low=-100, high=100), _COMPLEX)],
 )
 def exp2(ctx: Ctx, x: Value) -> Value:
-    return cai.pow_(cai.like(x, 2), x)
+    return analytic.exp2(x) if cai.is_complex(x) else cai.pow_(cai.like(x, 2), x)
 
 
-def expm1(x: Value) -> Value:
-    """`exp(x) - 1` without the subtraction, which leaves 0 of 1e-8; float32 or wider."""
-    half = cai.tanh(cai.mul(x, cai.like(x, 0.5)))
-    return cai.mul(half, cai.add(cai.exp(x), cai.like(x, 1)))
+_SMALL = [
+    case(_NEAR_ZERO, tolerance=(1e-6, 0.0), because="what is near zero is compared as such"),
+    *(case(t) for t in (*_ALIKE, _COMPLEX, _FAR_OFF)),
+]
 
 
-@lowers(
-    aten.expm1.default,
-    promote=Promote.WIDE,
-    cases=[
-        case(_NEAR_ZERO, tolerance=(1e-6, 0.0), because="what is near zero is compared as such"),
-        *(case(t) for t in _ALIKE),
-    ],
-)
-def _expm1(ctx: Ctx, x: Value) -> Value:
-    return expm1(x)
-
-
-def log1p(x: Value) -> Value:
-    """`log(1 + x)` without the addition where it rounds 1e-8 away; float32 or wider."""
-    one, two = cai.like(x, 1), cai.like(x, 2)
-    near = cai.mul(two, cai.atanh(cai.div(x, cai.add(two, x))))
-    is_near = cai.less(cai.abs_(x), cai.like(x, 0.5))
-    return cai.where(is_near, near, cai.log(cai.add(one, x)))
+@lowers(aten.expm1.default, promote=Promote.WIDE, cases=_SMALL)
+def expm1(ctx: Ctx, x: Value) -> Value:
+    return analytic.expm1(x) if cai.is_complex(x) else exponential.expm1(x)
 
 
 @lowers(
     aten.log1p.default,
     promote=Promote.WIDE,
-    cases=[
-        case(_NEAR_ZERO, tolerance=(1e-6, 0.0), because="what is near zero is compared as such"),
-        case(f32(6, values=(0.5, -0.5, -0.99, 1e7, 3e38, -0.51))),
-        *(case(t) for t in _ALIKE),
-    ],
+    cases=[*_SMALL, case(f32(6, values=(0.5, -0.5, -0.99, 1e7, 3e38, -0.51)))],
 )
-def _log1p(ctx: Ctx, x: Value) -> Value:
-    return log1p(x)
+def log1p(ctx: Ctx, x: Value) -> Value:
+    return analytic.log1p(x) if cai.is_complex(x) else exponential.log1p(x)
 
 
 def _log_to_base(x: Value, base: float) -> Value:
     """Whole where torch's is: a quotient alone makes 2.9999998 of log2(8)."""
     logarithm = cai.mul(cai.log(x), cai.like(x, 1 / math.log(base)))
+    if cai.is_complex(x):
+        return logarithm
     nearest = cai.round_(logarithm)
     is_power = cai.equal(cai.pow_(cai.like(x, base), nearest), x)
     return cai.where(is_power, nearest, logarithm)
@@ -156,7 +111,7 @@ def _exactly(powers: T) -> Case:
     promote=Promote.WIDE,
     cases=[
         _exactly(f32(277, values=tuple(2.0**k for k in range(-149, 128)))),
-        *(case(t) for t in _ALIKE),
+        *(case(t) for t in (*_ALIKE, _COMPLEX)),
     ],
 )
 def log2(ctx: Ctx, x: Value) -> Value:
@@ -168,7 +123,7 @@ def log2(ctx: Ctx, x: Value) -> Value:
     promote=Promote.WIDE,
     cases=[
         _exactly(f32(11, values=tuple(10.0**k for k in range(11)))),
-        *(case(t) for t in _ALIKE),
+        *(case(t) for t in (*_ALIKE, _COMPLEX)),
     ],
 )
 def log10(ctx: Ctx, x: Value) -> Value:
