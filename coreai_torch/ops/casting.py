@@ -41,6 +41,15 @@ def _to_copy(ctx: Ctx, x: Value) -> Value:
 
 
 @lowers(
+    torch.ops.prims.convert_element_type.default,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[case(f16(3), torch.float32), case(f32(6, values=_EDGES), torch.int64)],
+)
+def convert_element_type(ctx: Ctx, a: Value) -> Value:
+    return cai.cast(a, ctx.out_dtype)
+
+
+@lowers(
     aten.clone.default,
     ignore=("memory_format",),
     cases=[case(f32(2, 3)), case(f32(2, 3), memory_format=torch.contiguous_format)],
