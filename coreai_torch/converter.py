@@ -13,7 +13,6 @@ from . import ops as _ops  # noqa: F401  fills the registry
 from .capture import decompositions, overflow, validate
 from .capture.io_plan import Names, plan
 from .errors import ConversionError, ExportError, NamingError
-from .externalize.cut import is_mark, refuse_strict
 from .externalize.mark import marked
 from .externalize.spec import Match, as_specs, matches
 from .ir.program import Program
@@ -110,7 +109,6 @@ class TorchConverter:
                 "  try   lambda m: torch.export.export(m, args).run_decompositions("
                 "coreai_torch.get_decomp_table())"
             )
-        refuse_strict(program.graph)
         names = Names(input_names, output_names, state_names)
         return self._stage(program, names, entrypoint_name, found)
 
@@ -198,7 +196,7 @@ class TorchConverter:
         return list(dict.fromkeys(wanted))
 
     def _supports(self, node: torch.fx.Node) -> bool:
-        return self._registry.for_node(node) is not None or is_foldable(node) or is_mark(node)
+        return self._registry.for_node(node) is not None or is_foldable(node)
 
 
 def _overload(name: str) -> Any:

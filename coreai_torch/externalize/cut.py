@@ -1,37 +1,40 @@
-"""Finds the regions between the marks in an exported graph."""
+"""Finds the calls of externalized modules between the marks of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import operator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
+import torch
 import torch.fx as fx
 
-from ..errors import ExternalizeError
 from .mark import boundary
 from .spec import Match
 
-Stack = tuple[tuple[str, str], ...]  # the module calls a node was traced in, outermost first
+Label = tuple[str, fx.Node]  # a node, and what it is called at the boundary
 
 
 def is_mark(node: fx.Node) -> bool:
-    """Whether a node is a boundary mark."""
-    return node.op == "call_function" and node.target is boundary._opoverload
+    """Whether a node is a mark: it computes nothing."""
+    return node.op == "call_function" and node.target is boundary
 
 
-class Tag(NamedTuple):
-    """What a mark says: of which match, on which side, under which name."""
+def is_number(node: fx.Node) -> bool:
+    """Whether a node computes a size from sizes.
 
-    match: int
-    side: str
-    name: str
-
-
-def tag(node: fx.Node) -> Tag:
-    """Read a mark."""
-    match, side, name = str(node.args[1]).split(" ", 2)
-    return Tag(int(match), side, name)
+    The exporter computes equal sizes once, wherever they first occur, so that such a node says
+    nothing of where it belongs.
+    """
+    if node.op != "call_function" or node.target is operator.getitem:
+        return False
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target.name()).startswith("aten::sym_")
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return False
+    symbolic = torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool
+    return isinstance(node.meta.get("val"), symbolic)
 
 
 @dataclass
@@ -39,89 +42,84 @@ class Region:
     """One call of one externalized module."""
 
     match: Match
-    calls: Stack
-    inputs: list[fx.Node] = field(default_factory=list)  # the marks on the way in
-    outputs: list[fx.Node] = field(default_factory=list)  # the marks on the way out
-    body: list[fx.Node] = field(default_factory=list)  # all nodes inside, nested regions too
-    lowered: Set[fx.Node] = frozenset()  # the nodes of the graph that become something
-    _past: set[fx.Node] = field(default_factory=set)
+    inputs: list[Label]  # what was passed
+    left: list[Label] = field(default_factory=list)  # the same when the call was over
+    outputs: list[Label] = field(default_factory=list)
+    body: dict[fx.Node, None] = field(default_factory=dict)  # in order, nested calls included
+    nested: list[Region] = field(default_factory=list)
+    _live: Set[fx.Node] = frozenset()  # what is asked for, in the whole graph
 
     @property
-    def last(self) -> fx.Node:
-        """The first mark on the way out, or the last node inside: all before it is needed."""
-        return self.outputs[0] if self.outputs else self.body[-1]
+    def ends(self) -> list[fx.Node]:
+        """What the declaration names: needed as long as anything of the call is."""
+        return [node for _, node in (*self.inputs, *self.outputs)]
 
     def take(self, node: fx.Node) -> None:
-        """Add a node of the call, unless it comes after the boundary, as copying back does."""
-        if any(n in self._past or n in self.outputs for n in node.all_input_nodes):
-            self._past.add(node)
-        else:
-            self.body.append(node)
+        """Add a node that was traced in the call; a size only if it comes from a tensor here."""
+        if not is_number(node) or any(n in self.body for n in node.all_input_nodes):
+            self.body[node] = None
 
-    def within(self, outer: Region) -> bool:
-        """Whether this call happens inside another one."""
-        return self.calls[: len(outer.calls)] == outer.calls
+    def kept(self, live: Set[fx.Node]) -> Region | None:
+        """The region without what nothing asks for; None if that is all of it."""
+        body = {node: None for node in self.body if node in live}
+        if not body:
+            return None
+        nested = [inner for n in self.nested if (inner := n.kept(live))]
+        return Region(self.match, self.inputs, self.left, self.outputs, body, nested, live)
 
     def escaping(self) -> list[fx.Node]:
-        """Nodes inside whose value is used outside without passing a mark, as states are."""
-        inside = set(self.body) | set(self.outputs)
+        """The nodes inside that are read outside, in order."""
         return [
             node
             for node in self.body
-            if any(user not in inside and _is_read(user, self.lowered) for user in node.users)
+            if any(user in self._live and user not in self.body for user in node.users)
         ]
 
     def operands(self) -> list[fx.Node]:
-        """Nodes outside that the inside uses without passing a mark, in order of use."""
-        inside = set(self.body) | set(self.inputs)
-        used = (n for node in (*self.body, *self.outputs) for n in node.all_input_nodes)
-        return list(dict.fromkeys(n for n in used if n not in inside))
+        """The nodes outside that are read inside, in order of use."""
+        used = [n for node in self.body for n in node.all_input_nodes]
+        used += [node for region in (self, *self.all_nested()) for node in region.ends]
+        return [n for n in dict.fromkeys(used) if n not in self.body]
+
+    def all_nested(self) -> Iterator[Region]:
+        """The calls inside this one, at any depth."""
+        for region in self.nested:
+            yield region
+            yield from region.all_nested()
 
 
-def _is_read(user: fx.Node, lowered: Set[fx.Node]) -> bool:
-    """Whether a use is one: assertions about a tensor's metadata are not lowered."""
-    return user.op == "output" or user in lowered
-
-
-def refuse_strict(graph: fx.Graph) -> None:
-    """Strict export hides in-place writes to a module's arguments, so they would get lost."""
-    for node in graph.nodes:
-        # Strict export names the calls of modules by their addresses, the default by their paths.
-        if is_mark(node) and any(key.partition("@")[0].isdigit() for key, _ in _calls(node)):
-            raise ExternalizeError(
-                "export_fn exported in strict mode, in which a write to an argument of an "
-                "externalized module cannot be seen\n  try   torch.export.export(..., strict=False)"
-            )
-
-
-def regions(nodes: Sequence[fx.Node], found: Sequence[Match]) -> list[Region]:
-    """The regions among the nodes of a graph, outer ones before those nested in them."""
-    by_calls: dict[Stack, Region] = {}
-    lowered = set(nodes)
-    for node in nodes:
+def regions(nodes: Iterable[fx.Node], found: Sequence[Match]) -> list[Region]:
+    """The calls in a graph; those inside another are held by it."""
+    done: list[Region] = []
+    opened: list[Region] = []
+    for node in nodes if found else ():
         if is_mark(node):
-            said, calls = tag(node), _calls(node)
-            fresh = Region(found[said.match], calls, lowered=lowered)
-            region = by_calls.setdefault(calls, fresh)
-            (region.inputs if said.side == "in" else region.outputs).append(node)
-    if not by_calls:
-        return []
-    stacks: dict[fx.Node, Stack] = {}
-    for node in nodes:
-        stacks[node] = calls = _settled(node, stacks)
-        for depth in range(1, len(calls) + 1):
-            region_at = by_calls.get(calls[:depth])
-            if region_at and not (is_mark(node) and depth == len(calls)):
-                region_at.take(node)
-    return sorted((r for r in by_calls.values() if r.body), key=lambda r: len(r.calls))
+            _bracket(node, found, opened, done)
+        elif node.op == "call_function":
+            for region in opened:
+                region.take(node)
+    return done
 
 
-def _calls(node: fx.Node) -> Stack:
-    stack = node.meta.get("nn_module_stack") or {}
-    return tuple((key, path) for key, (path, *_) in stack.items())
+def _bracket(
+    node: fx.Node, found: Sequence[Match], opened: list[Region], done: list[Region]
+) -> None:
+    number, side, *names = str(node.args[1]).split(" ")
+    labels: list[Label] = list(zip(names, _sources(node), strict=True))
+    match = found[int(number)]
+    if side == "in":
+        opened.append(Region(match, labels))
+        return
+    # A call that ended in an exception, which the model caught, is never closed.
+    while opened and opened[-1].match is not match:
+        opened.pop()
+    if opened and side == "left":
+        opened[-1].left = labels
+    elif opened:
+        region = opened.pop()
+        region.outputs = labels
+        (opened[-1].nested if opened else done).append(region)
 
 
-def _settled(node: fx.Node, known: Mapping[fx.Node, Stack]) -> Stack:
-    """Where a node belongs; one without a place of its own is where its inputs are."""
-    inputs = (known.get(n, ()) for n in node.all_input_nodes)
-    return _calls(node) or max(inputs, key=len, default=())
+def _sources(mark: fx.Node) -> Any:
+    return mark.args[0]

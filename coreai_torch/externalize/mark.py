@@ -1,11 +1,11 @@
-"""Marks what goes in and out of chosen submodules while they are traced."""
+"""Marks in what is traced where the calls of chosen submodules begin and end."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,13 +15,16 @@ from ..errors import ExternalizeError
 from .spec import Match
 
 
-def _identity(x: torch.Tensor, tag: str) -> torch.Tensor:
-    """The tensor itself; the tag says which side of which module it stands on."""
-    return x.clone()
+def _nothing(tensors: Sequence[torch.Tensor], tag: str) -> None:
+    """A mark names tensors and touches none, so the program is the one without marks."""
 
 
-boundary = torch.library.custom_op("coreai_torch::boundary", _identity, mutates_args=())
-boundary.register_fake(_identity)
+_LIBRARY = torch.library.Library("coreai_torch", "FRAGMENT")
+_LIBRARY.define("boundary(Tensor[] tensors, str tag) -> ()")
+_LIBRARY.impl("boundary", _nothing, "CompositeExplicitAutograd")
+torch.library.register_fake("coreai_torch::boundary", _nothing, lib=_LIBRARY)
+boundary = torch.ops.coreai_torch.boundary.default
+torch.fx.node.has_side_effect(boundary)  # nothing reads a mark, and the exporter drops what is idle
 
 
 @contextmanager
@@ -29,86 +32,66 @@ def marked(found: Sequence[Match]) -> Iterator[None]:
     """Hooks on the matching modules; gone again at the end, whatever happens."""
     with ExitStack() as stack:
         for number, match in enumerate(found):
-            marker = _Marker(number, match)
-            stack.enter_context(
-                match.module.register_forward_pre_hook(marker.before, with_kwargs=True)
-            )
-            stack.enter_context(match.module.register_forward_hook(marker.after, with_kwargs=True))
+            marker, module = _Marker(number, match), match.module
+            # Ours come first on the way in and last on the way out: the caller's are inside.
+            before = module.register_forward_pre_hook(marker.before, prepend=True, with_kwargs=True)
+            stack.enter_context(before)
+            stack.enter_context(module.register_forward_hook(marker.after, with_kwargs=True))
         yield
 
 
-@dataclass(frozen=True)
-class _Given:
-    """An argument on both sides of the boundary, and how often it was written to before."""
-
-    name: str
-    outside: torch.Tensor
-    inside: torch.Tensor
-    version: int
-
-
-def _written_to(given: _Given) -> bool:
-    """Whether the module wrote to its argument in place: then the write must get out.
-
-    Strict export cannot tell; a program made by it is refused afterwards.
-    """
-    if torch.compiler.is_dynamo_compiling():
-        return False
-    return given.inside._version != given.version
-
-
 class _Marker:
-    """The two hooks of one module."""
+    """The two hooks of one module. They keep no state, since branches are traced by dynamo."""
 
     def __init__(self, number: int, match: Match) -> None:
         self._number, self._match = number, match
         self._signature = inspect.signature(match.module.forward)
-        self._given: list[list[_Given]] = []  # one list per call that is going on
 
-    def _tag(self, side: str, name: str) -> str:
-        return f"{self._number} {side} {name}"  # no json: strict export traces this
+    def before(self, module: Any, args: Any, kwargs: Any) -> None:
+        """Open the bracket: the arguments by their names."""
+        given = self._given(args, kwargs)
+        for name, value in given:
+            if not isinstance(value, torch.Tensor):
+                raise ExternalizeError(
+                    f"argument {name!r} of externalized module {self._match.path!r} "
+                    f"({type(self._match.module).__name__}) is {value!r} "
+                    f"({type(value).__name__}), not a tensor\n  try   keeping it as an attribute "
+                    "of the module, named in composite_attrs"
+                )
+        self._mark("in", given)
 
-    def before(self, module: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        self._given.append([])
-        bound = self._signature.bind(*args, **kwargs)
-        for name, value in bound.arguments.items():
+    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        """Close it: the arguments as the module leaves them, then the results."""
+        given = self._given(args, kwargs)  # perhaps exchanged by a hook of the caller's
+        self._mark("left", [(n, v) for n, v in given if isinstance(v, torch.Tensor)])
+        results = list(_tensors(output))
+        names = ["output"] if len(results) == 1 else [f"output_{i}" for i in range(len(results))]
+        self._mark("out", list(zip(names, results, strict=True)))
+
+    def _mark(self, side: str, named: Sequence[tuple[str, torch.Tensor]]) -> None:
+        names = [name.replace(" ", "_") for name, _ in named]
+        # Plain joining, no json: dynamo traces this.
+        boundary([tensor for _, tensor in named], " ".join([str(self._number), side, *names]))
+
+    def _given(self, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+        """What was passed, by the names and in the order of the signature; None is left out."""
+        given: list[tuple[str, Any]] = []
+        for name, value in self._signature.bind(*args, **kwargs).arguments.items():
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
-                marked_values = (self._in(f"{name}_{i}", v) for i, v in enumerate(value))
-                bound.arguments[name] = tuple(marked_values)
+                given.extend((f"{name}_{i}", part) for i, part in enumerate(value))
             elif kind is inspect.Parameter.VAR_KEYWORD:
-                bound.arguments[name] = {k: self._in(k, v) for k, v in value.items()}
+                given.extend(value.items())
             else:
-                bound.arguments[name] = self._in(name, value)
-        return bound.args, bound.kwargs
+                given.append((name, value))
+        return [(name, value) for name, value in given if value is not None]
 
-    def _in(self, name: str, value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, torch.Tensor):
-            raise ExternalizeError(
-                f"argument {name!r} of externalized module {self._match.path!r} "
-                f"({type(self._match.module).__name__}) is {value!r} ({type(value).__name__}), "
-                "not a tensor\n  try   keeping it as an attribute of the module, named in "
-                "composite_attrs"
-            )
-        inside = boundary(value, self._tag("in", name))
-        self._given[-1].append(_Given(name, value, inside, inside._version))
-        return inside
 
-    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
-        for given in self._given.pop():
-            if _written_to(given):
-                given.outside.copy_(boundary(given.inside, self._tag("out", given.name)))
-        leaves, structure = pytree.tree_flatten(output)
-        tensors = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
-        names = iter(["output"] if tensors == 1 else [f"output_{i}" for i in range(tensors)])
-        return pytree.tree_unflatten(
-            [
-                boundary(leaf, self._tag("out", next(names)))
-                if isinstance(leaf, torch.Tensor)
-                else leaf
-                for leaf in leaves
-            ],
-            structure,
-        )
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returns: tuples, dictionaries, dataclasses of them."""
+    for leaf in pytree.tree_leaves(output):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            for field in dataclasses.fields(leaf):
+                yield from _tensors(getattr(leaf, field.name))

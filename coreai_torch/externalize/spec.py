@@ -60,6 +60,10 @@ class Match:
     composite: str | None
     attrs: tuple[tuple[str, Any], ...]
 
+    def owned(self) -> dict[str, torch.Tensor]:
+        """The module's parameters and buffers, in the order in which they were registered."""
+        return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+
 
 def matches(root: torch.nn.Module, specs: Sequence[ExternalizeSpec]) -> Iterator[Match]:
     """Every module that a spec matches, the first spec first; warns of specs without any."""

@@ -57,6 +57,9 @@ def _entrypoint(staged: Staged, walk: Walk) -> None:
         module = staged.program.graph_module
         placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         names = {node: name for node, (name, _) in plan.constants.items()}
+        names.update(
+            (node, s.buffer) for s in plan.states if s.buffer for node in (s.node, s.written)
+        )
         held = walk.graph(module, [feed[n] for n in placeholders], names)
         by_node = dict(zip(_output_nodes(module), held, strict=True))
         return graph.Results(

@@ -11,8 +11,6 @@ import torch
 import torch.fx as fx
 
 from ..capture.cleanup import live_nodes
-from ..externalize.cut import Region, regions
-from ..externalize.spec import Match
 from ..errors import (
     REPORT_HINT,
     ConversionError,
@@ -22,6 +20,8 @@ from ..errors import (
     target_name,
     unsupported,
 )
+from ..externalize.cut import Region, regions
+from ..externalize.spec import Match
 from ..ir import types
 from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
@@ -50,7 +50,9 @@ class Walk:
         """Lower every node in order; gives what the output node holds, constants as tensors."""
         scope = Scope(names or {})
         feed = iter(arguments)
-        live = live_nodes(module.graph)
+        cut = regions(module.graph.nodes, self.externalized)
+        every = [r for region in cut for r in (region, *region.all_nested())]
+        live = live_nodes(module.graph, [(r.body, r.ends) for r in every])
         calls: list[fx.Node] = []
         for node in module.graph.nodes:
             if node.op == "placeholder":
@@ -59,24 +61,21 @@ class Walk:
                 scope.hold(node, operator.attrgetter(node.target)(module))
             elif node.op == "call_function" and node in live:
                 calls.append(node)
-        self.nodes(calls, scope, regions(calls, self.externalized))
+        self.nodes(calls, scope, [kept for region in cut if (kept := region.kept(live))])
         held = scope.held(node.args[0])  # the output is the last node of every FX graph
         return list(held) if isinstance(held, list | tuple) else [held]
 
     def nodes(self, calls: Sequence[fx.Node], scope: Scope, cut: Sequence[Region]) -> None:
         """Lower these nodes in order; a region among them becomes a graph of its own."""
-        inside: dict[fx.Node, Region] = {}
-        for region in cut:  # outer ones come first, and keep what is theirs
-            for node in (*region.inputs, *region.body, *region.outputs):
-                inside.setdefault(node, region)
+        inside = {node: region for region in cut for node in region.body}
+        last = {next(reversed(region.body)) for region in cut}
         for node in calls:
             if node not in inside:
                 scope.hold(node, self._node(node, scope))
                 self.on_node()
-            elif node is inside[node].last:
-                nested = [r for r in cut if r is not inside[node] and r.within(inside[node])]
+            elif node in last:
                 with self.locations.of(node):
-                    externalized.emit(self.nodes, inside[node], nested, scope)
+                    externalized.emit(self.nodes, inside[node], scope)
 
     def _node(self, node: fx.Node, scope: Scope) -> Any:
         if node.target is operator.getitem:
