@@ -13,6 +13,7 @@ import torch
 from ..ir import dialect as cai
 from ..ir import shapes, types
 from ..ir.dialect import Dim, Value
+from ..ir.reassociation import barrier
 from ..lowering import Ctx, Number, Shape, case, lowers
 from ..lowering.cases import b1, c64, f16, f32, i64
 
@@ -151,12 +152,13 @@ _BETWEEN_TENSORS = [
     case(f32(values=(4.3,)), f32(values=(-5.9,)), 50, dtype=torch.int64),
     case(f32(), f32(), 1),
 ]
+_HALF = case(4.3, i64(values=(-9,)), 50, dtype=torch.float16)
 
 
 @lowers(aten.linspace.default, ignore=_PLACEMENT, cases=_BETWEEN)
 @lowers(aten.linspace.Tensor_Tensor, ignore=_PLACEMENT, cases=_BETWEEN_TENSORS)
 @lowers(aten.linspace.Tensor_Scalar, ignore=_PLACEMENT, cases=[case(f32(), 2.5, 7)])
-@lowers(aten.linspace.Scalar_Tensor, ignore=_PLACEMENT, cases=[case(2.5, f32(), 7)])
+@lowers(aten.linspace.Scalar_Tensor, ignore=_PLACEMENT, cases=[case(2.5, f32(), 7), _HALF])
 def linspace(ctx: Ctx, start: Number, end: Number, steps: int) -> Value:
     dtype = ctx.out_dtype
     if dtype.is_floating_point or steps == 1:
@@ -190,7 +192,8 @@ def _spaced(dtype: torch.dtype, start: Number, end: Number, steps: int) -> Value
     place = torch.arange(steps)
     near = place < steps // 2
     count = torch.where(near, place, steps - 1 - place).to(kind)
-    step = cai.div(cai.sub(last, first), cai.like(first, steps - 1))
+    # The step is rounded before it is multiplied; the compiler would divide the counts instead.
+    step = barrier(cai.div(cai.sub(last, first), cai.like(first, steps - 1)))
     offset = cai.mul(step, cai.tensor_constant(count, "steps"))
     return cai.where(
         cai.tensor_constant(near, "steps"), cai.add(first, offset), cai.sub(last, offset)

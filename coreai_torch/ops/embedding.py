@@ -103,18 +103,20 @@ def embedding_bag(
     counts = (indices != padding_idx).to(indices.dtype)
     size = torch.zeros_like(starts).to(indices.dtype).index_add(0, bag, counts)
     rows = weight[indices]
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(1)
     if mode == _MAX:
         out, first = _largest(rows, bag, counts, starts.shape[0])
         chosen = torch.where(size.unsqueeze(1) > 0, indices[first], 0)
         return torch.where(size.unsqueeze(1) > 0, out, 0), bag, size, chosen
-    kept = torch.where(counts.unsqueeze(1) > 0, rows, 0)
+    # Torch adds up narrow floats in float32.
+    kept = torch.where(counts.unsqueeze(1) > 0, rows, 0).float()
+    if per_sample_weights is not None:
+        kept = kept * per_sample_weights.unsqueeze(1)
     total = kept.new_zeros(starts.shape[0], rows.shape[1]).index_add(0, bag, kept)
     if mode == _SUM:
         none = torch.zeros_like(size)
-        return total, indices.new_empty(0), none, none.clone()
-    return total / size.clamp(min=1).unsqueeze(1).to(total.dtype), bag, size, size.clone()
+        return total.to(weight.dtype), indices.new_empty(0), none, none.clone()
+    mean = total / size.clamp(min=1).unsqueeze(1)
+    return mean.to(weight.dtype), bag, size, size.clone()
 
 
 def _largest(
