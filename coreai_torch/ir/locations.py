@@ -31,7 +31,9 @@ class Locations:
         """The location of what the node becomes."""
         path = module_path(node)
         if not self.debug:
-            return self._cached(path, lambda: _tagged([("module", path)]) if path else _nowhere())
+            if not path:  # as inside a branch, whose ops then belong where the branch does
+                return here()
+            return self._cached(path, lambda: _tagged([("module", path)]))
         trace = node.meta.get("stack_trace") or ""
         return self._in_source(node, path, trace)
 
@@ -52,10 +54,6 @@ class Locations:
             fused_with=outer,
             metadata=_metadata(tags),
         )
-
-
-def _nowhere() -> Location:
-    return Location.unknown()
 
 
 def _metadata(tags: list[tuple[str, str]]) -> list[Any]:

@@ -1,0 +1,159 @@
+"""Branches and loops: regions whose graphs come through the same walker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..ir import dialect as cai
+from ..ir import graph, shapes, types
+from ..ir.dialect import Dim, RankedTensorType, Value
+from ..lowering import Ctx, lowers_function
+from .constant_results import constant_results
+
+higher_order = torch.ops.higher_order
+
+
+def _value(held: Any, type_: RankedTensorType) -> Value:
+    """What a subgraph gave, as a value of the promised type."""
+    if isinstance(held, torch.Tensor):
+        held = cai.tensor_constant(held)
+    elif not isinstance(held, Value):
+        held = cai.constant(held, types.dtype_of(type_))
+    return cai.refine(cai.cast(held, types.dtype_of(type_)), type_)
+
+
+def _values(held: Sequence[Any], promised: Sequence[RankedTensorType]) -> list[Value]:
+    return [_value(h, t) for h, t in zip(held, promised, strict=True)]
+
+
+@lowers_function(higher_order.cond)
+def cond(
+    ctx: Ctx, pred: Any, true_fn: fx.GraphModule, false_fn: fx.GraphModule, operands: Any = ()
+) -> list[Value]:
+    promised = ctx.outs
+    if isinstance(pred, bool):
+        return _values(ctx.lower_subgraph(true_fn if pred else false_fn, operands), promised)
+    condition = cai.cast(shapes.scalar(pred), torch.bool)
+    # The run time cannot choose between two constants by branching: those are selected.
+    known = constant_results(true_fn), constant_results(false_fn)
+    fixed = [i for i in range(len(promised)) if i in known[0] and i in known[1]]
+    open_ = [i for i in range(len(promised)) if i not in fixed]
+    results: dict[int, Value] = {
+        i: cai.where(condition, *(_value(k[i], promised[i]) for k in known)) for i in fixed
+    }
+
+    def branch(module: fx.GraphModule) -> Callable[[], list[Value]]:
+        def body() -> list[Value]:
+            held = ctx.lower_subgraph(module, operands)
+            return [_value(held[i], promised[i]) for i in open_]
+
+        return body
+
+    if open_:
+        chosen = graph.branch(
+            condition, [promised[i] for i in open_], branch(true_fn), branch(false_fn)
+        )
+        results.update(zip(open_, chosen, strict=True))
+    return [results[i] for i in range(len(promised))]
+
+
+@lowers_function(higher_order.while_loop)
+def while_loop(
+    ctx: Ctx,
+    cond_fn: fx.GraphModule,
+    body_fn: fx.GraphModule,
+    carried_inputs: Sequence[Any],
+    additional_inputs: Sequence[Any] = (),
+) -> list[Value]:
+    promised = ctx.outs
+
+    def condition(carried: Sequence[Value]) -> Value:
+        (going_on,) = ctx.lower_subgraph(cond_fn, [*carried, *additional_inputs])
+        if not isinstance(going_on, Value):
+            going_on = cai.tensor_constant(torch.as_tensor(going_on))
+        return cai.cast(shapes.scalar(going_on), torch.bool)
+
+    def body(carried: Sequence[Value]) -> list[Value]:
+        return _values(ctx.lower_subgraph(body_fn, [*carried, *additional_inputs]), promised)
+
+    return graph.loop(_values(carried_inputs, promised), condition, body)
+
+
+@lowers_function(higher_order.scan)
+def scan(
+    ctx: Ctx,
+    combine_fn: fx.GraphModule,
+    init: Sequence[Any],
+    xs: Sequence[Value],
+    additional_inputs: Sequence[Any] = (),
+) -> list[Value]:
+    def step(carried: Sequence[Value], slices: Sequence[Value]) -> list[Any]:
+        return ctx.lower_subgraph(combine_fn, [*carried, *slices, *additional_inputs])
+
+    return _over_leading_axis(ctx, step, init, xs)
+
+
+@lowers_function(higher_order.map_impl)
+def map_(
+    ctx: Ctx, f: fx.GraphModule, xs: Sequence[Value], pos_args: Sequence[Any] = ()
+) -> list[Value]:
+    def step(carried: Sequence[Value], slices: Sequence[Value]) -> list[Any]:
+        return ctx.lower_subgraph(f, [*slices, *pos_args])
+
+    return _over_leading_axis(ctx, step, [], xs)
+
+
+def _over_leading_axis(
+    ctx: Ctx,
+    step: Callable[[Sequence[Value], Sequence[Value]], list[Any]],
+    init: Sequence[Any],
+    xs: Sequence[Value],
+) -> list[Value]:
+    """A loop over the slices of `xs`; what each step adds to the carried values is stacked."""
+    carried_types, stacked_types = ctx.outs[: len(init)], ctx.outs[len(init) :]
+    length = cai.size(xs[0], 0)
+    row_types = [cai.RankedTensorType.get(t.shape[1:], t.element_type) for t in stacked_types]
+    stacks = [_empty_stack(ctx, len(init) + i, length) for i in range(len(stacked_types))]
+
+    def going_on(state: Sequence[Value]) -> Value:
+        return cai.greater(length if isinstance(length, Value) else cai.i32(length), state[0])
+
+    def body(state: Sequence[Value]) -> list[Value]:
+        index, carried = state[0], state[1 : 1 + len(init)]
+        held = step(carried, [_row(x, index) for x in xs])
+        rows = _values(held[len(init) :], row_types)
+        return [
+            cai.add(index, cai.i32(1)),
+            *_values(held[: len(init)], carried_types),
+            *(_with_row(s, r, index) for s, r in zip(state[1 + len(init) :], rows, strict=True)),
+        ]
+
+    first = [cai.i32(0), *_values(init, carried_types), *stacks]
+    return graph.loop(first, going_on, body)[1:]
+
+
+def _empty_stack(ctx: Ctx, result: int, length: Dim) -> Value:
+    """Zeros to be written over, row by row."""
+    type_ = ctx.outs[result]
+    rest = ctx.call.node.meta["val"][result].shape[1:]
+    if any(not isinstance(s, int) for s in rest):
+        ctx.refuse("a stacked result whose rows have sizes known only at run time")
+    zero = cai.constant(0, types.dtype_of(type_))
+    return cai.refine(cai.broadcast_to(zero, [length, *map(int, rest)]), type_)
+
+
+def _row(x: Value, index: Value) -> Value:
+    one = cai.slice_axis(x, 0, index, shapes.add(index, 1))
+    return cai.reshape(one, cai.sizes(x)[1:])
+
+
+def _with_row(stack: Value, row: Value, index: Value) -> Value:
+    rest = cai.sizes(stack)[1:]
+    start: list[Dim] = [index, *([0] * len(rest))]
+    end: list[Dim] = [shapes.add(index, 1), *rest]
+    update = cai.reshape(row, [1, *rest])
+    return cai.slice_update(stack, update, start, end, [1] * (1 + len(rest)))
