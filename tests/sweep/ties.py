@@ -15,7 +15,7 @@ DIM = {"argsort": 1, "kthvalue": 2, "mode": 1, "sort": 1, "topk": 2}
 
 
 def settled(name: str, call: Call, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The results with places replaced by the elements there, and whether they are places and differ."""
+    """The results with the elements for their places, and whether these are places and differ."""
     args, kwargs = pytree.tree_unflatten(list(call.leaves), call.spec)
     if name not in DIM or not args[0].dim() or kwargs.get("stable"):
         return list(results)
