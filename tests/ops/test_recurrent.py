@@ -1,0 +1,98 @@
+"""Recurrent modules over many steps: one loop per layer and direction, whatever the length."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from case_runner import compare
+from module_runner import check, convert, run
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from coreai_torch.capture.sequence_lengths import open_lengths
+from coreai_torch.errors import UnsupportedArgumentError
+
+STEPS = 50
+X = torch.randn(STEPS, 2, 6, generator=torch.Generator().manual_seed(0))
+MODULES = {
+    "lstm": nn.LSTM(6, 8),
+    "lstm, two layers both ways": nn.LSTM(6, 8, 2, bidirectional=True),
+    "lstm, projected": nn.LSTM(6, 8, 2, proj_size=3, bidirectional=True),
+    "lstm, no bias": nn.LSTM(6, 8, bias=False),
+    "gru": nn.GRU(6, 8),
+    "gru, two layers both ways": nn.GRU(6, 8, 2, bidirectional=True),
+    "gru, no bias": nn.GRU(6, 8, bias=False),
+    "tanh": nn.RNN(6, 8, 2),
+    "relu, both ways": nn.RNN(6, 8, nonlinearity="relu", bidirectional=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own choice
+@pytest.mark.parametrize("name", MODULES)
+def test_fifty_steps_give_torchs_numbers(name):
+    check(MODULES[name].eval(), (X,))
+
+
+@pytest.mark.parametrize("module", [nn.LSTM, nn.GRU, nn.RNN])
+def test_batch_first_unbatched_and_a_given_state(module):
+    torch.manual_seed(1)
+    batched = module(6, 8, 2, batch_first=True).eval()
+    check(batched, (X.transpose(0, 1).contiguous(),))
+    check(batched, (X[:, 0],))
+    state = torch.randn(2, 2, 8)
+    check(module(6, 8, 2).eval(), (X, (state, state + 1) if module is nn.LSTM else state))
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell(6, 8), nn.GRUCell(6, 8), nn.RNNCell(6, 8)])
+def test_cells(cell):
+    check(cell.eval(), (X[0],))
+    state = torch.randn(2, 8)
+    check(cell, (X[0], (state, state + 1) if isinstance(cell, nn.LSTMCell) else state))
+
+
+def test_the_graph_does_not_grow_with_the_length():
+    sizes = {len(str(convert(MODULES["lstm"], (X[:n],)))) for n in (20, 30, 40)}
+    assert len(sizes) == 1
+
+
+def test_a_batch_of_unknown_size():
+    larger = torch.randn(STEPS, 7, 6)
+    sizes = ({1: torch.export.Dim("batch", min=2, max=64)},)
+    check(MODULES["gru"].eval(), (X,), (larger,), dynamic_shapes=sizes)
+
+
+@pytest.mark.parametrize("module", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_sequence_of_unknown_length(module):
+    torch.manual_seed(2)
+    model = module(6, 8, 2, bidirectional=True, batch_first=True).eval()
+    first = X.transpose(0, 1).contiguous()
+    sizes = ({1: torch.export.Dim("steps", min=1, max=512)},)
+    with open_lengths():
+        program = convert(model, (first,), sizes)
+    for x in (first, first[:, :1].contiguous(), torch.randn(2, 90, 6)):
+        with torch.no_grad():
+            want = pytree.tree_leaves(model(x))
+        for got, expected in zip(run(program, (x,)), want, strict=True):
+            compare(got, expected)
+
+
+def test_export_is_itself_again_outside():
+    def exported(*sizes):
+        return torch.export.export(MODULES["lstm"], (X,), dynamic_shapes=sizes)
+
+    before = len(exported().run_decompositions().graph.nodes)
+    with open_lengths():
+        exported({0: torch.export.Dim("steps")})
+    assert before > 10 * STEPS  # all steps, written out
+    assert len(exported().run_decompositions().graph.nodes) == before
+
+
+def test_dropout_between_layers_is_refused_in_training():
+    class Training(nn.Module):
+        def forward(self, x):
+            return self.inner.train()(x)
+
+    outer = Training()
+    outer.inner = nn.LSTM(6, 8, 2, dropout=0.5)
+    with pytest.raises(UnsupportedArgumentError, match=r"dropout[\s\S]*model\.eval\(\)"):
+        convert(outer, (X,))
