@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -38,12 +38,25 @@ def is_number(node: fx.Node) -> bool:
 
 
 @dataclass
+class Outside:
+    """What a region reads from outside, by how it gets in."""
+
+    sizes: dict[fx.Node, tuple[fx.Node, int]] = field(default_factory=dict)  # of its arguments
+    numbers: dict[fx.Node, None] = field(default_factory=dict)  # computed again, in this order
+    nodes: dict[fx.Node, None] = field(default_factory=dict)  # passed in, or held as a constant
+
+    def __contains__(self, node: fx.Node) -> bool:
+        return node in self.sizes or node in self.numbers or node in self.nodes
+
+
+@dataclass
 class Region:
     """One call of one externalized module."""
 
     match: Match
     inputs: list[Label]  # what was passed
-    left: list[Label] = field(default_factory=list)  # the same when the call was over
+    own: list[Label] = field(default_factory=list)  # the buffers before the call
+    left: list[Label] = field(default_factory=list)  # buffers and arguments after it
     outputs: list[Label] = field(default_factory=list)
     body: dict[fx.Node, None] = field(default_factory=dict)  # in order, nested calls included
     nested: list[Region] = field(default_factory=list)
@@ -65,7 +78,7 @@ class Region:
         if not body:
             return None
         nested = [inner for n in self.nested if (inner := n.kept(live))]
-        return Region(self.match, self.inputs, self.left, self.outputs, body, nested, live)
+        return replace(self, body=body, nested=nested, _live=live)
 
     def escaping(self) -> list[fx.Node]:
         """The nodes inside that are read outside, in order."""
@@ -75,11 +88,38 @@ class Region:
             if any(user in self._live and user not in self.body for user in node.users)
         ]
 
-    def operands(self) -> list[fx.Node]:
-        """The nodes outside that are read inside, in order of use."""
+    def outside(self) -> Outside:
+        """What is read inside and comes from outside, in order of use."""
         used = [n for node in self.body for n in node.all_input_nodes]
         used += [node for region in (self, *self.all_nested()) for node in region.ends]
-        return [n for n in dict.fromkeys(used) if n not in self.body]
+        found = Outside()
+        for node in used:
+            self._meet(node, found)
+        return found
+
+    def _meet(self, node: fx.Node, found: Outside) -> None:
+        if node in self.body or node in found:
+            return
+        place = self._extent(node)
+        if place is not None:
+            found.sizes[node] = place
+        elif is_number(node) and not isinstance(node.target, torch._ops.OpOverload):
+            for needed in node.all_input_nodes:
+                self._meet(needed, found)
+            found.numbers[node] = None
+        else:
+            found.nodes[node] = None
+
+    def _extent(self, node: fx.Node) -> tuple[fx.Node, int] | None:
+        """The argument and axis whose extent a symbolic number is, if it is one."""
+        number = node.meta.get("val")
+        if not isinstance(number, torch.SymInt):
+            return None
+        for _, source in self.inputs:
+            for axis, extent in enumerate(source.meta["val"].shape):
+                if isinstance(extent, torch.SymInt) and extent.node.expr == number.node.expr:
+                    return source, axis
+        return None
 
     def all_nested(self) -> Iterator[Region]:
         """The calls inside this one, at any depth."""
@@ -90,36 +130,72 @@ class Region:
 
 def regions(nodes: Iterable[fx.Node], found: Sequence[Match]) -> list[Region]:
     """The calls in a graph; those inside another are held by it."""
-    done: list[Region] = []
-    opened: list[Region] = []
+    brackets = _Brackets(found)
     for node in nodes if found else ():
         if is_mark(node):
-            _bracket(node, found, opened, done)
+            brackets.read(node)
         elif node.op == "call_function":
-            for region in opened:
+            for region in brackets.opened:
                 region.take(node)
-    return done
+    return brackets.closed()
 
 
-def _bracket(
-    node: fx.Node, found: Sequence[Match], opened: list[Region], done: list[Region]
-) -> None:
-    number, side, *names = str(node.args[1]).split(" ")
-    labels: list[Label] = list(zip(names, _sources(node), strict=True))
-    match = found[int(number)]
-    if side == "in":
-        opened.append(Region(match, labels))
-        return
-    # A call that ended in an exception, which the model caught, is never closed.
-    while opened and opened[-1].match is not match:
-        opened.pop()
-    if opened and side == "left":
-        opened[-1].left = labels
-    elif opened:
-        region = opened.pop()
-        region.outputs = labels
-        (opened[-1].nested if opened else done).append(region)
+class _Brackets:
+    """The calls that are open at a place in the graph, and those that are over."""
+
+    def __init__(self, found: Sequence[Match]) -> None:
+        self._found = found
+        self._done: list[Region] = []
+        self.opened: list[Region] = []
+
+    def read(self, mark: fx.Node) -> None:
+        """Open or close a call, or note what its tensors are called."""
+        number, side, *names = str(mark.args[1]).split(" ")
+        labels: list[Label] = list(zip(names, _sources(mark), strict=True))
+        match = self._found[int(number)]
+        if side == "in":
+            self.opened.append(Region(match, labels))
+            return
+        while self.opened[-1].match is not match:
+            self._give_up()
+        region = self.opened[-1]
+        if side == "own":
+            region.own = labels
+        elif side == "left":
+            region.left = labels
+        else:
+            region.outputs = labels
+            self.opened.pop()
+            self._around().append(region)
+
+    def closed(self) -> list[Region]:
+        """All calls that came to an end."""
+        while self.opened:
+            self._give_up()
+        return self._done
+
+    def _around(self) -> list[Region]:
+        return self.opened[-1].nested if self.opened else self._done
+
+    def _give_up(self) -> None:
+        """A call that ended in an exception, which the model caught, is none."""
+        broken = self.opened.pop()
+        self._around().extend(broken.nested)
 
 
 def _sources(mark: fx.Node) -> Any:
     return mark.args[0]
+
+
+def idle(calls: Sequence[fx.Node], cut: Sequence[Region]) -> set[fx.Node]:
+    """The sizes that are read in regions alone, which all compute them for themselves."""
+    inside = {node for region in cut for node in region.body}
+    passed = {node for region in cut for node in region.outside().nodes}
+    unread: set[fx.Node] = set()
+    lowered = set(calls)
+    for node in reversed(calls):
+        if is_number(node) and node not in inside and node not in passed:
+            readers = [n for n in node.users if n in lowered or n.op == "output"]
+            if all(n in inside or n in unread for n in readers):
+                unread.add(node)
+    return unread

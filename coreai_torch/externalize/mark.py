@@ -59,11 +59,13 @@ class _Marker:
                     "of the module, named in composite_attrs"
                 )
         self._mark("in", given)
+        self._mark("own", _buffers(module))
 
     def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        """Close it: the arguments as the module leaves them, then the results."""
+        """Close it: buffers and arguments as the module leaves them, then the results."""
         given = self._given(args, kwargs)  # perhaps exchanged by a hook of the caller's
-        self._mark("left", [(n, v) for n, v in given if isinstance(v, torch.Tensor)])
+        tensors = [(name, value) for name, value in given if isinstance(value, torch.Tensor)]
+        self._mark("left", [*_buffers(module), *tensors])
         results = list(_tensors(output))
         names = ["output"] if len(results) == 1 else [f"output_{i}" for i in range(len(results))]
         self._mark("out", list(zip(names, results, strict=True)))
@@ -85,6 +87,13 @@ class _Marker:
             else:
                 given.append((name, value))
         return [(name, value) for name, value in given if value is not None]
+
+
+def _buffers(module: Any) -> list[tuple[str, torch.Tensor]]:
+    """The module's buffers, whose values may have changed since an earlier call."""
+    if torch.compiler.is_dynamo_compiling():
+        return []  # naming them here would make each one an operand of the branch that is traced
+    return list(module.named_buffers())
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:

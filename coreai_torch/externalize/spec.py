@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..errors import ExternalizeError
@@ -34,6 +35,17 @@ class ExternalizeSpec:
             raise ExternalizeError(
                 f"{self.target_class.__name__} is no nn.Module\n"
                 "  try   the class of the submodules whose boundary is to be kept"
+            )
+        if self.composite_op_name is not None and not (
+            isinstance(self.composite_op_name, str) and self.composite_op_name
+        ):
+            raise ExternalizeError(
+                f"composite_op_name is {self.composite_op_name!r}\n  try   a name, as 'rms_norm'"
+            )
+        if isinstance(self.composite_attrs, str):
+            raise ExternalizeError(
+                f"composite_attrs is the string {self.composite_attrs!r}\n"
+                f"  try   the list [{self.composite_attrs!r}]"
             )
         if self.composite_attrs is not None and self.composite_op_name is None:
             raise ExternalizeError(
@@ -110,15 +122,19 @@ def _public(module: torch.nn.Module) -> list[str]:
 
 def _plain(path: str, name: str, value: Any) -> Any:
     """The value if a declaration can hold it; None says that the attribute is left out."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+    if isinstance(value, np.generic) or (isinstance(value, torch.Tensor) and value.numel() == 1):
+        value = value.item()
     if isinstance(value, torch.dtype):
         return str(value).removeprefix("torch.")
     if isinstance(value, list | tuple):
         return tuple(_plain(path, name, v) for v in value)
-    if isinstance(value, torch.Tensor) and value.numel() == 1:
-        return value.item()
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _plain(path, name, v) for key, v in value.items()}
+    fits = not isinstance(value, int) or -(2**63) <= value < 2**63
+    if fits and (value is None or isinstance(value, bool | int | float | str)):
+        return value
     raise ExternalizeError(
         f"attribute {name!r} of module {path!r} is {value!r} ({type(value).__name__}), which a "
-        "composite declaration cannot hold\n  try   None, bool, int, float, str or a list of them"
+        "composite declaration cannot hold\n  try   None, bool, int of 64 bits, float, str, or "
+        "a list or dictionary of them"
     )

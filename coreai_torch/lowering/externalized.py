@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import torch
 import torch.fx as fx
 
 from ..errors import target_name
-from ..externalize.cut import Region, is_number
+from ..externalize.cut import Region
 from ..externalize.spec import Match
 from ..ir import graph, types
 from ..ir.build import Build
@@ -21,6 +22,7 @@ from ..ir.dialect import Value, size
 from .scope import Scope
 
 LowerNodes = Callable[[Sequence[fx.Node], Scope, Sequence[Region]], None]
+_UNNAMEABLE = re.compile(r"[^a-zA-Z0-9]")
 _SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 
 
@@ -37,7 +39,7 @@ def emit(lower: LowerNodes, region: Region, scope: Scope) -> None:
     build = Build.current()
     crossing = _Crossing(region, scope)
     inputs, results = crossing.inputs, crossing.results
-    nodes = [*crossing.numbers, *region.body]
+    nodes = [*crossing.outside.numbers, *region.body]
     operands = [scope.value(port.node) for port in inputs]
     text = _Text(crossing, scope)
     digest = text.digest(region.match, nodes, [str(o.type) for o in operands])
@@ -77,66 +79,80 @@ def _declaration(match: Match, inputs: Sequence[_Port], results: Sequence[_Port]
 class _OwnNames:
     """What the externalized module calls its parameters and buffers."""
 
-    def __init__(self, match: Match, scope: Scope) -> None:
-        owned = match.owned()
+    def __init__(self, region: Region, scope: Scope) -> None:
+        owned, path = region.match.owned(), region.match.path
         self.order = {name: place for place, name in enumerate(owned)}
         self._scope = scope
+        self._by_node = {node: name for name, node in (*region.left, *region.own) if name in owned}
         self._by_tensor = {id(tensor): name for name, tensor in owned.items()}
-        self._by_path = {f"{match.path}.{name}".lstrip("."): name for name in owned}
+        self._by_path = {f"{path}.{name}".lstrip("."): name for name in owned}
+        # In the graph of a branch they are values, under the names that the exporter gave them.
+        self._by_placeholder = {
+            _UNNAMEABLE.sub("_", at).lower(): n for at, n in self._by_path.items()
+        }
 
     def of(self, node: fx.Node) -> str | None:
         """The name, if the node stands for one of them; also if `export_fn` wrapped the model."""
-        name = self._by_tensor.get(id(self._scope.nodes.get(node)))
+        held = self._scope.nodes.get(node)
+        name = self._by_node.get(node) or self._by_tensor.get(id(held))
         path = str(self._scope.names.get(node, ""))
         while name is None and path:
             name = self._by_path.get(path)
             path = path.partition(".")[2]
-        return name
+        return name or self._by_placeholder.get(node.name[2:] if node.op == "placeholder" else "")
 
 
 class _Crossing:
     """What goes in and out of a region, and how the inside gets at everything else."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
-        self.region, self._scope = region, scope
-        self._names = _OwnNames(region.match, scope)
-        self.sizes: dict[fx.Node, tuple[fx.Node, int]] = {}  # extents of arguments
-        self.numbers: dict[fx.Node, None] = {}  # sizes that are computed again inside, in order
-        self.constants: dict[fx.Node, None] = {}  # all that is no value: the graph holds it itself
-        self._owned: list[_Port] = []
-        self._captured: list[_Port] = []
-        given = [_Port(name, node) for name, node in region.inputs]
-        self._met = {port.node for port in given}
-        for node in region.operands():
-            self._meet(node)
-        self._owned.sort(key=lambda port: self._names.order[port.name])
-        self.inputs = _distinct([*self._owned, *self._captured, *given])
-        self.results = _results(region, self._names)
+        self._region, self._scope = region, scope
+        self._names = _OwnNames(region, scope)
+        self.outside = region.outside()
+        self.constants: list[fx.Node] = []  # all that is no value: the graph holds it itself
+        self.inputs = self._inputs()
+        self.results = self._results()
 
-    def _meet(self, node: fx.Node) -> None:
-        if node in self._met:
-            return
-        self._met.add(node)
-        place = _size_of(self.region, node)
-        if place is not None:
-            self.sizes[node] = place
-        elif is_number(node) and not isinstance(node.target, torch._ops.OpOverload):
-            for needed in node.all_input_nodes:
-                self._meet(needed)
-            self.numbers[node] = None
-        else:
-            self._take(node)
+    def _inputs(self) -> list[_Port]:
+        """Parameters and buffers, what else is captured, then forward's arguments."""
+        owned: list[_Port] = []
+        captured: list[_Port] = []
+        given = [_Port(name, node) for name, node in self._region.inputs]
+        passed = {port.node for port in given}
+        for node in self.outside.nodes:
+            own = self._names.of(node)
+            if node in passed:
+                continue
+            if not self._is_operand(self._scope.nodes[node], own):
+                self.constants.append(node)
+            elif own is not None:
+                owned.append(_Port(own, node))
+            else:
+                captured.append(_Port(self._plain(node), node))
+        owned.sort(key=lambda port: self._names.order[port.name])
+        return _distinct([*owned, *captured, *given])
 
-    def _take(self, node: fx.Node) -> None:
-        """Of a composite, parameters and buffers are operands; a plain boundary holds them."""
-        held, own = self._scope.nodes[node], self._names.of(node)
-        is_operand = isinstance(held, torch.Tensor) and self.region.match.composite is not None
-        if own is not None and (is_operand or isinstance(held, Value)):
-            self._owned.append(_Port(own, node))
-        elif isinstance(held, Value):
-            self._captured.append(_Port(node.name, node))
-        else:
-            self.constants[node] = None
+    def _is_operand(self, held: Any, own: str | None) -> bool:
+        """Parameters and buffers are operands of a composite; a plain boundary holds them."""
+        weight = isinstance(held, torch.Tensor) and own is not None
+        return isinstance(held, Value) or (weight and self._region.match.composite is not None)
+
+    def _plain(self, node: fx.Node) -> str:
+        return str(self._scope.names.get(node, node.name))
+
+    def _results(self) -> list[_Port]:
+        """States that were written to, in the order of the inputs, then what forward returned."""
+        region, names = self._region, self._names
+        returned = [_Port(name, node) for name, node in region.outputs]
+        left = {node: name for name, node in reversed(region.left)}  # the first of two names
+        order = {name: place for place, (name, _) in enumerate(region.left)}
+        others = [
+            _Port(names.of(node) or left.get(node) or self._plain(node), node)
+            for node in region.escaping()
+            if all(node is not port.node for port in returned)
+        ]
+        others.sort(key=lambda port: order.get(port.name, -1))
+        return _distinct([*others, *returned])
 
     def inner_scope(self, arguments: Sequence[Value]) -> Scope:
         """The values that the nodes inside find, within the region's graph."""
@@ -144,27 +160,11 @@ class _Crossing:
         for port, argument in zip(self.inputs, arguments, strict=True):
             if port.node not in inner.nodes:  # a tensor passed twice is read as the first
                 inner.hold(port.node, argument)
-        for node, (source, axis) in self.sizes.items():
+        for node, (source, axis) in self.outside.sizes.items():
             inner.hold(node, size(inner.nodes[source], axis))
         for node in self.constants:
             inner.hold(node, self._scope.nodes[node])
         return inner
-
-
-def _results(region: Region, names: _OwnNames) -> list[_Port]:
-    """States that were written to, in the order of the inputs, then what forward returned."""
-    returned = [_Port(name, node) for name, node in region.outputs]
-    left = {node: name for name, node in reversed(region.left)}  # the first of two names
-    order = {name: len(names.order) + place for place, (name, _) in enumerate(region.left)}
-    others: list[tuple[int, _Port]] = []
-    for node in region.escaping():
-        if all(node is not port.node for port in returned):
-            own = names.of(node)
-            name = own or left.get(node, node.name)
-            place = names.order[own] if own else order.get(name, -1)
-            others.append((place, _Port(name, node)))
-    others.sort(key=lambda placed: placed[0])
-    return _distinct([*(port for _, port in others), *returned])
 
 
 def _distinct(ports: Sequence[_Port]) -> list[_Port]:
@@ -179,18 +179,6 @@ def _distinct(ports: Sequence[_Port]) -> list[_Port]:
         seen.add(name)
         distinct.append(_Port(name, port.node))
     return distinct
-
-
-def _size_of(region: Region, node: fx.Node) -> tuple[fx.Node, int] | None:
-    """The argument and axis whose extent a symbolic number is, if it is one."""
-    number = node.meta.get("val")
-    if not isinstance(number, torch.SymInt):
-        return None
-    for _, source in region.inputs:
-        for axis, extent in enumerate(source.meta["val"].shape):
-            if isinstance(extent, torch.SymInt) and extent.node.expr == number.node.expr:
-                return source, axis
-    return None
 
 
 def _value(inner: Scope, node: fx.Node) -> Value:
@@ -210,7 +198,7 @@ class _Text:
         self._ports = [(p.name, p.node) for p in (*crossing.inputs, *crossing.results)]
         for place, port in enumerate(crossing.inputs):
             self._names.setdefault(port.node, f"%{place}")
-        for node, (source, axis) in crossing.sizes.items():
+        for node, (source, axis) in crossing.outside.sizes.items():
             self._names[node] = f"size({self._names[source]}, {axis})"
         for node in crossing.constants:
             name = scope.names.get(node, node.name)
@@ -233,11 +221,16 @@ class _Text:
         if isinstance(held, torch.Tensor):
             self.constants.append(Build.current().constants.attribute(held, name))
             return f"constant {held.dtype} {list(held.shape)}"
-        if isinstance(held, fx.GraphModule):
-            parts = [*held.named_parameters(), *held.named_buffers()]
-            inside = [self._constant(tensor, at) for at, tensor in parts]
-            return f"{held.code} {inside}"
+        if isinstance(held, fx.GraphModule):  # a branch, with branches of its own perhaps
+            parts = [m for m in held.modules() if isinstance(m, fx.GraphModule)]
+            return str([self._branch(part, name) for part in parts])
         return repr(held)
+
+    def _branch(self, module: fx.GraphModule, name: str) -> str:
+        read = [n.target for n in module.graph.nodes if n.op == "get_attr"]
+        parts = [operator.attrgetter(target)(module) for target in read]
+        held = [self._constant(p, name) for p in parts if isinstance(p, torch.Tensor)]
+        return f"{module.code} {held}"
 
     def _promised(self, val: Any) -> str:
         """The types of a node's results, with symbols numbered as they come."""

@@ -20,7 +20,7 @@ from ..errors import (
     target_name,
     unsupported,
 )
-from ..externalize.cut import Region, regions
+from ..externalize.cut import Region, idle, regions
 from ..externalize.spec import Match
 from ..ir import types
 from ..ir.dialect import Value, constant, refine
@@ -61,7 +61,9 @@ class Walk:
                 scope.hold(node, operator.attrgetter(node.target)(module))
             elif node.op == "call_function" and node in live:
                 calls.append(node)
-        self.nodes(calls, scope, [kept for region in cut if (kept := region.kept(live))])
+        cut = [kept for region in cut if (kept := region.kept(live))]
+        unread = idle(calls, cut)
+        self.nodes([node for node in calls if node not in unread], scope, cut)
         held = scope.held(node.args[0])  # the output is the last node of every FX graph
         return list(held) if isinstance(held, list | tuple) else [held]
 
