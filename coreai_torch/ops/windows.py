@@ -15,6 +15,7 @@ import torch
 from ..ir import dialect as cai
 from ..ir import shapes
 from ..ir.dialect import Dim, Value
+from . import rounding
 
 Table: TypeAlias = "torch.Tensor | Value"
 Term: TypeAlias = "Table | int | float"
@@ -67,6 +68,38 @@ greater = _arithmetic(torch.gt, cai.greater)
 both = _arithmetic(torch.logical_and, cai.logical_and)
 
 
+def _elementwise(
+    known: Callable[..., torch.Tensor], op: Callable[..., Value]
+) -> Callable[[Table], Table]:
+    return lambda table: op(table) if isinstance(table, Value) else known(table)
+
+
+absolute = _elementwise(torch.abs, cai.abs_)
+floor = _elementwise(torch.floor, rounding.floor)
+sine = _elementwise(torch.sin, cai.sin)
+
+
+def where(condition: Table, a: Table, b: Table) -> Table:
+    """`a` where the condition holds, else `b`; they are of one dtype."""
+    if not any(isinstance(t, Value) for t in (condition, a, b)):
+        return torch.where(condition, a, b)
+    return cai.where(value(condition), value(a), value(b))
+
+
+def total(table: Table) -> Table:
+    """The sum of each row of a matrix, as a column."""
+    if isinstance(table, Value):
+        return cai.reduce_sum(table, [1])
+    return table.sum(1, keepdim=True)
+
+
+def number(term: Dim | float) -> Table:
+    """A size or a number in f32."""
+    if isinstance(term, Value):
+        return cai.cast(value(term), torch.float32)
+    return torch.tensor(term, dtype=torch.float32)
+
+
 def clamp(table: Term, low: Term, high: Term) -> Table:
     return minimum(maximum(table, low), high)
 
@@ -92,6 +125,14 @@ def column(table: Table) -> Table:
 
 def row(table: Table) -> Table:
     return cai.expand_dims(table, [0]) if isinstance(table, Value) else table[None, :]
+
+
+def side_by_side(columns: Sequence[Table]) -> Table:
+    """Vectors of one length as the columns of a matrix."""
+    standing = [column(c) for c in columns]
+    if any(isinstance(c, Value) for c in standing):
+        return cai.concat(1, [value(c) for c in standing])
+    return torch.cat(standing, 1)
 
 
 def along(table: Table, axis: int, rank: int) -> Table:
