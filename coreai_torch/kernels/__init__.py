@@ -3,6 +3,6 @@
 from coreai.authoring import MetalParameter
 
 from .metal import TorchMetalKernel
-from .running import emulated
+from .running import emulated, run_source
 
-__all__ = ["MetalParameter", "TorchMetalKernel", "emulated"]
+__all__ = ["MetalParameter", "TorchMetalKernel", "emulated", "run_source"]

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 
 from ..errors import KernelError
 from ..ir.metal import Kernel, Operand, generate
@@ -34,6 +38,35 @@ def emulated(*, verify: bool = False) -> Iterator[None]:
         yield
     finally:
         _EMULATING.reset(token)
+
+
+def run_source(
+    source: str,
+    entry: str,
+    inputs: Sequence[torch.Tensor],
+    results: Sequence[tuple[Sequence[int], torch.dtype]],
+    *,
+    threads_per_grid: Sequence[int],
+    threads_per_thread_group: Sequence[int],
+    timeout: float = 300.0,
+) -> list[torch.Tensor]:
+    """Run a complete Metal source, such as a kernel op of a program carries.
+
+    `results` gives the shape and dtype of each; numbers come as tensors of no axes.
+    """
+    launch = emulator.Launch(
+        checks.threads(entry, "threads_per_grid", list(threads_per_grid)),
+        checks.threads(entry, "threads_per_thread_group", list(threads_per_thread_group)),
+        [shape for shape, _ in results],
+        [dtype for _, dtype in results],
+        {},
+        timeout,
+    )
+    whole = Source(entry, entry, source, (("source", source),))
+    outcome = emulator.run(whole, [emulator.carried(i) for i in inputs], launch, checked=False)
+    if outcome.findings:
+        raise KernelError(f"Metal kernel {entry!r}: {outcome.findings[0]}")
+    return outcome.results
 
 
 @dataclass(frozen=True)
@@ -109,7 +142,7 @@ class Runner:
             with FakeTensorMode(allow_non_fake_inputs=True) as mode:
                 fakes = [mode.from_tensor(g) if isinstance(g, torch.Tensor) else g for g in given]
                 results = self.definition.results(self.definition.fn(*fakes))
-        except DataDependentOutputException:
+        except (DataDependentOutputException, DynamicOutputShapeException):
             results = self.definition.results(self.definition.fn(*given))
         checks.results(self.kernel, results, shapes)
         return [result.dtype for result in results]

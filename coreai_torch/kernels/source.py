@@ -20,6 +20,7 @@ _CONSTANT = re.compile(
     r"\[\[\s*function_constant\s*\(\s*(?P<index>\d+)\s*\)\s*\]\]\s*;"
 )
 _DEFINED = re.compile(r"\bis_function_constant_defined\s*\(\s*(\w+)\s*\)")
+_SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
 _OPENS, _CLOSES = "([{", ")]}"
 
 
@@ -112,6 +113,7 @@ def prepare(
     tokens = _tokens(text)
     _refuse_double(source.kernel, tokens)
     _address_spaces(tokens)
+    _chained_swizzles(tokens)
     if meet_in_float:
         _conditionals(tokens)
     given = ", ".join(p.argument.format(i) for i, p in enumerate(source.parameters))
@@ -202,6 +204,18 @@ def _declare(plain: list[_Token], at: int) -> None:
             token.after = "".join(calls)
             plain[at].text = "static thread_local"
             return
+
+
+def _chained_swizzles(tokens: list[_Token]) -> None:
+    """`v.wzyx.xy` as `v.wz`: a swizzle of a swizzle is one of the vector itself."""
+    plain = _meaning(tokens)
+    for dot, outer, next_dot, inner in zip(plain, plain[1:], plain[2:], plain[3:], strict=False):
+        if (dot.text, next_dot.text) != (".", ".") or not _SWIZZLE.fullmatch(outer.text):
+            continue
+        places = [max("xyzw".find(c), "rgba".find(c)) for c in inner.text]
+        if all(0 <= place < len(outer.text) for place in places):
+            inner.text = "".join(outer.text[place] for place in places)
+            dot.text = outer.text = ""
 
 
 def _conditionals(tokens: list[_Token]) -> None:

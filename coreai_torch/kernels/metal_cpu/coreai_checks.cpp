@@ -21,7 +21,7 @@ struct Access {
 };
 struct Cell {
     Access wrote, read;
-    unsigned writer[3], reader[3];  // their places in the grid
+    unsigned writer[3], first_reader[3], last_reader[3];  // their places in the grid
     bool written = false;
 };
 
@@ -36,8 +36,7 @@ struct Region {
 };
 
 struct Pending {
-    bool active = false;
-    const Region* region;
+    Region region;
     unsigned long cell;
     const void* pc;
     const char* how;
@@ -48,7 +47,8 @@ struct Pending {
 static Region results[MOST_TENSORS];
 static unsigned result_count;
 static const char *low, *high;  // of all tensors
-static Pending pending;
+static Pending pending[64];  // one access is of as many elements at most
+static unsigned pending_count;
 static unsigned findings;
 static bool told[MOST_TENSORS + MOST_SHARED][8];
 
@@ -90,36 +90,38 @@ static unsigned long shown(const Region& region, unsigned long cell) {
 static void tell_race(const Region& region, unsigned long cell, const void* pc, const char* how,
                       const unsigned* other, const unsigned* place) {
     if (!once(region, 0)) return;
-    unsigned saved[3];
-    if (thread) {
-        memcpy(saved, thread->place, sizeof saved);
-        memcpy(thread->place, place, sizeof saved);
-    }
+    Thread then = {};
+    memcpy(then.place, place, sizeof then.place);
+    Thread* now = thread;
+    thread = &then;
     report("race", pc, "%d\t%lu\t%s\t%s\t%u, %u, %u", region.tensor, shown(region, cell),
            region.name, how, other[0], other[1], other[2]);
-    if (thread) memcpy(thread->place, saved, sizeof saved);
+    thread = now;
 }
 
 // A write that another thread's access is not ordered with does harm if it changed the value.
 static void settle_pending() {
-    if (!pending.active) return;
-    pending.active = false;
-    const Region& region = *pending.region;
-    const char* now = region.memory + pending.cell * region.item;
-    if (memcmp(now, pending.before, region.item) != 0)
-        tell_race(region, pending.cell, pending.pc, pending.how, pending.other, pending.place);
+    unsigned count = pending_count;
+    pending_count = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        const Pending& p = pending[i];
+        const char* now = p.region.memory + p.cell * p.region.item;
+        if (memcmp(now, p.before, p.region.item) != 0)
+            tell_race(p.region, p.cell, p.pc, p.how, p.other, p.place);
+    }
 }
 
 static void await_write(const Region& region, unsigned long cell, const void* pc, const char* how,
                         const unsigned* other) {
-    pending.active = true;
-    pending.region = &region;
-    pending.cell = cell;
-    pending.pc = pc;
-    pending.how = how;
-    memcpy(pending.other, other, sizeof pending.other);
-    memcpy(pending.place, thread->place, sizeof pending.place);
-    memcpy(pending.before, region.memory + cell * region.item, region.item);
+    if (pending_count == sizeof pending / sizeof *pending) return;
+    Pending& p = pending[pending_count++];
+    p.region = region;
+    p.cell = cell;
+    p.pc = pc;
+    p.how = how;
+    memcpy(p.other, other, sizeof p.other);
+    memcpy(p.place, thread->place, sizeof p.place);
+    memcpy(p.before, region.memory + cell * region.item, region.item);
 }
 
 static void note_read(const Region& region, unsigned long cell, const void* pc, bool atomic) {
@@ -136,8 +138,9 @@ static void note_read(const Region& region, unsigned long cell, const void* pc, 
     bool joins = c.read.thread != NOBODY && c.read.thread != now.thread &&
                  c.read.group == now.group && c.read.past == now.past;
     if (joins) now.thread = MANY;
+    else memcpy(c.first_reader, thread->place, sizeof c.first_reader);
+    memcpy(c.last_reader, thread->place, sizeof c.last_reader);
     c.read = now;
-    memcpy(c.reader, thread->place, sizeof c.reader);
 }
 
 static void note_write(const Region& region, unsigned long cell, const void* pc, bool atomic) {
@@ -145,7 +148,9 @@ static void note_write(const Region& region, unsigned long cell, const void* pc,
     if (c.written && unordered(region, c.wrote, atomic)) {
         await_write(region, cell, pc, "writes another value, in no fixed order, than", c.writer);
     } else if (c.written && unordered(region, c.read, atomic)) {
-        await_write(region, cell, pc, "writes what is read, in no fixed order, by", c.reader);
+        bool own = memcmp(c.last_reader, thread->place, sizeof c.last_reader) == 0;
+        await_write(region, cell, pc, "writes what is read, in no fixed order, by",
+                    own ? c.first_reader : c.last_reader);
     }
     c.wrote = access_now(region, atomic);
     c.written = true;

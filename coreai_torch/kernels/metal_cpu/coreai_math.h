@@ -110,7 +110,6 @@ COREAI_MATH_2(step, y < x ? 0.0f : 1.0f)
     }
 COREAI_ANY_2(max, x < y ? y : x)
 COREAI_ANY_2(min, y < x ? y : x)
-COREAI_ANY_2(absdiff, x < y ? y - x : x - y)
 COREAI_ANY_3(clamp, x < y ? y : z < x ? z : x)
 COREAI_ANY_3(max3, max(x, max(y, z)))
 COREAI_ANY_3(min3, min(x, min(y, z)))
@@ -268,6 +267,10 @@ COREAI_INTEGER_2(rhadd, (__int128(x) + __int128(y) + 1) >> 1)
 COREAI_INTEGER_2(mul24, x * y)
 #undef COREAI_INTEGER_1
 #undef COREAI_INTEGER_2
+template <coreai::integer T> constexpr coreai::unsigned_t<T> absdiff(T x, T y) {
+    return coreai::unsigned_t<T>(x < y ? coreai::raw(y) - coreai::raw(x)
+                                       : coreai::raw(x) - coreai::raw(y));
+}
 template <coreai::integer T> constexpr T mad24(T x, T y, T z) { return T(x * y + z); }
 template <coreai::integer T> constexpr T madhi(T x, T y, T z) { return T(mulhi(x, y) + z); }
 template <coreai::integer T> constexpr T extract_bits(T x, uint offset, uint bits) {

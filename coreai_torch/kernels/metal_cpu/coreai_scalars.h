@@ -149,10 +149,10 @@ constexpr bfloat operator""BF(long double value) { return bfloat(float(value)); 
 
 namespace coreai {
 // One side of a conditional whose sides differ: a class cannot meet `0` there, a float can.
-constexpr float branch(bfloat value) { return value; }
-template <class T> constexpr T&& branch(T&& value) { return static_cast<T&&>(value); }
-constexpr float branch(bfloat& value) { return value; }
-constexpr float branch(const bfloat& value) { return value; }
+template <class T> constexpr decltype(auto) branch(T&& value) {
+    if constexpr (metal::is_same_v<metal::decay_t<T>, bfloat>) return float(value);
+    else return static_cast<T&&>(value);
+}
 }  // namespace coreai
 
 #define INFINITY (__builtin_inff())

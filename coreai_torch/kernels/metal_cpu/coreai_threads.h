@@ -42,7 +42,7 @@ COREAI_COUNT(dispatch_quadgroups_per_threadgroup, rounds(full(), 4))
 #undef COREAI_COUNT
 }  // namespace told
 
-// The values that the lanes at one operation have put out.
+// The values that the lanes at one operation have put out; they last until the next operation.
 template <class T> struct Gathered {
     const Exchange& all;
     explicit Gathered(const T& mine, int line) : all(exchange(&mine, sizeof mine, line)) {
@@ -157,17 +157,19 @@ using quad_vote = simd_vote;
     }                                                                                            \
     template <class T>                                                                           \
     T group##_shuffle_and_fill_up(T v, T fill, ushort d, int line = __builtin_LINE()) {          \
-        long own = long(coreai::lane()), from = own - d;                                         \
-        coreai::Gathered<T> values(v, line);                                                     \
-        coreai::Gathered<T> fills(fill, line);                                                   \
-        return from >= long(first) ? values_at(values, from, v) : values_at(fills, from + width, fill); \
+        long from = long(coreai::lane()) - d;                                                    \
+        T moved = coreai::lane_or(coreai::Gathered<T>(v, line), from, first, width, v);          \
+        from += from < long(first) ? width : 0;                                                  \
+        T filled = coreai::lane_or(coreai::Gathered<T>(fill, line), from, first, width, fill);   \
+        return long(coreai::lane()) - d >= long(first) ? moved : filled;                         \
     }                                                                                            \
     template <class T>                                                                           \
     T group##_shuffle_and_fill_down(T v, T fill, ushort d, int line = __builtin_LINE()) {        \
-        long own = long(coreai::lane()), from = own + d;                                         \
+        long from = long(coreai::lane()) + d, end = long(first + width);                         \
         T moved = coreai::lane_or(coreai::Gathered<T>(v, line), from, first, width, v);          \
-        T filled = coreai::lane_or(coreai::Gathered<T>(fill, line), from - width, first, width, fill); \
-        return from < long(first + width) ? moved : filled;                                      \
+        from -= from >= end ? width : 0;                                                         \
+        T filled = coreai::lane_or(coreai::Gathered<T>(fill, line), from, first, width, fill);   \
+        return long(coreai::lane()) + d < end ? moved : filled;                                  \
     }
 #define COREAI_VOTES(group, first, width)                                                        \
     inline simd_vote group##_ballot(bool vote, int line = __builtin_LINE()) {                    \
@@ -211,9 +213,6 @@ COREAI_PREFIX(simd_prefix_inclusive_sum, 0, a + b, 1)
 COREAI_PREFIX(simd_prefix_exclusive_sum, 0, a + b, 0)
 COREAI_PREFIX(simd_prefix_inclusive_product, 1, a * b, 1)
 COREAI_PREFIX(simd_prefix_exclusive_product, 1, a * b, 0)
-template <class T> T values_at(const coreai::Gathered<T>& values, long l, T own) {
-    return coreai::lane_or(values, l, 0, coreai::LANES, own);
-}
 COREAI_FOLDS(simd, 0u, coreai::LANES)
 COREAI_FOLDS(quad, (coreai::lane() & ~3u), 4u)
 COREAI_SHUFFLES(simd, 0u, coreai::LANES)
