@@ -23,7 +23,7 @@ TOLERANCE = {
 
 
 def registered():
-    return [e for e in BUILTIN]
+    return list(BUILTIN)
 
 
 def _name(entry, index):

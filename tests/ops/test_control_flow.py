@@ -60,7 +60,9 @@ def test_a_branch():
 
 def test_a_branch_on_data():
     check(
-        lambda m, x: torch.cond(x.sum() > 0, lambda x: (x.sin(), x + 1), lambda x: (x * 2, -x), (x,)),
+        lambda m, x: torch.cond(
+            x.sum() > 0, lambda x: (x.sin(), x + 1), lambda x: (x * 2, -x), (x,)
+        ),
         (X,),
         (-X,),
     )
@@ -173,7 +175,7 @@ def test_registered_lowerings_work_inside_branches():
         (YES, X),
         converter=converter,
     )
-    got = list(runtime.run(program, {"args_0": YES, "args_1": X}).values())[0]
+    (got,) = runtime.run(program, {"args_0": YES, "args_1": X}).values()
     assert seen == ["sin"]
     assert got.tolist() == (-X).tolist()
 
