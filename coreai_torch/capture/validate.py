@@ -82,6 +82,8 @@ def _undecomposed(nodes: list[fx.Node]) -> str:
 
 
 def _hint(node: fx.Node) -> str:
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        return "random numbers drawn by the caller and passed as an input: a program draws none"
     if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten":
         return REGISTER_HINT + ", or the same computation with other ops"
     if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == KERNELS:
