@@ -13,7 +13,19 @@ BY_DTYPE = {
 }
 
 # (entry, dtype of the result): (relative, absolute, reason)
+_NEAR_A_POLE = (
+    3e-5,
+    1e-5,
+    "trigamma(-7.9506) is 412.7442 in float64 and here, and 412.7526 in float32 eager",
+)
 LOOSENED: dict[tuple[str, torch.dtype], tuple[float, float, str]] = {
+    **{(f"polygamma.polygamma_n_{n}", torch.float32): _NEAR_A_POLE for n in range(5)},
+    ("special.polygamma.special_polygamma_n_0", torch.float32): _NEAR_A_POLE,
+    ("nn.functional.scaled_dot_product_attention", torch.float32): (
+        2e-5,
+        4e-5,
+        "logits reach 200, where a unit is 1.5e-5: eager itself is up to 1.7e-5 from float64",
+    ),
     ("nn.functional.multi_head_attention_forward", torch.float32): (
         5e-5,
         1e-4,
