@@ -104,10 +104,10 @@ def sort_stable(ctx: Ctx, x: Value, dim: Axis, descending: bool) -> list[Value |
         case(u8(4, values=(200, 7, 255, 1)), 1),
     ],
 )
-def topk(ctx: Ctx, x: Value, k: int, dim: Axis, largest: bool) -> list[Value]:
+def topk(ctx: Ctx, x: Value, k: Dim, dim: Axis, largest: bool) -> list[Value]:
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    if k == 1 and largest:
+    if isinstance(k, int) and k == 1 and largest:
         most = greatest(x, [dim])
         return [most, place_of(most, x, dim)]
     places = cai.slice_axis(order(x, dim, largest), dim, 0, k)
@@ -118,13 +118,9 @@ def _flat(x: Value) -> Value:
     return cai.reshape(x, [shapes.product(cai.sizes(x))])
 
 
-def _at(x: Value, rank: Value | int, axis: int) -> tuple[Value, Value]:
-    """Value and place of the element of a rank, axis kept; a run-time rank has the axis too."""
-    ascending = order(x, axis)
-    if isinstance(rank, int):
-        place = cai.slice_axis(ascending, axis, rank, rank + 1)
-    else:
-        place = cai.gather_along_axis(ascending, rank, axis)
+def _at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
+    """Value and place of the element of a rank, axis kept, as it is in the ranks."""
+    place = cai.gather_along_axis(order(x, axis), rank, axis)
     return cai.gather_along_axis(x, place, axis), place
 
 
@@ -139,10 +135,12 @@ def _at(x: Value, rank: Value | int, axis: int) -> tuple[Value, Value]:
         case(i64(5, values=(5, 1, 4, 2, 3)), 3),
     ],
 )
-def kthvalue(ctx: Ctx, x: Value, k: int, dim: Axis, keepdim: bool) -> list[Value]:
+def kthvalue(ctx: Ctx, x: Value, k: Dim, dim: Axis, keepdim: bool) -> list[Value]:
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    return [dropped(v, [dim], keepdim) for v in _at(x, k - 1, dim)]
+    place = cai.slice_axis(order(x, dim), dim, shapes.sub(k, 1), k)
+    pair = cai.gather_along_axis(x, place, dim), place
+    return [dropped(v, [dim], keepdim) for v in pair]
 
 
 def _whole(number: Dim) -> Value:
