@@ -215,6 +215,19 @@ def index(ctx: Ctx, x: Value, indices: Sequence[Value | None]) -> Value:
     return gather(x, subscript(ctx, x, indices, known))
 
 
+@decomposes(
+    aten.take.default,
+    cases=[
+        case(f32(2, 3), i64(2, 2, values=(5, -6, 0, -1))),
+        case(f16(4), i64(values=(-1,))),
+        case(i32(values=(7,)), i64(3, values=(0,))),
+    ],
+)
+def take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Torch's own reads the number out of an index of rank 0, which export cannot follow."""
+    return aten.index(x.reshape(-1), [index.reshape(-1)]).reshape(index.shape)
+
+
 def merged(x: Value, mask: Value, axis: int) -> tuple[Value, Value]:
     """A tensor and its mask with the masked axes flattened into one."""
     sizes = cai.sizes(x)
