@@ -13,6 +13,7 @@ from ..ir import dialect as cai
 from ..ir.dialect import Value
 from . import exponential
 from .polar import direction, distance
+from .sign import with_sign_of
 
 Pair: TypeAlias = tuple[Value, Value]  # real and imaginary part
 
@@ -74,14 +75,16 @@ def _acosh(z: Pair) -> Pair:
 
 
 def _atanh(z: Pair) -> Pair:
-    real, imaginary = z
+    """On the right half-plane; near -1 the logarithm would be of 1 - (nearly 1)."""
+    given, imaginary = z
+    real = cai.abs_(given)
     one, two, four = (cai.like(real, n) for n in (1, 2, 4))
     square = cai.mul(imaginary, imaginary)
     away = cai.sub(one, real)
     ratio = cai.div(cai.mul(four, real), cai.add(cai.mul(away, away), square))
     x = cai.mul(cai.like(real, 0.25), exponential.log1p(ratio))
     y = direction(cai.mul(two, imaginary), cai.sub(cai.mul(away, cai.add(one, real)), square))
-    return x, cai.mul(cai.like(real, 0.5), y)
+    return with_sign_of(x, given), cai.mul(cai.like(real, 0.5), y)
 
 
 def sqrt(z: Value) -> Value:
@@ -150,3 +153,13 @@ def log1p(z: Value) -> Value:
     is_near = cai.less(distance(real, imaginary), cai.like(real, 0.5))
     x = cai.where(is_near, near, cai.log(distance(above, imaginary)))
     return cai.create_complex(x, direction(imaginary, above))
+
+
+def logaddexp(x: Value, y: Value) -> Value:
+    """From the one with the greater real part; two that are minus infinity stay so."""
+    left, right = cai.real_part(x), cai.real_part(y)
+    swap = cai.less(left, right)
+    greater, smaller = cai.where(swap, y, x), cai.where(swap, x, y)
+    total = cai.add(greater, log1p(cai.exp(cai.sub(smaller, greater))))
+    nothing = cai.equal(cai.maximum(left, right), cai.like(left, -math.inf))
+    return cai.where(nothing, smaller, total)

@@ -11,7 +11,8 @@ from ..ir import dialect as cai
 from ..ir import graph
 from ..ir.dialect import Value
 from ..lowering import Ctx, Number, Promote, case, lowers
-from ..lowering.cases import bf16, f16, f32, i8, i32, i64, u8
+from ..lowering.cases import bf16, c64, f16, f32, i8, i32, i64, u8
+from . import analytic
 from .comparison import is_inf, is_nan
 from .exponential import log1p
 from .polar import length
@@ -37,7 +38,7 @@ def _plus(x: Value, product: Value, value: Number) -> Value:
 @lowers(
     aten.addcmul.default,
     promote=Promote.WIDE,
-    cases=[*_PRODUCTS, case(i32(3), i32(3), i32(3), value=2)],
+    cases=[*_PRODUCTS, case(i32(3), i32(3), i32(3), value=2), case(c64(3), c64(3), c64(3))],
 )
 def addcmul(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -> Value:
     return _plus(x, cai.mul(tensor1, tensor2), value)
@@ -59,6 +60,7 @@ def addcdiv(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -
     cases=[
         case(f32(4, high=1e6), f32(4), f32(3, 1, values=(0.0, 1.0, 0.7))),
         case(f16(4), f16(4), f16(4)),
+        case(c64(4), c64(4), c64(4)),
         case(f32(), f32(), f32(3)),
     ],
 )
@@ -121,8 +123,14 @@ def _log_of_sum(x: Value, y: Value, smaller_share: Value) -> Value:
     return cai.where(same, x, cai.add(cai.maximum(x, y), smaller_share))
 
 
-@lowers(aten.logaddexp.default, promote=Promote.WIDE, cases=_SUMS)
+@lowers(
+    aten.logaddexp.default,
+    promote=Promote.WIDE,
+    cases=[*_SUMS, case(c64(4), c64(4, 1)), case(c64(1, values=(complex(-_INF, 0),)), c64(3))],
+)
 def logaddexp(ctx: Ctx, x: Value, other: Value) -> Value:
+    if cai.is_complex(x):
+        return analytic.logaddexp(x, other)
     apart = cai.neg(cai.abs_(cai.sub(x, other)))
     return _log_of_sum(x, other, log1p(cai.exp(apart)))
 

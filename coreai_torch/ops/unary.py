@@ -18,7 +18,7 @@ _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.7, 3.25, -20.0, 88.0, 1e-8, _INF, -_INF, _NAN)
 _ALIKE = [f32(13, values=_EDGES), f32(2, 3), f16(5), bf16(5), i32(4), i64(4), b1(3), f32()]
 _COMPLEX = c64(4)
-_FAR_OFF = c64(6, values=(3 - 4j, -3 + 0.5j, 9 + 1e-3j, -0.99j, 1e-4 + 1e-4j, -1.5 - 1.5j))
+_FAR_OFF = c64(6, values=(3 - 4j, -3 + 0.5j, 9 + 1e-3j, -0.99j, 1e-4 + 1e-4j, -0.99 - 0.02j))
 
 
 def _one_to_one(target: Any, op: Unary, complex_op: Unary | None, *more: T) -> None:

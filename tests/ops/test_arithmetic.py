@@ -82,3 +82,43 @@ def test_the_least_integer_divided_by_minus_one_wraps(dtype):
         assert converted(DIVISIONS[name], x, y).tolist() == [least, -6]
     for name in ("remainder", "fmod"):
         assert converted(DIVISIONS[name], x, y).tolist() == [0, 0]
+
+
+WITH_SIZES = {
+    "x / rows": lambda x: x / x.shape[0],
+    "x * columns ** -0.5": lambda x: x * (x.shape[1] ** -0.5),
+    "half + rows": lambda x: x.half() + x.shape[0],
+    "half * (1 / rows)": lambda x: x.half() * (1 / x.shape[0]),
+    "rows - x": lambda x: x.shape[0] - x,
+    "x // rows": lambda x: x // x.shape[0],
+    "arange % columns": lambda x: torch.arange(x.shape[0]) % x.shape[1],
+    "arange // columns": lambda x: torch.arange(x.shape[0]) // x.shape[1],
+    "arange << columns": lambda x: torch.arange(x.shape[0]) << x.shape[1],
+    "x ** rows": lambda x: x ** x.shape[0],
+    "rows ** x": lambda x: torch.pow(x.shape[0], x),
+    "x > columns": lambda x: x > x.shape[1],
+    "clamp(max=rows)": lambda x: x.clamp(max=x.shape[0]),
+    "where": lambda x: torch.where(x > 0, x, x.shape[0]),
+    "add(alpha=rows)": lambda x: torch.add(x, x, alpha=x.shape[0]),
+    "lerp": lambda x: torch.lerp(x, x * 2, x.shape[0] / 10),
+    "leaky_relu": lambda x: torch.nn.functional.leaky_relu(x, 1 / x.shape[0]),
+    "softplus": lambda x: torch.nn.functional.softplus(x, beta=x.shape[0]),
+}
+
+
+@pytest.mark.parametrize("name", WITH_SIZES)
+def test_a_size_known_at_run_time_is_a_number_like_others(name):
+    fn, auto = WITH_SIZES[name], torch.export.Dim.AUTO
+    exported = torch.export.export(
+        Call(lambda x: fn(x)), (torch.randn(3, 4),), dynamic_shapes=(({0: auto, 1: auto},),)
+    )
+    exported = exported.run_decompositions(coreai_torch.get_decomp_table())
+    program = coreai_torch.TorchConverter().add_exported_program(exported).to_coreai()
+    program.optimize()
+    (port,) = (s.arg.name for s in exported.graph_signature.input_specs)
+    for shape in ((3, 4), (5, 2)):
+        x = torch.linspace(-2, 3, shape[0] * shape[1]).reshape(shape)
+        (got,), want = runtime.run(program, {port: x}).values(), fn(x)
+        want = want.to(runtime.NARROW.get(want.dtype, want.dtype))
+        near = 1e-3 if want.dtype == torch.float16 else 1e-5
+        torch.testing.assert_close(got, want, rtol=near, atol=near, equal_nan=True)
