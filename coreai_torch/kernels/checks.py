@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from ..errors import KernelError
 from ..ir.metal import METAL_TYPES, Kernel
 from ..ir.types import narrow
 
+PARAMETER_LIMIT = 31  # of a Metal function
 THREAD_LIMIT = 1024  # of one threadgroup, on every Apple GPU
 
 # What a compute function can be told about the thread it runs in.
@@ -41,6 +42,15 @@ ATTRIBUTES = frozenset(
         "threads_per_threadgroup",
     }
 )
+# Words that a name cannot be: the language's own, and those of the types and address spaces.
+KEYWORDS = frozenset(
+    """
+    auto bfloat bool break case char class const constant constexpr continue default delete device
+    do double else enum false float for fragment half if inline int kernel long namespace new
+    operator return short signed sizeof static struct switch template this thread threadgroup true
+    typedef typename uchar uint ulong union unsigned ushort using vertex void volatile while
+    """.split()  # noqa: SIM905  a list of this length is easier to read as text
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -49,10 +59,10 @@ def kernel(kernel: Kernel) -> None:
     """Raise for names, attributes, templates or sources that no compiler could accept."""
     names = [*kernel.inputs, *kernel.results, *(p.name for p in kernel.parameters)]
     for name in (kernel.name, *names):
-        if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
+        if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name) or name in KEYWORDS:
             raise KernelError(
                 f"Metal kernel {kernel.name!r}: {name!r} is no name in Metal\n"
-                "  try   letters, digits and underscores, a letter first"
+                "  try   letters, digits and underscores, a letter first, no word of the language"
             )
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
@@ -62,8 +72,14 @@ def kernel(kernel: Kernel) -> None:
         )
     if not kernel.results:
         raise KernelError(f"Metal kernel {kernel.name!r} has no results\n  try   result_names")
+    if len(names) > PARAMETER_LIMIT:
+        raise KernelError(
+            f"Metal kernel {kernel.name!r} has {len(names)} inputs, results and parameters; a "
+            f"Metal function takes {PARAMETER_LIMIT} at most\n  try   fewer, larger tensors"
+        )
     _parameters(kernel.name, kernel.parameters)
     _templates(kernel.name, kernel.inputs, kernel.templates)
+    _untouched(kernel.name, names, kernel.templates.values())
     _mentions(kernel)
 
 
@@ -96,6 +112,17 @@ def _templates(name: str, inputs: Sequence[str], templates: Mapping[str, str]) -
             f"Metal kernel {name!r}: template_dtypes gives {words}\n"
             "  try   a word of its own for each input"
         )
+
+
+def _untouched(name: str, names: Sequence[str], words: Iterable[str]) -> None:
+    """A word is replaced wherever it stands, also inside a name, which would be lost."""
+    for word in words:
+        hit = [n for n in names if word in n]
+        if hit:
+            raise KernelError(
+                f"Metal kernel {name!r}: the template word {word!r} would be replaced inside the "
+                f"name {hit[0]!r} too\n  try   a word that is part of no name, such as 'TYPE'"
+            )
 
 
 def _mentions(kernel: Kernel) -> None:

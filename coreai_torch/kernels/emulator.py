@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,6 +23,7 @@ from .source import Source, prepare
 
 _PAGE = 4096
 _GAP = 256  # bytes between tensors: an access that lands there went astray
+_CHUNK = 1 << 20
 _FINE, _FOUND = 0, 3
 _CARRIED = {bool: torch.bool, int: torch.int32, float: torch.float32}
 Constants = Mapping[int | str, bool | int | float]
@@ -62,7 +64,7 @@ def run(
     program = _built(source, launch.constants, checked)
     shapes = [*(t.shape for t in inputs), *launch.shapes]
     laid = _Layout(shapes, [*(t.dtype for t in inputs), *launch.dtypes], len(inputs))
-    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
+    with tempfile.TemporaryDirectory(dir=_folder(laid.bytes)) as folder:
         data = Path(folder) / "tensors"
         laid.write(data, inputs)
         arguments = laid.arguments(data, launch, checked)
@@ -103,8 +105,11 @@ def _process(
     return ran
 
 
-def _fast_folder() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+def _folder(size: int) -> str | None:
+    """Shared memory if there is enough of it: containers often have 64 MB."""
+    if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2 * size:
+        return "/dev/shm"
+    return None
 
 
 def _cores() -> int:
@@ -131,16 +136,18 @@ class _Layout:
             self._offsets.append(place)
             size = math.prod(shape) * narrow(dtype).itemsize
             place = _up(place + size + _GAP, _GAP)
-        self._bytes = _up(place, _PAGE)
+        self.bytes = _up(place, _PAGE)
 
     def write(self, path: Path, inputs: Sequence[torch.Tensor]) -> None:
         """Make the file; results begin as bits that are no number."""
-        memory = np.memmap(path, np.uint8, "w+", shape=(self._bytes,))
-        memory[self._input_bytes :] = 0xFF
-        for tensor, offset in zip(inputs, self._offsets, strict=False):
-            plain = tensor.reshape(-1).view(torch.uint8).numpy()
-            memory[offset : offset + plain.size] = plain
-        memory.flush()
+        with path.open("wb") as file:
+            for tensor, offset in zip(inputs, self._offsets, strict=False):
+                file.seek(offset)
+                file.write(tensor.reshape(-1).view(torch.uint8).numpy().data)
+            file.seek(self._input_bytes)
+            # Written out, not left as holes: a full disk is then an error here and no crash there.
+            for start in range(self._input_bytes, self.bytes, _CHUNK):
+                file.write(b"\xff" * min(_CHUNK, self.bytes - start))
 
     def results(self, path: Path) -> list[torch.Tensor]:
         """The results, in the dtypes that they are asked for."""
@@ -159,7 +166,7 @@ class _Layout:
     def arguments(self, path: Path, launch: Launch, checked: bool) -> list[str]:
         """What the program needs to know, as it reads it."""
         workers = 1 if checked else _cores()
-        numbers = [self._input_bytes, self._bytes, workers, *launch.grid, *launch.group]
+        numbers = [self._input_bytes, self.bytes, workers, *launch.grid, *launch.group]
         for i, (shape, offset, dtype) in enumerate(self._places()):
             # The first index of a Metal tensor runs along the axis that lies closest: torch's last.
             item = narrow(dtype).itemsize

@@ -31,6 +31,11 @@ def kernel(name="checked_add", **changes):
 REFUSED = {
     "a name Metal cannot hold": ({"name": "my add"}, "'my add' is no name in Metal"),
     "a result name with a dot": ({"result_names": ["out.0"]}, "'out.0' is no name in Metal"),
+    "a word of the language": ({"input_names": ["device", "y"]}, "'device' is no name in Metal"),
+    "a template word inside a name": (
+        {"template_dtypes": {"x": "ou"}},
+        "'ou' would be replaced inside the name 'out' too",
+    ),
     "one name twice": ({"result_names": ["x"]}, "'x' names more than one"),
     "a parameter named like an input": (
         {"metal_params": [MetalParameter("x", "uint", "thread_position_in_grid")]},
@@ -76,6 +81,12 @@ def test_the_constructor_names_what_is_wrong(what):
     with pytest.raises(ValueError, match=message) as caught:
         kernel(name, **changes)
     assert repr(name) in str(caught.value)
+
+
+def test_a_metal_function_takes_31_parameters_at_most():
+    params = [MetalParameter(f"p{i}", "uint", "thread_position_in_grid") for i in range(29)]
+    with pytest.raises(ValueError, match=r"has 32 inputs, results and parameters"):
+        kernel(src="out[p0] = x[p0] + y[p0];", metal_params=params)
 
 
 def test_a_template_word_counts_as_a_use_of_its_input():
