@@ -57,7 +57,11 @@ class Lowering:
 
 @dataclass(frozen=True)
 class FunctionLowering:
-    """The lowering of a target without a schema: arguments come as they stand."""
+    """The lowering of a target without a schema: arguments come as they stand.
+
+    Those of a higher-order op come with their constants still tensors: they go on into the
+    graphs it holds, where more of them may fold.
+    """
 
     target: Any
     fn: Callable[..., Any]
@@ -66,8 +70,9 @@ class FunctionLowering:
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Resolve the arguments and lower."""
-        args = call.scope.values_of(call.node.args)
-        kwargs = call.scope.values_of(dict(call.node.kwargs))
+        higher = isinstance(self.target, torch._ops.HigherOrderOperator)
+        resolve = call.scope.held if higher else call.scope.values_of
+        args, kwargs = resolve(call.node.args), resolve(dict(call.node.kwargs))
         return self.fn(Ctx(call, lower_subgraph), *args, **kwargs)
 
 

@@ -18,7 +18,7 @@ higher_order = torch.ops.higher_order
 
 
 def _value(held: Any, type_: RankedTensorType) -> Value:
-    """What a subgraph gave, as a value of the promised type."""
+    """What a subgraph gave or is given, as a value of the promised type."""
     if isinstance(held, torch.Tensor):
         held = cai.tensor_constant(held)
     elif not isinstance(held, Value):
@@ -35,11 +35,11 @@ def cond(
     ctx: Ctx, pred: Any, true_fn: fx.GraphModule, false_fn: fx.GraphModule, operands: Any = ()
 ) -> list[Value]:
     promised = ctx.outs
-    if isinstance(pred, bool):
+    if not isinstance(pred, Value):
         return _values(ctx.lower_subgraph(true_fn if pred else false_fn, operands), promised)
     condition = cai.cast(shapes.scalar(pred), torch.bool)
     # The run time cannot choose between two constants by branching: those are selected.
-    known = constant_results(true_fn), constant_results(false_fn)
+    known = [constant_results(f, operands) for f in (true_fn, false_fn)]
     fixed = [i for i in range(len(promised)) if i in known[0] and i in known[1]]
     open_ = [i for i in range(len(promised)) if i not in fixed]
     results: dict[int, Value] = {
@@ -88,7 +88,7 @@ def scan(
     ctx: Ctx,
     combine_fn: fx.GraphModule,
     init: Sequence[Any],
-    xs: Sequence[Value],
+    xs: Sequence[Any],
     additional_inputs: Sequence[Any] = (),
 ) -> list[Value]:
     def step(carried: Sequence[Value], slices: Sequence[Value]) -> list[Any]:
@@ -99,7 +99,7 @@ def scan(
 
 @lowers_function(higher_order.map_impl)
 def map_(
-    ctx: Ctx, f: fx.GraphModule, xs: Sequence[Value], pos_args: Sequence[Any] = ()
+    ctx: Ctx, f: fx.GraphModule, xs: Sequence[Any], pos_args: Sequence[Any] = ()
 ) -> list[Value]:
     def step(carried: Sequence[Value], slices: Sequence[Value]) -> list[Any]:
         return ctx.lower_subgraph(f, [*slices, *pos_args])
@@ -111,39 +111,41 @@ def _over_leading_axis(
     ctx: Ctx,
     step: Callable[[Sequence[Value], Sequence[Value]], list[Any]],
     init: Sequence[Any],
-    xs: Sequence[Value],
+    xs: Sequence[Any],
 ) -> list[Value]:
     """A loop over the slices of `xs`; what each step adds to the carried values is stacked."""
     carried_types, stacked_types = ctx.outs[: len(init)], ctx.outs[len(init) :]
-    length = cai.size(xs[0], 0)
-    row_types = [cai.RankedTensorType.get(t.shape[1:], t.element_type) for t in stacked_types]
-    stacks = [_empty_stack(ctx, len(init) + i, length) for i in range(len(stacked_types))]
+    given = [x if isinstance(x, Value) else cai.tensor_constant(x) for x in xs]
+    first, length = _values(init, carried_types), cai.size(given[0], 0)
+    row_types = [RankedTensorType.get(t.shape[1:], t.element_type) for t in stacked_types]
+
+    def rows_at(index: Value, carried: Sequence[Value]) -> tuple[list[Any], list[Value]]:
+        held = step(carried, [_row(x, index) for x in given])
+        return held[: len(init)], _values(held[len(init) :], row_types)
 
     def going_on(state: Sequence[Value]) -> Value:
         return cai.greater(length if isinstance(length, Value) else cai.i32(length), state[0])
 
     def body(state: Sequence[Value]) -> list[Value]:
-        index, carried = state[0], state[1 : 1 + len(init)]
-        held = step(carried, [_row(x, index) for x in xs])
-        rows = _values(held[len(init) :], row_types)
+        index, carried, stacks = state[0], state[1 : 1 + len(init)], state[1 + len(init) :]
+        updated, rows = rows_at(index, carried)
         return [
             cai.add(index, cai.i32(1)),
-            *_values(held[: len(init)], carried_types),
-            *(_with_row(s, r, index) for s, r in zip(state[1 + len(init) :], rows, strict=True)),
+            *_values(updated, carried_types),
+            *(_with_row(s, r, index) for s, r in zip(stacks, rows, strict=True)),
         ]
 
-    first = [cai.i32(0), *_values(init, carried_types), *stacks]
-    return graph.loop(first, going_on, body)[1:]
+    sizes: list[Sequence[Dim]] = [t.shape for t in row_types]
+    if any(types.DYNAMIC in s for s in sizes):  # a step ahead of the loop tells them
+        sizes = [cai.sizes(row) for row in rows_at(cai.i32(0), first)[1]]
+    stacks = [_stack(t, [length, *s]) for t, s in zip(stacked_types, sizes, strict=True)]
+    return graph.loop([cai.i32(0), *first, *stacks], going_on, body)[1:]
 
 
-def _empty_stack(ctx: Ctx, result: int, length: Dim) -> Value:
+def _stack(type_: RankedTensorType, dims: Sequence[Dim]) -> Value:
     """Zeros to be written over, row by row."""
-    type_ = ctx.outs[result]
-    rest = ctx.call.node.meta["val"][result].shape[1:]
-    if any(not isinstance(s, int) for s in rest):
-        ctx.refuse("a stacked result whose rows have sizes known only at run time")
     zero = cai.constant(0, types.dtype_of(type_))
-    return cai.refine(cai.broadcast_to(zero, [length, *map(int, rest)]), type_)
+    return cai.refine(cai.broadcast_to(zero, dims), type_)
 
 
 def _row(x: Value, index: Value) -> Value:

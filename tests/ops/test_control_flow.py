@@ -7,7 +7,9 @@ import runtime
 import torch
 from torch import nn
 from torch._higher_order_ops import map as torch_map
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.scan import scan
+from torch.utils import _pytree as pytree
 
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.ir import dialect as cai
@@ -39,7 +41,7 @@ def check(fn, *variants, dynamic_shapes=None):
         for inputs in variants:
             got = list(runtime.run(program, dict(zip(names, inputs, strict=True))).values())
             want = fn(Call(fn), *inputs)
-            for g, w in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
+            for g, w in zip(got, pytree.tree_leaves(want), strict=True):
                 w = torch.as_tensor(w)
                 w = w.to(runtime.NARROW.get(w.dtype, w.dtype))
                 torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5)
@@ -47,7 +49,14 @@ def check(fn, *variants, dynamic_shapes=None):
 
 
 X = torch.tensor([1.0, -2.0, 3.0])
+DYNAMIC = torch.export.Dim.DYNAMIC
 YES, NO = torch.tensor(True), torch.tensor(False)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo():
+    """Torch keeps what it traced: a scan of width 3 would fix the width of the next one."""
+    torch._dynamo.reset()
 
 
 def test_a_branch():
@@ -78,6 +87,52 @@ def test_results_that_are_constant_in_both_branches():
         ),
         (YES, X),
         (NO, X),
+    )
+
+
+def test_results_of_constants_that_are_passed_in():
+    # The run time cannot branch between two constants, wherever they come from.
+    check(lambda m, p: torch.cond(p, lambda: m.table * 1, lambda: m.table + 1, ()), (YES,), (NO,))
+    check(
+        lambda m, p, x: torch.cond(
+            p, lambda x: (m.table * 1, x + 1), lambda x: (m.table + 1, x - 1), (x,)
+        ),
+        (YES, X),
+        (NO, X),
+    )
+
+
+def test_a_branch_on_a_size():
+    check(
+        lambda m, x: torch.cond(x.shape[0] > 4, lambda x: x * 2, lambda x: x - 1, (x,)),
+        (torch.rand(3),),
+        (torch.rand(7),),
+        dynamic_shapes=({0: DYNAMIC},),
+    )
+
+
+def test_a_branch_on_one_element_with_results_of_other_dtypes():
+    check(
+        lambda m, p, x: torch.cond(
+            p,
+            lambda x: (x.argmin(), x > 0, x.clone()),
+            lambda x: (x.argmax(), x < 0, x.clone()),
+            (x,),
+        ),
+        (torch.tensor([True]), X),
+        (torch.tensor([False]), X),
+    )
+
+
+def test_layers_inside_a_branch():
+    layers = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.LayerNorm(4)).eval()
+    for parameter in layers.parameters():
+        parameter.requires_grad_(False)
+    x = torch.rand(2, 3)
+    check(
+        lambda m, p, x: torch.cond(p, lambda x: layers(x), lambda x: layers[0](x).cos(), (x,)),
+        (YES, x),
+        (NO, x),
     )
 
 
@@ -120,6 +175,43 @@ def test_a_loop_until_data_says_so():
     check(halved, (X,), (X * 0.01,), (X * 100,))
 
 
+def test_a_loop_carries_every_dtype_and_unknown_sizes():
+    def stepped(m, x):
+        start = torch.tensor(0), torch.tensor([True, False]), torch.zeros(2, dtype=torch.float16)
+        return torch.while_loop(
+            lambda i, b, h, x: i < x.shape[0],
+            lambda i, b, h, x: (i + 1, ~b, h + 1, x * 2 + x.shape[0]),
+            (*start, x),
+        )
+
+    check(stepped, (torch.rand(3, 2),), (torch.rand(6, 2),), dynamic_shapes=({0: DYNAMIC},))
+
+
+def test_a_loop_that_carries_a_constant_away():
+    check(
+        lambda m, x: torch.while_loop(
+            lambda i, x: i < 3, lambda i, x: (i + 1, torch.ones(3)), (torch.tensor(0), x)
+        ),
+        (X,),
+    )
+
+
+def _counted(limit, step, x):
+    zero = torch.zeros((), dtype=torch.int64)
+    return torch.while_loop(lambda i, x: i < limit, lambda i, x: (i + 1, step(i, x)), (zero, x))[1]
+
+
+def test_loops_and_branches_inside_a_loop():
+    def inner(i, x):
+        return _counted(i, lambda j, x: x + 1.5, x)
+
+    def chosen(i, x):
+        return torch.cond(x.sum() > 3, lambda x: x / 2, lambda x: x * 3 + 1, (x,))
+
+    check(lambda m, x: _counted(4, inner, x), (X,))
+    check(lambda m, x: _counted(6, chosen, x), (X,), (X * 10,))
+
+
 def test_a_loop_inside_a_branch():
     def loop(x):
         return torch.while_loop(
@@ -152,6 +244,48 @@ def test_a_scan_of_dynamic_length():
         (torch.zeros(3), torch.rand(5, 3)),
         (torch.zeros(3), torch.rand(8, 3)),
         dynamic_shapes=({}, {0: torch.export.Dim("n", min=2)}),
+    )
+
+
+def test_a_scan_over_constants_and_over_one_step():
+    check(lambda m, init: scan(_cumulative, init, m.table), (torch.zeros(()),))
+    check(lambda m, init, xs: scan(_cumulative, init, xs), (torch.zeros(3), torch.rand(1, 3)))
+
+
+def test_a_scan_of_several_values():
+    def step(carry, x):
+        return (carry[0] + x[0], carry[1] * x[1]), (carry[0] * 2, x[1].sum())
+
+    check(
+        lambda m, init, xs, ys: scan(step, (init, init + m.table), (xs, ys)),
+        (torch.zeros(3), torch.rand(5, 3), torch.rand(5, 3)),
+    )
+
+
+@pytest.mark.parametrize("row", [lambda x: x * 2, lambda x: torch.cat([x, x])])
+def test_a_scan_of_rows_of_unknown_size(row):
+    width = torch.export.Dim("width", min=2)
+    check(
+        lambda m, init, xs: scan(lambda c, x: (c + x, row(x)), init, xs),
+        (torch.zeros(3), torch.rand(5, 3)),
+        (torch.zeros(4), torch.rand(6, 4)),
+        dynamic_shapes=({0: width}, {0: torch.export.Dim("steps", min=2), 1: width}),
+    )
+
+
+def test_an_associative_scan():
+    check(
+        lambda m, x: associative_scan(lambda a, b: a * b + 1, x, 0, combine_mode="generic"),
+        (torch.rand(6, 2),),
+    )
+
+
+def test_a_map_over_unknown_sizes():
+    check(
+        lambda m, xs: torch_map(lambda x, y: (x.cumsum(0), x.sum() + y.sum()), xs, m.table),
+        (torch.rand(4, 3),),
+        (torch.rand(7, 2),),
+        dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC},),
     )
 
 
