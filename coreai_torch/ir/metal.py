@@ -13,6 +13,7 @@ from coreai.authoring import CustomMetalKernel, MetalParameter
 from coreai.authoring.metal import TensorMeta
 
 from . import shapes, types
+from .casting import cast
 from .shapes import Dim
 
 # The Metal type of a tensor's elements, by the dtype that remains after narrowing.
@@ -45,7 +46,9 @@ class Operand:
 
     @property
     def metal(self) -> str:
-        """The Metal type of the elements."""
+        """The Metal type of the elements; a tensor of booleans is one of bytes in Metal."""
+        if self.dtype == torch.bool and self.rank:
+            return METAL_TYPES[torch.uint8]
         return METAL_TYPES[types.narrow(self.dtype)]
 
 
@@ -127,12 +130,25 @@ def emit(
     authored = CustomMetalKernel(
         kernel.name, list(kernel.inputs), list(kernel.results), kernel.body, []
     )
+    held, made = [_as_bytes(v) for v in inputs], [_type_as_bytes(t) for t in result_types]
     # The op's own choice of a name is random: two conversions would give different bytes.
-    key = tuple((o.rank, o.metal) for o in (*takes, *gives))
+    key = tuple((t.rank, METAL_TYPES[types.dtype_of(t)]) for t in (*(v.type for v in held), *made))
     authored.kernel_cache[key] = (source.name, source.text)
     sizes = [threads_per_grid, threads_per_thread_group, *result_shapes]
-    operands = [*inputs, *(shapes.vector(list(s), torch.uint32) for s in sizes)]
-    return list(authored._construct_kernel_op(operands, list(result_types)))
+    operands = [*held, *(shapes.vector(list(s), torch.uint32) for s in sizes)]
+    results = authored._construct_kernel_op(operands, made)
+    return [cast(r, types.dtype_of(t)) for r, t in zip(results, result_types, strict=True)]
+
+
+def _as_bytes(value: Value) -> Value:
+    """The op takes no booleans."""
+    return cast(value, torch.uint8) if types.dtype_of(value.type) == torch.bool else value
+
+
+def _type_as_bytes(type_: RankedTensorType) -> RankedTensorType:
+    if types.dtype_of(type_) != torch.bool:
+        return type_
+    return RankedTensorType.get(type_.shape, types.element(torch.uint8))
 
 
 def _operand(type_: RankedTensorType) -> Operand:

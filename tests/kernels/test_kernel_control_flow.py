@@ -28,7 +28,6 @@ def test_kernels_stand_inside_control_flow(model):
     exported = decomposed(model, x)
     assert torch.equal(exported.module()(x), x.relu())
     program = converted(exported, RELU)
-    program.optimize()
     assert len(sources(program)) == 1
 
 

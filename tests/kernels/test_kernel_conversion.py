@@ -1,6 +1,8 @@
 """Kernels through export, decomposition and conversion, to bytes on disk."""
 
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,8 +26,13 @@ def decomposed(model, *args, **options):
 
 
 def converted(program, *kernels, **options):
+    """The program, optimized; what saving would refuse is refused here."""
     converter = TorchConverter().register_custom_kernels(list(kernels))
-    return converter.add_exported_program(program, **options).to_coreai()
+    result = converter.add_exported_program(program, **options).to_coreai()
+    result.optimize()
+    with tempfile.TemporaryDirectory() as folder:
+        result.save_asset(Path(folder) / "kernels.aimodel")
+    return result
 
 
 def sources(program):
@@ -47,16 +54,39 @@ def relu(x: torch.Tensor) -> torch.Tensor:
     return torch.relu(x)
 
 
+RELU_SRC = "TYPE v = x[id]; // the thread's own\nout[id] = positive(v); // done"
+RELU_HELPERS = "TYPE positive(TYPE v) { return v > TYPE(0) ? v : TYPE(0); }"
 RELU = TorchMetalKernel(
     "converted_relu",
     ["x"],
     ["out"],
-    "TYPE v = x[id]; // the thread's own\nout[id] = positive(v); // done",
+    RELU_SRC,
     relu,
     [ID],
-    helper_src="TYPE positive(TYPE v) { return v > TYPE(0) ? v : TYPE(0); }",
+    helper_src=RELU_HELPERS,
     template_dtypes={"x": "TYPE"},
 )
+
+
+def copy(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+COPY = TorchMetalKernel(
+    "converted_copy",
+    ["x"],
+    ["out"],
+    RELU_SRC,
+    copy,
+    [ID],
+    helper_src=RELU_HELPERS,
+    template_dtypes={"x": "TYPE"},
+)
+
+
+class Copy(nn.Module):
+    def forward(self, x):
+        return COPY(x, **line(x))
 
 
 class Relu(nn.Module):
@@ -75,10 +105,13 @@ class Relu(nn.Module):
         (torch.int16, "int16_t"),
         (torch.int8, "int8_t"),
         (torch.uint8, "uint8_t"),
+        (torch.uint16, "uint16_t"),
+        (torch.uint32, "uint"),
+        (torch.bool, "uint8_t"),
     ],
 )
 def test_the_signature_and_the_template_follow_the_dtype(dtype, metal):
-    program = converted(decomposed(Relu(), torch.ones(8, dtype=dtype)), RELU)
+    program = converted(decomposed(Copy(), torch.ones(8, dtype=dtype)), COPY)
     (source,) = sources(program).values()
     for name in ("x", "out"):
         assert f"tensor<device {metal}, metal::dextents<int, 1>, tensor_handle> {name}" in source
@@ -98,7 +131,6 @@ def test_dynamic_sizes_reach_the_grid_and_the_result(strict):
     x = torch.linspace(-1, 1, 33)
     assert torch.equal(exported.module()(x), x.relu())
     program = converted(exported, RELU)
-    program.optimize()
     text = str(program)
     assert re.search(r"coreai.metal4_kernel.*tensor<\?xf32", text)
     assert "get_shape" in text
@@ -166,7 +198,6 @@ class Several(nn.Module):
 
 def test_several_kernels_dtypes_and_results_stand_in_one_program():
     program = converted(decomposed(Several(), torch.ones(8)), RELU, SPLIT)
-    program.optimize()
     found = sources(program)
     assert len(found) == 3
     assert sorted(name.rsplit("_", 1)[0] for name in found) == [
@@ -247,7 +278,8 @@ class Scaled(nn.Module):
 def test_numbers_are_passed_by_value(dynamic):
     exported = decomposed(Scaled(), torch.ones(8), dynamic_shapes=dynamic)
     assert torch.equal(exported.module()(torch.ones(8)), torch.full((8,), 4.0))
-    (source,) = sources(converted(exported, SCALED)).values()
+    program = converted(exported, SCALED)
+    (source,) = sources(program).values()
     for metal, name in (("int", "n"), ("float", "scale"), ("bool", "flip")):
         assert f"constant {metal}& {name} [[buffer(" in source
 
@@ -306,7 +338,6 @@ class Weighted(nn.Module):
 
 def test_weights_can_be_operands():
     program = converted(decomposed(Weighted(), torch.ones(8)), SCALAR, RELU)
-    program.optimize()
     assert len(sources(program)) == 2
 
 
