@@ -35,9 +35,10 @@ def running_total(x: Value, axis: int) -> Value:
 
 
 def _running(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> Value:
-    # The scan accumulates in the element type: f16 stops counting ones at 2048.
+    # The scan accumulates in the element type: f16 stops counting ones at 2048, and the process
+    # dies of 100 + 100 in si8, which torch wraps.
     met = cai.cast(x, ctx.out_dtype)
-    wide = cai.cast(met, torch.float32) if cai.is_float(met) else met
+    wide = cai.cast(met, torch.float32 if cai.is_float(met) else torch.int32)
     return cai.cast(cai.scan(wide, dim, combiner), ctx.out_dtype) if x.type.rank else met
 
 
@@ -62,6 +63,7 @@ _RUNNING = [
         *_RUNNING,
         case(f16(3000, values=(1.0,)), 0),
         case(i8(300, values=(127,)), 0),
+        case(i32(3, values=(100,)), 0, dtype=torch.int8),
         case(c64(2, 3), 1),
     ],
 )

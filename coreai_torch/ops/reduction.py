@@ -44,6 +44,8 @@ def total(x: Value, axes: Sequence[int]) -> Value:
     if cai.is_complex(x):
         parts = (total(part(x), axes) for part in (cai.real_part, cai.imaginary_part))
         return cai.create_complex(*parts)
+    if cai.is_bool(x):
+        return cai.any_(x, axes)
     if not cai.is_float(x) or not _is_long(x, axes):
         return cai.reduce_sum(x, axes)
     summed = cai.cast(x, torch.float32)
@@ -105,6 +107,8 @@ def _axis_total(x: Value, axis: int) -> Value:
         case(b1(2, 3), [1], True),
         case(b1(2, 3), [1], dtype=torch.float16),
         case(f32(2, 3), [1], dtype=torch.int64),
+        case(f32(2, 2, values=(0.0, 0.0, 0.5, 0.0)), [1], dtype=torch.bool),
+        case(i32(3, values=(100,)), [0], dtype=torch.int8),
         case(f16(2, 3), [1], dtype=torch.float32),
         case(c64(2, 3), [1]),
         case(f32(2, 0), [1], static_only="an empty operand"),
@@ -153,10 +157,13 @@ def mean_of_all(ctx: Ctx, x: Value) -> Value:
 
 
 def _product(ctx: Ctx, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
-    # f16 would round after every factor: 0.01 * 0.01 * 1e4 is to be 1, not 1.001.
-    wide = cai.cast(x, torch.float32) if cai.is_float(x) else cai.cast(x, ctx.out_dtype)
-    if cai.is_complex(wide):
+    met = cai.cast(x, ctx.out_dtype)
+    if cai.is_complex(met):
         ctx.refuse("the product of complex numbers")
+    if cai.is_bool(met):
+        return dropped(cai.all_(met, axes), axes, keepdim)
+    # f16 would round after every factor: 0.01 * 0.01 * 1e4 is to be 1, not 1.001.
+    wide = cai.cast(met, torch.float32) if cai.is_float(met) else met
     return dropped(cai.cast(cai.reduce_product(wide, axes), ctx.out_dtype), axes, keepdim)
 
 
@@ -174,6 +181,8 @@ def _product(ctx: Ctx, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
         case(i8(4, values=(127,)), 0),
         case(b1(2, 3), 1),
         case(i32(2, 3), 0, dtype=torch.float32),
+        case(f32(2, values=(1.5, 2.5)), 0, dtype=torch.int64),
+        case(i32(2, 3), 1, dtype=torch.bool),
         case(f32(2, 0), 1, static_only="an empty operand"),
     ],
 )
