@@ -7,12 +7,12 @@ import torch
 from compat.programs import assert_close, exported, graphs
 from coreai._compiler.dialects import coreai as dialect
 from coreai._compiler.ir import Location, Value
-from coreai_torch._aten_to_core import _aten_to_core_resolver
-from coreai_torch._utils import get_operand, get_operands
 from runtime import Descriptor, descriptor, run
 from torch import nn
 
 from coreai_torch import TorchConverter, generate_composite_decl, get_decomp_table
+from coreai_torch._aten_to_core import _aten_to_core_resolver
+from coreai_torch._utils import get_operand, get_operands
 
 # The documents define `my_lib::scaled_add`; another namespace keeps this process clear of theirs.
 
