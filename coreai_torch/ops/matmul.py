@@ -12,7 +12,7 @@ from torch import Tensor
 from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, Number, case, decomposes, lowers
-from ..lowering.cases import bf16, c64, f16, f32, i8, i32, i64, u8
+from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
 
 aten = torch.ops.aten
 _NARROW_INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16)
@@ -200,6 +200,31 @@ def addbmm(
     left = batch1.permute(1, 0, 2).reshape(rows, count * inner)
     right = batch2.reshape(count * inner, batch2.shape[2])
     return torch.addmm(x, left, right, beta=beta, alpha=alpha)
+
+
+@decomposes(
+    aten.addr.default,
+    cases=[
+        case(f32(2, 3), f32(2), f32(3)),
+        case(f32(), f32(2), f32(3), beta=0.5, alpha=2),
+        case(f32(2, 3, values=(_NAN,)), f32(2), f32(3), beta=0),
+        case(f16(4, 5), f16(4), f16(5), beta=3, alpha=0.7),
+        case(bf16(4, 5), bf16(4), bf16(5)),
+        case(i64(2, 3), i64(2), i64(3), alpha=-2),
+        case(b1(2, 3), b1(2), b1(3)),
+        case(b1(2, 3), b1(2), b1(3), beta=False, alpha=True),
+    ],
+)
+def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """Rounded after every step, as torch does it; torch's own decomposition rounds once."""
+    outer = vec1.unsqueeze(1) * vec2
+    if x.dtype == torch.bool:
+        chosen = outer if alpha else torch.zeros_like(outer)
+        return chosen | x if beta else chosen
+    scaled = outer if alpha == 1 else outer * alpha
+    if beta == 0:
+        return scaled
+    return (x if beta == 1 else x * beta) + scaled
 
 
 @decomposes(
