@@ -8,6 +8,7 @@ from ..ir import dialect as cai
 from ..ir.dialect import Binary, Value
 from ..lowering import Ctx, Number, Promote, case, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from .complex import power
 from .rounding import floor
 
 aten = torch.ops.aten
@@ -257,6 +258,7 @@ def _power(x: Value, exponent: Value) -> Value:
     return cai.div(cai.like(x, 1), x) if known == -1 else cai.pow_(x, exponent)
 
 
+_ROUND_ZERO = c64(5, values=(0j, -8 + 0j, 1 + 2j, -3j, complex(-0.001, -0.0)))
 _BASES = f32(8, values=(_INF, -_INF, 0.0, -0.0, -4.0, 4.0, _NAN, 0.3))
 
 
@@ -282,8 +284,7 @@ _BASES = f32(8, values=(_INF, -_INF, 0.0, -0.0, -4.0, 4.0, _NAN, 0.3))
         case(f16(5, low=0.1), 7.3),
         case(u8(4), 3),
         case(b1(4), 2),
-        case(c64(3), 2),
-        case(c64(3), 1.5),
+        *(case(_ROUND_ZERO, e) for e in (0, 1, 2, 3, -1, -2, 0.5, 1.5, 1 + 2j)),
     ],
 )
 @lowers(
@@ -297,8 +298,12 @@ _BASES = f32(8, values=(_INF, -_INF, 0.0, -0.0, -4.0, 4.0, _NAN, 0.3))
         case(bf16(3, low=0.1), bf16(3)),
         case(i64(3, low=1), f32(3)),
         case(c64(3), c64(1)),
+        case(_ROUND_ZERO, c64(3, 1, values=(2 + 0j, -1.5 + 1j, 0.5 + 0j))),
         case(f32(low=0.5), f32(3)),
     ],
 )
 def pow_(ctx: Ctx, x: Value, exponent: Value) -> Value:
+    if cai.is_complex(x):
+        given = ctx.fake("exponent")
+        return power(x, exponent, None if isinstance(given, torch.Tensor) else given)
     return _power(x, exponent)
