@@ -88,9 +88,14 @@ def dtype_of(type_: Any) -> torch.dtype:
 
 def tensor(shape: Sequence[Any], element_type: Type) -> RankedTensorType:
     """A tensor type; sizes that are no plain numbers become dynamic."""
-    return RankedTensorType.get(
-        [s if type(s) is int and s >= 0 else DYNAMIC for s in shape], element_type
-    )
+    return RankedTensorType.get([_extent(s) for s in shape], element_type)
+
+
+def _extent(size: Any) -> int:
+    """A symbol that export fixed is a number, or a program would take sizes it is wrong for."""
+    if isinstance(size, torch.SymInt):
+        size = size.node.maybe_as_int()
+    return size if type(size) is int and size >= 0 else DYNAMIC
 
 
 def ranked(fake: Any) -> RankedTensorType:
