@@ -24,14 +24,12 @@ def _in_places(grid: Tensor, size: int, align: bool) -> Tensor:
 
 def _reflected(at: Tensor, size: int, align: bool) -> Tensor:
     """Mirrored at the borders as often as needed: at places' middles, or at their edges."""
-    low, span = (0.0, size - 1) if align else (-0.5, size)
+    low, span = (0.0, 2 * size - 2) if align else (-0.5, 2 * size)  # there and back
     if align and size == 1:
         return torch.zeros_like(at)
     away = (at - low).abs()
-    back = torch.fmod(away, span)
-    turns = torch.floor(away / span)
-    even = torch.fmod(turns, 2) == 0
-    return torch.where(even, back, span - back) + low
+    rest = away - torch.trunc(away / span) * span
+    return torch.minimum(rest, span - rest) + low
 
 
 def _bounded(at: Tensor, size: int, padding: int, align: bool) -> Tensor:
@@ -168,3 +166,33 @@ def grid_sampler_3d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
     return _sample(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def _steps(count: int, like: Tensor, align: bool) -> Tensor:
+    """Places from -1 to 1: their middles on the borders, or their edges."""
+    numbers = torch.arange(count, device=like.device).to(like.dtype)
+    if align:
+        return numbers * 0 if count == 1 else numbers * 2 / (count - 1) - 1
+    return (numbers * 2 + 1) / count - 1
+
+
+@decomposes(
+    aten.affine_grid_generator.default,
+    cases=[
+        case(f32(2, 2, 3), [2, 3, 4, 5], True),
+        case(f32(2, 2, 3), [2, 3, 4, 5], False),
+        case(f32(2, 3, 4), [2, 3, 1, 4, 2], True),
+        case(f32(2, 3, 4), [2, 3, 3, 4, 1], False),
+    ],
+)
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
+    """Torch's own asks `linspace` for a number of steps, which makes a number of a run-time size."""
+    batch, _, *extents = size
+    axes = [_steps(extent, theta, align_corners) for extent in extents]
+    result = theta[:, :, -1].reshape(batch, *[1] * len(extents), -1)
+    for column, (place, steps) in enumerate(reversed([*enumerate(axes)])):
+        along = [1] * (len(extents) + 2)
+        along[place + 1] = -1
+        slope = theta[:, :, column].reshape(batch, *[1] * len(extents), -1)
+        result = result + steps.reshape(along) * slope
+    return result
