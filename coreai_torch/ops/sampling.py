@@ -186,7 +186,7 @@ def _steps(count: int, like: Tensor, align: bool) -> Tensor:
     ],
 )
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """Torch's own asks `linspace` for a number of steps, which makes a number of a run-time size."""
+    """Torch's own asks `linspace` for its steps, which makes a number of a run-time size."""
     batch, _, *extents = size
     axes = [_steps(extent, theta, align_corners) for extent in extents]
     result = theta[:, :, -1].reshape(batch, *[1] * len(extents), -1)
