@@ -161,8 +161,9 @@ def _any_of(*positions: int) -> Rule:
 
 
 def _place(ranges: Ranges, node: fx.Node) -> Interval:
-    """An index into the argument, whatever it counts along."""
-    return Interval(0, terms(node))
+    """An index into one of the tensors, whichever it is and whatever it counts along."""
+    tensors = [i for i, a in enumerate(node.args) if isinstance(a, fx.Node)]
+    return Interval(0, max(terms(node, i) for i in tensors))
 
 
 def _item(ranges: Ranges, node: fx.Node) -> Interval:

@@ -8,6 +8,7 @@ import torch
 import zoo
 
 from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.capture.sequence_lengths import open_lengths
 
 
 def compare(name, model, program, inputs):
@@ -20,7 +21,8 @@ def compare(name, model, program, inputs):
 
 
 def convert(model, inputs, dynamic_shapes=None):
-    exported = torch.export.export(model, inputs, dynamic_shapes=dynamic_shapes)
+    with open_lengths():  # export alone would fix the length of a recurrent layer's sequence
+        exported = torch.export.export(model, inputs, dynamic_shapes=dynamic_shapes)
     exported = exported.run_decompositions(get_decomp_table())
     return TorchConverter().add_exported_program(exported).to_coreai()
 
