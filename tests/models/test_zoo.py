@@ -23,7 +23,7 @@ def compare(name, model, program, inputs):
 def convert(model, inputs, dynamic_shapes=None):
     with open_lengths():  # export alone would fix the length of a recurrent layer's sequence
         exported = torch.export.export(model, inputs, dynamic_shapes=dynamic_shapes)
-    exported = exported.run_decompositions(get_decomp_table())
+        exported = exported.run_decompositions(get_decomp_table())
     return TorchConverter().add_exported_program(exported).to_coreai()
 
 
