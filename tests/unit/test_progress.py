@@ -1,0 +1,39 @@
+"""The progress bar: on a terminal, after a while; nothing at all otherwise."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from coreai_torch import progress
+
+
+class Screen(io.StringIO):
+    def __init__(self, terminal):
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self):
+        return self.terminal
+
+
+def shown(monkeypatch, *, terminal, patience):
+    screen = Screen(terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(progress, "_PATIENCE", patience)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.progress("converting", 3) as advance:
+        for _ in range(3):
+            advance()
+    return screen.getvalue()
+
+
+def test_a_long_conversion_shows_a_bar(monkeypatch):
+    assert "converting" in shown(monkeypatch, terminal=True, patience=-1.0)
+
+
+@pytest.mark.parametrize(("terminal", "patience"), [(True, 60.0), (False, -1.0)])
+def test_a_quick_or_piped_one_is_silent(monkeypatch, terminal, patience):
+    assert shown(monkeypatch, terminal=terminal, patience=patience) == ""
