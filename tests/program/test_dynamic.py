@@ -59,8 +59,8 @@ ARITHMETIC = {
     "float": lambda n: torch.sym_float(n) * 0.5,
     "select": lambda n: torch.sym_ite(n > 5, n, n * 2),
     "sum": lambda n: torch.sym_sum([n, n, 1]),
-    "ceil": lambda n: math.ceil(n / 2),
-    "floor": lambda n: math.floor(n * 0.75),
+    "ceil of a float": lambda n: math.ceil(n / 2),
+    "floor of a float": lambda n: math.floor(n * 0.75),
 }
 
 
