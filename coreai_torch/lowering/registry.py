@@ -20,7 +20,12 @@ from .promotion import Promote
 
 
 def key(target: Any) -> str:
-    """The name an op is registered under: stable where overload objects are not."""
+    """The name an op is registered under: stable where overload objects are not.
+
+    An op of a library that may not be there is registered by its name, which is a string.
+    """
+    if isinstance(target, str):
+        return target
     if isinstance(target, torch._ops.OpOverload):
         return str(target.name())
     if isinstance(target, torch._ops.HigherOrderOperator):
@@ -138,7 +143,8 @@ class Registry:
 
     def rewrites(self) -> Mapping[Any, Callable[..., Any]]:
         """The overloads that are written in torch, with their functions."""
-        return {e.target: e.fn for e in self if isinstance(e, Decomposition)}
+        known = (e for e in self if not isinstance(e.target, str))
+        return {e.target: e.fn for e in known if isinstance(e, Decomposition)}
 
 
 BUILTIN = Registry()

@@ -45,6 +45,7 @@ from . import (
     symbolic,
     unary,
     views,
+    vision,
     zeta,
 )
 
@@ -93,5 +94,6 @@ __all__ = [
     "symbolic",
     "unary",
     "views",
+    "vision",
     "zeta",
 ]

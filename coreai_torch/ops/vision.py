@@ -1,0 +1,184 @@
+"""torchvision's ops, written in torch and registered by name: the library may not be there."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import ConversionError
+from ..lowering import decomposes
+from .sampling import Source, linear
+
+while_loop = torch.ops.higher_order.while_loop
+
+
+@decomposes("torchvision::nms")
+def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
+    """Keep a box unless a better one that is kept overlaps it; the best first.
+
+    Each round is right for one more box of every chain of overlaps, so the last round changes
+    nothing.
+    """
+    order = torch.sort(scores, stable=True, descending=True)[1]
+    boxes = dets.index_select(0, order)
+    x1, y1, x2, y2 = (boxes[:, i] for i in range(4))
+    area = (x2 - x1) * (y2 - y1)
+    wide = torch.minimum(x2[:, None], x2) - torch.maximum(x1[:, None], x1)
+    high = torch.minimum(y2[:, None], y2) - torch.maximum(y1[:, None], y1)
+    shared = wide.clamp(min=0) * high.clamp(min=0)
+    over = shared / (area[:, None] + area - shared) > iou_threshold
+    rank = torch.arange(order.shape[0], device=order.device)
+    over = over & (rank[:, None] < rank)
+
+    def unsettled(changed: Tensor, kept: Tensor, over: Tensor) -> Tensor:
+        return changed.clone()
+
+    def once(changed: Tensor, kept: Tensor, over: Tensor) -> tuple[Tensor, Tensor]:
+        left = torch.logical_not(torch.any(over & kept[:, None], 0))
+        return torch.any(left != kept), left
+
+    start = torch.ones_like(scores, dtype=torch.bool)
+    _, kept = while_loop(unsettled, once, (torch.any(start), start), (over,))
+    return order.index_select(0, kept.nonzero()[:, 0])
+
+
+def _edges(rois: Tensor, scale: float, offset: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Top, left, height and width of each region, on the picture."""
+    x1, y1, x2, y2 = (rois[:, i] * scale - offset for i in range(1, 5))
+    return y1, x1, y2 - y1, x2 - x1
+
+
+def _samples(start: Tensor, length: Tensor, bins: int, per_bin: int) -> Tensor:
+    """Places along one axis: [region, bin, sample]."""
+    cell = (length / bins)[:, None, None]
+    number = torch.arange(bins, device=start.device)[:, None]
+    within = (torch.arange(per_bin, device=start.device) + 0.5) / per_bin
+    return start[:, None, None] + (number + within) * cell
+
+
+def _sampled(input: Tensor, batch: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """Pictures between their places: [region, bin, sample, bin, sample, channel].
+
+    Up to one place beyond a border it is the border's value, farther out it is zero.
+    """
+    height, width = input.shape[2:]
+    down, across = y[:, :, :, None, None], x[:, None, None, :, :]
+    near = (down >= -1) & (down <= height) & (across >= -1) & (across <= width)
+    picture = batch[:, None, None, None, None].to(input.dtype)
+    down, across = down.clamp(0, height - 1), across.clamp(0, width - 1)
+    places = torch.broadcast_tensors(down, across, picture)
+    found = linear(Source(input), places[:2], places[2].long())
+    return torch.where(near.unsqueeze(-1), found, 0.0)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _fixed(sampling_ratio: int) -> int:
+    """The default is as many samples as a bin has places, a number for each region."""
+    if sampling_ratio <= 0:
+        raise ConversionError(
+            f"sampling_ratio={sampling_ratio} takes a number of samples that depends on the "
+            "regions\n  try   sampling_ratio=2, or another number"
+        )
+    return sampling_ratio
+
+
+@decomposes("torchvision::roi_align")
+def roi_align(
+    input: Tensor,
+    rois: Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    aligned: bool,
+) -> Tensor:
+    picture, regions, count = _wide(input), _wide(rois), _fixed(sampling_ratio)
+    top, left, height, width = _edges(regions, spatial_scale, 0.5 if aligned else 0.0)
+    if not aligned:
+        height, width = height.clamp(min=1), width.clamp(min=1)
+    y = _samples(top, height, pooled_height, count)
+    x = _samples(left, width, pooled_width, count)
+    found = _sampled(picture, regions[:, 0].long(), y, x).sum((2, 4)) / (count * count)
+    return found.permute(0, 3, 1, 2).to(input.dtype)
+
+
+def _half_up(x: Tensor) -> Tensor:
+    """C's `round`: halves away from zero."""
+    return torch.where(x < 0, -torch.floor(0.5 - x), torch.floor(x + 0.5))
+
+
+def _bins(start: Tensor, length: Tensor, bins: int, extent: int) -> Tensor:
+    """Which places of an axis each bin of each region holds: [region, bin, place]."""
+    cell = (length / bins)[:, None]
+    number = torch.arange(bins, device=start.device).to(start.dtype)
+    first = (torch.floor(number * cell) + start[:, None]).clamp(0, extent)
+    end = (torch.ceil((number + 1) * cell) + start[:, None]).clamp(0, extent)
+    place = torch.arange(extent, device=start.device)
+    return (place >= first[..., None]) & (place < end[..., None])
+
+
+@decomposes("torchvision::roi_pool")
+def roi_pool(
+    input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int
+) -> tuple[Tensor, Tensor]:
+    """The greatest of each bin and its place; an empty bin gives 0 and -1.
+
+    What does not exceed the lowest float, NaN among it, is passed over.
+    """
+    lowest = torch.finfo(torch.float32).min
+    x1, y1, x2, y2 = (_half_up(_wide(rois)[:, i] * spatial_scale) for i in range(1, 5))
+    height, width = input.shape[2:]
+    rows = _bins(y1, (y2 - y1 + 1).clamp(min=1), pooled_height, height)
+    columns = _bins(x1, (x2 - x1 + 1).clamp(min=1), pooled_width, width)
+    pictures = input.index_select(0, rois[:, 0].long())
+    pictures = torch.where(pictures.isnan(), lowest, _wide(pictures)).clamp(min=lowest)
+    cells = pictures[:, :, None, None]
+    held = rows[:, None, :, None, :, None] & columns[:, None, None, :, None, :]
+    greatest = torch.where(held, cells, lowest).amax((4, 5), keepdim=True)
+    numbers = torch.arange(height * width, device=input.device).reshape(height, width)
+    found = held & (cells == greatest) & (cells > lowest)
+    place = torch.where(found, numbers, height * width).amin((4, 5))
+    value = torch.where(held.any(5).any(4), greatest[..., 0, 0], 0.0)
+    place = torch.where(found.any(5).any(4), place, -1)
+    return value.to(input.dtype), place.to(torch.int32)
+
+
+@decomposes("torchvision::deform_conv2d")
+def deform_conv2d(
+    input: Tensor,
+    weight: Tensor,
+    offset: Tensor,
+    mask: Tensor,
+    bias: Tensor,
+    stride_h: int,
+    stride_w: int,
+    pad_h: int,
+    pad_w: int,
+    dilation_h: int,
+    dilation_w: int,
+    groups: int,
+    offset_groups: int,
+    use_mask: bool,
+) -> Tensor:
+    """A convolution whose taps are moved by offsets and read between places, zero outside."""
+    batch, _, height, width = input.shape
+    features, _, kernel_h, kernel_w = weight.shape
+    taps, (out_h, out_w) = kernel_h * kernel_w, offset.shape[2:]
+    picture = _wide(input).reshape(batch * offset_groups, -1, height, width)
+    moved = _wide(offset).reshape(batch * offset_groups, taps, 2, out_h, out_w)
+    rows = torch.arange(out_h, device=input.device) * stride_h - pad_h
+    columns = torch.arange(out_w, device=input.device) * stride_w - pad_w
+    down = (torch.arange(kernel_h, device=input.device) * dilation_h).repeat_interleave(kernel_w)
+    across = (torch.arange(kernel_w, device=input.device) * dilation_w).repeat(kernel_h)
+    y = moved[:, :, 0] + (down[:, None] + rows)[:, :, None]
+    x = moved[:, :, 1] + (across[:, None] + columns)[:, None, :]
+    found = linear(Source(picture), (y, x))  # [picture, tap, row, column, channel]
+    if use_mask:
+        found = found * _wide(mask).reshape(*y.shape, 1)
+    columns_of = found.permute(0, 4, 1, 2, 3).reshape(batch, groups, -1, out_h * out_w)
+    kernel = _wide(weight).reshape(groups, features // groups, -1)
+    result = torch.matmul(kernel, columns_of).reshape(batch, features, out_h, out_w)
+    return (result + _wide(bias)[:, None, None]).to(input.dtype)
