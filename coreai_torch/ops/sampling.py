@@ -41,7 +41,7 @@ def _bounded(at: Tensor, size: int, padding: int, align: bool) -> Tensor:
     return torch.where(at.isnan(), 0.0, at).clamp(min=0).clamp(max=size - 1)
 
 
-class _Source:
+class Source:
     """A batch of pictures or volumes as rows of channels, to be read at integer places."""
 
     def __init__(self, input: Tensor) -> None:
@@ -49,11 +49,16 @@ class _Source:
         last = [0, *range(2, input.dim()), 1]
         self.rows = input.permute(last).reshape(-1, self.channels)
 
-    def read(self, places: Sequence[Tensor]) -> Tensor:
-        """The channels at places (floats, one tensor per axis), zero where there are none."""
+    def read(self, places: Sequence[Tensor], picture: Tensor | None = None) -> Tensor:
+        """The channels at places (floats, one tensor per axis), zero where there are none.
+
+        Which picture of the batch is said for each place, or counts along the first axis.
+        """
         inside = torch.ones_like(places[0], dtype=torch.bool)
-        first = torch.arange(self.batch, device=places[0].device)
-        index = first.reshape(-1, *[1] * (places[0].dim() - 1)).expand(places[0].shape)
+        if picture is None:
+            numbers = torch.arange(self.batch, device=places[0].device)
+            picture = numbers.reshape(-1, *[1] * (places[0].dim() - 1)).expand(places[0].shape)
+        index = picture
         for at, extent in zip(places, self.extents, strict=True):
             inside = inside & (at >= 0) & (at < extent)
             index = index * extent + torch.where(at.isnan(), 0.0, at).clamp(0, extent - 1).long()
@@ -61,7 +66,8 @@ class _Source:
         return torch.where(inside.unsqueeze(-1), found.reshape(*index.shape, -1), 0.0)
 
 
-def _linear(source: _Source, at: Sequence[Tensor]) -> Tensor:
+def linear(source: Source, at: Sequence[Tensor], picture: Tensor | None = None) -> Tensor:
+    """Between places: the corners around each, weighted by nearness."""
     low = [torch.floor(a) for a in at]
     total: Tensor | None = None
     for corner in itertools.product((0, 1), repeat=len(at)):
@@ -69,7 +75,7 @@ def _linear(source: _Source, at: Sequence[Tensor]) -> Tensor:
         for a, base, step in zip(at, low, corner, strict=True):
             weight = weight * (a - base if step else base + 1 - a)
         places = [base + step for base, step in zip(low, corner, strict=True)]
-        part = source.read(places) * weight.unsqueeze(-1)
+        part = source.read(places, picture) * weight.unsqueeze(-1)
         total = part if total is None else total + part
     assert total is not None  # a grid has at least one corner
     return total
@@ -88,7 +94,7 @@ def _cubic_weights(t: Tensor) -> list[Tensor]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def _cubic(source: _Source, at: Sequence[Tensor], padding: int, align: bool) -> Tensor:
+def _cubic(source: Source, at: Sequence[Tensor], padding: int, align: bool) -> Tensor:
     y, x = at
     top, left = torch.floor(y), torch.floor(x)
     height, width = source.extents
@@ -109,7 +115,7 @@ def _cubic(source: _Source, at: Sequence[Tensor], padding: int, align: bool) -> 
 
 def _sample(input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
     wide = torch.float32 if input.dtype in (torch.float16, torch.bfloat16) else input.dtype
-    source, grid = _Source(input.to(wide)), grid.to(wide)
+    source, grid = Source(input.to(wide)), grid.to(wide)
     named = [grid[..., i] for i in reversed(range(grid.shape[-1]))]  # x comes first in a grid
     at = [_in_places(g, e, align_corners) for g, e in zip(named, source.extents, strict=True)]
     if mode == _BICUBIC:
@@ -119,7 +125,7 @@ def _sample(input: Tensor, grid: Tensor, mode: int, padding: int, align_corners:
             _bounded(a, e, padding, align_corners) for a, e in zip(at, source.extents, strict=True)
         ]
         found = (
-            _linear(source, at) if mode == _BILINEAR else source.read([torch.round(a) for a in at])
+            linear(source, at) if mode == _BILINEAR else source.read([torch.round(a) for a in at])
         )
     order = [0, found.dim() - 1, *range(1, found.dim() - 1)]
     return found.permute(order).to(input.dtype)
