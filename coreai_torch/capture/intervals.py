@@ -162,7 +162,11 @@ def _any_of(*positions: int) -> Rule:
 
 def _place(ranges: Ranges, node: fx.Node) -> Interval:
     """An index into one of the tensors, whichever it is and whatever it counts along."""
-    tensors = [i for i, a in enumerate(node.args) if isinstance(a, fx.Node)]
+    tensors = [
+        i
+        for i, a in enumerate(node.args)
+        if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)
+    ]
     return Interval(0, max(terms(node, i) for i in tensors))
 
 
