@@ -32,7 +32,7 @@ def main() -> int:
     start = time.monotonic()
     results = []
     out = open(options.out, "a") if options.out else None  # noqa: SIM115  closed with the process
-    for result in sweep([job for job in jobs if job[1]], options.workers):
+    for result in sweep([job for job in jobs if job[1]], options.workers, options.samples):
         results.append(result)
         _show(result, options)
         if out:
@@ -49,6 +49,7 @@ def _options() -> Any:
     parser.add_argument("--dtypes", default=",".join(entries.REAL), help="default: %(default)s")
     parser.add_argument("--exact", action="store_true", help="the whole name must match")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--samples", type=int, help="so many of each dtype; all if not given")
     parser.add_argument("--failures", type=int, default=1, help="failing samples shown per outcome")
     parser.add_argument("--quiet", action="store_true", help="show only what did not pass")
     parser.add_argument("--out", help="append every result to this file, as lines of JSON")

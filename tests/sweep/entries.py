@@ -21,7 +21,6 @@ DTYPES = {
     "complex64": torch.complex64,
 }
 REAL = tuple(name for name in DTYPES if name != "complex64")
-SAMPLES_PER_DTYPE = 24  # of all dtypes but f32, which takes every sample
 
 
 @functools.cache
@@ -52,9 +51,9 @@ def samples(name: str, dtype: str) -> list[Any]:
     return list(given)
 
 
-def chosen(every: list[Any], dtype: str, most: int | None = SAMPLES_PER_DTYPE) -> list[int]:
+def chosen(every: list[Any], most: int | None = None) -> list[int]:
     """The numbers of the samples to try: evenly spread, with a 0-d and an empty one if any."""
-    if dtype == "f32" or most is None or len(every) <= most:
+    if most is None or len(every) <= most:
         return list(range(len(every)))
     spread = {i * len(every) // most for i in range(most)}
     return sorted(spread | set(_first(every, _is_scalar)) | set(_first(every, _is_empty)))

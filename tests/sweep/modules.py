@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,10 @@ class Call:
         leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
         tensors = tuple(_plain(x) for x in leaves if isinstance(x, torch.Tensor))
         return cls(dtype, index, op, tensors, tuple(leaves), spec)
+
+    def in_whole_numbers(self) -> Call:
+        """The same call with whole numbers from -2 to 2 for all that is real."""
+        return replace(self, tensors=tuple(map(_whole, self.tensors)))
 
     @property
     def place(self) -> str:
@@ -52,6 +56,13 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     tensor = tensor.detach().resolve_conj().resolve_neg()
     return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Infinities stay: a mask is made of them."""
+    if not tensor.is_floating_point():
+        return tensor
+    return tensor.round().clamp(-2, 2).where(tensor.isfinite(), tensor)
 
 
 def _as_tensor(result: Any) -> torch.Tensor | None:

@@ -46,10 +46,13 @@ class Worker:
         self._log = Path(self._folder.name) / "stderr"
         self._process: Any = None
 
-    def judge(self, entry: str, dtypes: list[str]) -> Result:
-        """Every sample of an entry gets a verdict, whatever happens to the child."""
+    def judge(self, entry: str, dtypes: list[str], most: int | None = None) -> Result:
+        """Every sample of an entry gets a verdict, whatever happens to the child.
+
+        Or only so many of each dtype, if `most` says so.
+        """
         result = Result(entry)
-        left, suspects = self._send((entry, dtypes, False), set(), result)
+        left, suspects = self._send((entry, dtypes, most), set(), result)
         while left:
             at_once = suspects or left
             left, suspects = self._send((entry, _by_dtype(at_once), bool(suspects)), left, result)
@@ -138,7 +141,7 @@ def _by_dtype(samples: Samples) -> dict[str, list[int]]:
     }
 
 
-def sweep(jobs: Iterable[Job], workers: int) -> Iterator[Result]:
+def sweep(jobs: Iterable[Job], workers: int, most: int | None = None) -> Iterator[Result]:
     """Judge all jobs, each worker with a child of its own; results come as they are ready."""
     waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
     ready: queue.SimpleQueue[Result | None] = queue.SimpleQueue()
@@ -151,7 +154,7 @@ def sweep(jobs: Iterable[Job], workers: int) -> Iterator[Result]:
         worker = Worker()
         try:
             while (job := waiting.get()) is not None:
-                ready.put(worker.judge(*job))
+                ready.put(worker.judge(*job, most))
         finally:
             worker.close()
             ready.put(None)

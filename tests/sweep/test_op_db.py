@@ -11,7 +11,7 @@ from tests.sweep.known_refusals import KNOWN_REFUSALS
 from tests.sweep.out_of_scope import OUT_OF_SCOPE
 from tests.sweep.outcome import ATTEMPTED, DEFECTS, Kind
 from tests.sweep.pool import Worker
-from tests.sweep.tolerances import LOOSENED, UNDEFINED
+from tests.sweep.tolerances import PRODUCTS, UNDEFINED
 
 pytestmark = pytest.mark.slow
 
@@ -57,5 +57,5 @@ def _refusals_known(entry, dtype):
 
 
 def test_rows_name_entries_that_exist():
-    rows = {*OUT_OF_SCOPE, *KNOWN_REFUSALS, *UNDEFINED, *(name for name, _ in LOOSENED)}
+    rows = {*OUT_OF_SCOPE, *KNOWN_REFUSALS, *UNDEFINED, *PRODUCTS}
     assert rows - set(entries.entries()) == set()

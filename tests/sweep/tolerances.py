@@ -1,4 +1,4 @@
-"""How near is near enough, and the entries that need another measure, each with its reason."""
+"""How near is near enough, and the entries that are measured otherwise, with the reason."""
 
 from __future__ import annotations
 
@@ -12,26 +12,36 @@ BY_DTYPE = {
     torch.bfloat16: (1e-2, 1e-2),  # eight bits of mantissa: one unit is 0.8 %
 }
 
-# (entry, dtype of the result): (relative, absolute, reason)
-_NEAR_A_POLE = (
-    3e-5,
-    1e-5,
-    "trigamma(-7.9506) is 412.7442 in float64 and here, and 412.7526 in float32 eager",
+# Entries that are made of matrix products. Their float16 samples keep shapes and arguments, but
+# hold small whole numbers, of which every order of summation gives the same bits: the run time
+# on Linux accumulates float16 products in float16, the devices and torch accumulate wide.
+PRODUCTS = (
+    "__rmatmul__",
+    "addbmm",
+    "addmm",
+    "addmm.decomposed",
+    "addmv",
+    "baddbmm",
+    "bmm",
+    "chain_matmul",
+    "einsum",
+    "inner",
+    "linalg.multi_dot",
+    "matmul",
+    "mm",
+    "mv",
+    "nn.functional.bilinear",
+    "nn.functional.conv1d",
+    "nn.functional.conv2d",
+    "nn.functional.conv3d",
+    "nn.functional.conv_transpose1d",
+    "nn.functional.conv_transpose2d",
+    "nn.functional.conv_transpose3d",
+    "nn.functional.linear",
+    "nn.functional.multi_head_attention_forward",
+    "nn.functional.scaled_dot_product_attention",
+    "tensordot",
 )
-LOOSENED: dict[tuple[str, torch.dtype], tuple[float, float, str]] = {
-    **{(f"polygamma.polygamma_n_{n}", torch.float32): _NEAR_A_POLE for n in range(5)},
-    ("special.polygamma.special_polygamma_n_0", torch.float32): _NEAR_A_POLE,
-    ("nn.functional.scaled_dot_product_attention", torch.float32): (
-        2e-5,
-        4e-5,
-        "logits reach 200, where a unit is 1.5e-5: eager itself is up to 1.7e-5 from float64",
-    ),
-    ("nn.functional.multi_head_attention_forward", torch.float32): (
-        5e-5,
-        1e-4,
-        "projections reach 1e4 and cancel: eager itself is up to 8e-5 + 2e-5 * x from float64",
-    ),
-}
 
 # Entries whose values mean nothing: only dtype and shape are compared.
 UNDEFINED = {
@@ -44,10 +54,8 @@ UNDEFINED = {
 }
 
 
-def tolerance(name: str, dtype: torch.dtype) -> tuple[float, float]:
-    if (name, dtype) in LOOSENED:
-        return LOOSENED[name, dtype][:2]
-    return BY_DTYPE.get(dtype, (0, 0))
+def in_whole_numbers(name: str, dtype: str) -> bool:
+    return dtype == "f16" and name in PRODUCTS
 
 
 def values_are_undefined(name: str) -> bool:

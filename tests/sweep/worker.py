@@ -27,7 +27,10 @@ def warm_up() -> None:
 
 
 def serve(pipe: Any, log: str) -> None:
-    """Answer jobs `(entry, dtypes or samples by dtype, alone)` until the pipe closes."""
+    """Answer jobs until the pipe closes.
+
+    A job is `(entry, dtypes, most samples of each)`, or `(entry, samples by dtype, alone)`.
+    """
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -40,13 +43,14 @@ def serve(pipe: Any, log: str) -> None:
 
     while True:
         try:
-            name, wanted, alone = pipe.recv()
+            name, wanted, how = pipe.recv()
         except EOFError:
             return
-        if isinstance(wanted, list):
-            wanted = {d: entries.chosen(entries.samples(name, d), d) for d in wanted}
+        first = isinstance(wanted, list)
+        if first:
+            wanted = {d: entries.chosen(entries.samples(name, d), how) for d in wanted}
             pipe.send(("chosen", wanted))
-        for verdict in judge(name, wanted, alone=alone, trying=trying):
+        for verdict in judge(name, wanted, alone=not first and how, trying=trying):
             pipe.send(("verdict", verdict))
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if _IN_BYTES else 1024)
         pipe.send(("done", used < LARGEST_MEMORY))

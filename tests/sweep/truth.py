@@ -1,0 +1,65 @@
+"""Eager's own rounding, measured against the same call in float64."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from .modules import Call
+from .tolerances import BY_DTYPE
+
+_WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+_TIMES_EAGER = 2
+_LARGEST = 10  # tolerances of the largest result: a jump in a function is no rounding
+
+
+def truth(call: Call) -> list[torch.Tensor] | None:
+    """The results in float64, or None where torch cannot compute them."""
+    wide = dataclasses.replace(
+        call,
+        leaves=tuple(_widened(leaf) for leaf in call.leaves),
+        tensors=tuple(_widened(tensor) for tensor in call.tensors),
+    )
+    try:
+        return wide.eager()
+    except Exception:  # an op that torch has in float32 alone
+        return None
+
+
+def _widened(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.to(_WIDE.get(leaf.dtype, leaf.dtype))
+    return _WIDE.get(leaf, leaf) if isinstance(leaf, torch.dtype) else leaf
+
+
+def no_further_than_eager(got: torch.Tensor, want: torch.Tensor, true: torch.Tensor) -> bool:
+    """Whether each element is near the truth, or no further from it than twice eager's worst.
+
+    Attention over logits of 200 differs from float64 by 1.7e-5 in eager float32: there 1e-5 of
+    eager's number asks for its very order of summation.
+    """
+    if got.dtype != want.dtype or want.dtype not in BY_DTYPE or not got.is_floating_point():
+        return False
+    finite = want.isfinite()
+    if true.shape != want.shape or not _same_elsewhere(got, want, finite):
+        return False
+    relative, absolute = BY_DTYPE[want.dtype]
+    got, want, true = (t[finite].double() for t in (got, want, true))
+    if not len(true) or not true.isfinite().all():
+        return False
+    ours, eagers = (got - true).abs(), (want - true).abs()
+    most = min(_TIMES_EAGER * eagers.max(), _LARGEST * relative * true.abs().max())
+    return bool((ours <= (absolute + relative * true.abs()).maximum(most)).all())
+
+
+def _same_elsewhere(got: torch.Tensor, want: torch.Tensor, finite: torch.Tensor) -> bool:
+    """Whether infinities and NaNs stand in the same places."""
+    same = torch.equal(got.isfinite(), finite)
+    return same and torch.equal(got[~finite].nan_to_num(), want[~finite].nan_to_num())
