@@ -30,6 +30,23 @@ NAMES = [
     "coreai_torch:get_decomp_table",
     "coreai_torch._aten_to_core:_aten_to_core_resolver",
     "coreai_torch._aten_to_core:_higher_order_resolver",
+    "coreai_torch._compression._floatx:Float4Tensor",
+    "coreai_torch._compression._floatx:SubbyteTensor",
+    "coreai_torch._compression._intx:IntxTensor",
+    "coreai_torch._compression._intx:UintxTensor",
+    "coreai_torch._compression._intx:pack_intx",
+    "coreai_torch._compression._intx:pack_uintx",
+    "coreai_torch._compression._types:builtin_to_string",
+    "coreai_torch._compression._types:is_int",
+    "coreai_torch._compression._types:nptype_from_builtin",
+    "coreai_torch._compression._types:string_to_builtin",
+    "coreai_torch._compression.custom_layers:ActivationDequantizeModule",
+    "coreai_torch._compression.custom_layers:ActivationQuantizeModule",
+    "coreai_torch._compression.custom_layers:PalettizeModule",
+    "coreai_torch._compression.custom_layers:ScaledPalettizeModule",
+    "coreai_torch._compression.custom_layers:SparseModule",
+    "coreai_torch._compression.custom_layers:WeightDequantizeModule",
+    "coreai_torch._compression.utils:wrap_for_parametrization",
     "coreai_torch._utils:generate_composite_decl",
     "coreai_torch._utils:get_operand",
     "coreai_torch._utils:get_operands",
@@ -44,17 +61,9 @@ NAMES = [
     "coreai_torch.composite_ops._sdpa:scaled_dot_product_attention",
 ]
 
-COMPRESSION = "compressed weights are not built yet"
 DEBUGGING = "the debugging tools are not built yet"
 
 LATER = {
-    "coreai_torch._compression._floatx:Float4Tensor": COMPRESSION,
-    "coreai_torch._compression._floatx:SubbyteTensor": COMPRESSION,
-    "coreai_torch._compression._intx:pack_intx": COMPRESSION,
-    "coreai_torch._compression._intx:pack_uintx": COMPRESSION,
-    "coreai_torch._compression._types": COMPRESSION,
-    "coreai_torch._compression.custom_layers": COMPRESSION,
-    "coreai_torch._compression.utils:wrap_for_parametrization": COMPRESSION,
     "coreai_torch.debugging.benchmarker:benchmark_coreai_program": DEBUGGING,
     "coreai_torch.debugging.comparator:create_comparator_for_programs": DEBUGGING,
     "coreai_torch.debugging.debug_info:strip_debug_info": DEBUGGING,

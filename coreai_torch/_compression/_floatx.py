@@ -1,0 +1,5 @@
+"""Floats narrower than a byte."""
+
+from ..compression.subbyte import Float4Tensor, SubbyteTensor
+
+__all__ = ["Float4Tensor", "SubbyteTensor"]
