@@ -1,0 +1,137 @@
+"""Ops that hold regions, call other functions, or read and write states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.reading import Op
+from .plan import STRUCTURAL, Plan, Runner, Steps, Values, Watch
+
+
+@dataclass
+class State:
+    """A state while a program runs: the handle is the box, the tensor its content."""
+
+    content: Any
+
+
+def _structural(
+    name: str,
+) -> Callable[[Callable[[Op, Plan], Runner]], Callable[[Op, Plan], Runner]]:
+    def register(make: Callable[[Op, Plan], Runner]) -> Callable[[Op, Plan], Runner]:
+        STRUCTURAL[f"coreai.{name}"] = make
+        return make
+
+    return register
+
+
+def _bind(values: Values, numbers: tuple[int, ...], given: list[Any]) -> None:
+    for number, value in zip(numbers, given, strict=True):
+        values[number] = value
+
+
+@_structural("if")
+def _if(op: Op, plan: Plan) -> Runner:
+    condition = op.operands[0]
+    then, otherwise = (plan.block(region) for region in op.regions)
+
+    def run(values: Values, watch: Watch | None) -> None:
+        chosen = then if values[condition].item() else otherwise
+        _bind(values, op.results, chosen(values, watch))
+
+    return run
+
+
+@_structural("while")
+def _while(op: Op, plan: Plan) -> Runner:
+    before, after = (plan.block(region) for region in op.regions)
+
+    def run(values: Values, watch: Watch | None) -> None:
+        carried = [values[n] for n in op.operands]
+        while True:
+            _bind(values, before.arguments, carried)
+            go_on, *carried = before(values, watch)
+            if not go_on.item():
+                break
+            _bind(values, after.arguments, carried)
+            carried = after(values, watch)
+        _bind(values, op.results, carried)
+
+    return run
+
+
+@_structural("isolated_group")
+def _isolated_group(op: Op, plan: Plan) -> Runner:
+    inside: Steps = plan.block(op.regions[0])
+
+    def run(values: Values, watch: Watch | None) -> None:
+        _bind(values, inside.arguments, [values[n] for n in op.operands])
+        _bind(values, op.results, inside(values, watch))
+
+    return run
+
+
+@_structural("invoke")
+def _invoke(op: Op, plan: Plan) -> Runner:
+    callee = plan.plan_of(op.attributes["callee"])
+
+    def run(values: Values, watch: Watch | None) -> None:
+        _bind(values, op.results, callee([values[n] for n in op.operands], watch))
+
+    return run
+
+
+@_structural("create_token")
+@_structural("join_token")
+def _token(op: Op, plan: Plan) -> Runner:
+    """Tokens order what touches a state; the order of the program already does."""
+    return lambda values, watch: None
+
+
+@_structural("read_handle")
+def _read_handle(op: Op, plan: Plan) -> Runner:
+    handle, result = op.operands[0], op.results[0]
+
+    def run(values: Values, watch: Watch | None) -> None:
+        values[result] = values[handle].content
+
+    return run
+
+
+@_structural("write_handle")
+def _write_handle(op: Op, plan: Plan) -> Runner:
+    handle, content = op.operands[:2]
+
+    def run(values: Values, watch: Watch | None) -> None:
+        values[handle].content = values[content]
+
+    return run
+
+
+@_structural("metal4_kernel")
+def _metal_kernel(op: Op, plan: Plan) -> Runner:
+    """Run by the emulation of Metal on the CPU, which compiles the source at its first call."""
+    segments = len(op.operands) - 2 - len(op.results)
+    inputs, (grid, group, *shapes) = op.operands[:segments], op.operands[segments:]
+    source, name = op.attributes["kernel_source"], op.attributes["kernel_name"]
+
+    def run(values: Values, watch: Watch | None) -> None:
+        from ..kernels import run_source  # only here: it brings a compiler along
+
+        results = [
+            (values[shape].tolist(), type_.dtype)
+            for shape, type_ in zip(shapes, op.types, strict=True)
+        ]
+        made = run_source(
+            source,
+            name,
+            [values[n] for n in inputs],
+            results,
+            threads_per_grid=values[grid].tolist(),
+            threads_per_thread_group=values[group].tolist(),
+        )
+        _bind(values, op.results, made)
+
+    return run

@@ -1,0 +1,137 @@
+"""Ops that read or write at positions that are themselves data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..ir.reading import Op
+from . import carriers
+from .registry import Int, Result, Tensor, plans
+from .shape import moves
+
+
+def _counted(indices: Tensor, size: int) -> Tensor:
+    """Indices from the front, as torch wants them."""
+    wide = indices.long()
+    return torch.where(wide < 0, wide + size, wide)
+
+
+@moves("gather_along_axis")
+def _gather_along_axis(x: Tensor, indices: Tensor, axis: Int) -> Tensor:
+    return torch.gather(x, axis, _counted(indices, x.shape[axis]))
+
+
+def _rows(x: Tensor, indices: Tensor) -> Tensor:
+    """The flat number, among the leading axes, that each vector of indices addresses."""
+    depth = indices.shape[-1]
+    sizes = torch.tensor(x.shape[:depth])
+    wide = indices.long()
+    wide = torch.where(wide < 0, wide + sizes, wide)
+    if bool(((wide < 0) | (wide >= sizes)).any()):
+        raise IndexError(f"an index lies outside of the sizes {list(sizes.tolist())}")
+    strides = [math.prod(x.shape[i + 1 : depth]) for i in range(depth)]
+    return (wide * torch.tensor(strides, dtype=torch.int64)).sum(-1)
+
+
+@moves("gather_nd")
+def _gather_nd(x: Tensor, indices: Tensor) -> Tensor:
+    depth = indices.shape[-1]
+    rows = _rows(x, indices)
+    flat = x.reshape(math.prod(x.shape[:depth]), *x.shape[depth:])
+    picked = flat.index_select(0, rows.reshape(-1))
+    return picked.reshape(*indices.shape[:-1], *x.shape[depth:])
+
+
+@plans("scatter_nd")
+def _scatter_nd(op: Op) -> Callable[..., Result]:
+    block = op.regions[0] if op.regions else None
+    if block is not None and block.ops[-1].operands != block.arguments[1:2]:
+        raise NotImplementedError("a scatter_nd whose region does other than yield the update")
+
+    def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+        depth = indices.shape[-1]
+        rows = _rows(x, indices).reshape(-1)
+        made = x.clone(memory_format=torch.contiguous_format)
+        flat = made.view(math.prod(x.shape[:depth]), -1)
+        # Numpy promises that of duplicates the last one wins, torch does not.
+        _bare(flat)[rows.numpy()] = _bare(updates.reshape(rows.numel(), -1))
+        return made
+
+    return carriers.moved(scatter_nd, op.types[0].dtype)
+
+
+def _bare(x: Tensor) -> Any:
+    """The tensor's memory as numpy sees it; of what numpy cannot hold, the bits."""
+    return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy()
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    quotient = abs(int(a)) // abs(int(b))
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+_COMBINED: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def _combine(mode: str, made: Any, places: Any, updates: Any) -> Any:
+    """`made` with the updates applied, each of those that share a place too."""
+    if mode == "update":
+        made[places] = updates
+        return made
+    if mode == "div" and not np.issubdtype(made.dtype, np.inexact):
+        held = made.astype(object)
+        np.frompyfunc(_truncated, 2, 1).at(held, places, updates.astype(object))
+        return held.astype(made.dtype)
+    _COMBINED[mode].at(made, places, updates)
+    return made
+
+
+@plans("scatter_along_axis")
+def _scatter_along_axis(op: Op) -> Callable[..., Result]:
+    mode = op.attributes["scatter_mode"]
+
+    def scatter(x: Tensor, indices: Tensor, updates: Tensor, axis: Int) -> Tensor:
+        axis = axis % x.dim()
+        at = _counted(indices, x.shape[axis])
+        inside = ((at >= 0) & (at < x.shape[axis])).reshape(-1)  # the rest is passed over
+        sizes = [n if i == axis else x.shape[i] for i, n in enumerate(x.shape)]
+        grid = torch.arange(math.prod(sizes)).reshape(sizes)
+        stride = math.prod(x.shape[axis + 1 :])
+        origin = grid.narrow(axis, 0, 1) if x.numel() else grid[:0].reshape(0)
+        places = (origin + at * stride).reshape(-1)[inside]
+        wide = x.float() if x.dtype == torch.bfloat16 and mode != "update" else x
+        made = wide.clone(memory_format=torch.contiguous_format).view(-1)
+        given = updates.to(wide.dtype).reshape(-1)[inside]
+        done = _combine(mode, _bare(made), places.numpy(), _bare(given))
+        result = made if mode == "update" else torch.from_numpy(done)
+        return result.reshape(x.shape).to(x.dtype)
+
+    if mode != "update" and op.types[0].dtype in carriers.WIDE_UNSIGNED:
+        return scatter
+    return carriers.moved(scatter, op.types[0].dtype)
+
+
+@plans("non_zero")
+def _non_zero(op: Op) -> Callable[..., Result]:
+    dtype = op.types[0].dtype
+
+    def non_zero(x: Tensor) -> Tensor:
+        if x.dtype in carriers.WIDE_UNSIGNED:
+            x = x.to(torch.bool)
+        if x.dtype in carriers.FLOAT8:
+            x = x.float()
+        return torch.nonzero(x).to(dtype)
+
+    return non_zero

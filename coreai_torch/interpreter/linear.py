@@ -1,0 +1,71 @@
+"""Products of matrices and convolutions: f16 and bf16 accumulate in 32 bits, as devices do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from ..ir.reading import Op
+from . import carriers
+from .registry import Int, Ints, Result, Tensor, plans
+
+
+@plans("batch_matmul", "decomposable.broadcasting_batch_matmul")
+def _matmul(op: Op) -> Callable[..., Result]:
+    dtype = op.types[0].dtype
+    if dtype in carriers.WIDE_UNSIGNED:
+        return carriers.by_numpy(np.matmul)
+    if dtype in carriers.FLOAT8:
+        return carriers.by_float32(torch.matmul, dtype)
+    if carriers.is_integer(dtype):  # summed in 64 bits, the low ones kept
+        return lambda x, y: torch.matmul(x.long(), y.long()).to(dtype)
+    return lambda x, y: torch.matmul(x, y)
+
+
+@plans("conv2d", "conv3d")
+def _conv(op: Op) -> Callable[..., Result]:
+    native = functional.conv2d if op.name.endswith("2d") else functional.conv3d
+    dtype = op.types[0].dtype
+
+    def conv(x: Tensor, weight: Tensor, stride: Ints, dilation: Ints, groups: Int) -> Tensor:
+        return native(x, weight, None, stride, 0, dilation, groups)
+
+    def eight_bits(x: Tensor, weight: Tensor, stride: Ints, dilation: Ints, groups: Int) -> Tensor:
+        return carriers.to_float8(conv(x.float(), weight.float(), stride, dilation, groups), dtype)
+
+    return eight_bits if dtype in carriers.FLOAT8 else conv
+
+
+@plans("conv_transpose2d", "conv_transpose3d")
+def _conv_transpose(op: Op) -> Callable[..., Result]:
+    native = functional.conv_transpose2d if op.name.endswith("2d") else functional.conv_transpose3d
+    dtype = op.types[0].dtype
+
+    def conv_transpose(
+        x: Tensor,
+        weight: Tensor,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        output_pad: Ints,
+        groups: Int,
+    ) -> Tensor:
+        if dtype in carriers.FLOAT8:
+            x, weight = x.float(), weight.float()
+        fits = all(o < max(s, d) for o, s, d in zip(output_pad, stride, dilation, strict=True))
+        if fits:
+            made = native(x, weight, None, stride, padding, output_pad, groups, dilation)
+        else:  # more than torch takes: cut from the whole, zeros beyond its end
+            made = native(x, weight, None, stride, 0, 0, groups, dilation)
+            made = _cropped(made, padding, output_pad)
+        return carriers.to_float8(made, dtype) if dtype in carriers.FLOAT8 else made
+
+    return conv_transpose
+
+
+def _cropped(whole: Tensor, padding: list[int], output_pad: list[int]) -> Tensor:
+    beyond = [[-p, o - p] for p, o in zip(padding, output_pad, strict=True)]
+    return functional.pad(whole, [side for pair in reversed(beyond) for side in pair])

@@ -1,0 +1,238 @@
+"""A Core AI program as a torch module: called by names, with states that live on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import UnsupportedOpError
+from ..ir import reading
+from ..ir.reading import DYNAMIC, Block, Op, Port
+from . import registry
+from .control_flow import State
+from .plan import STRUCTURAL, Plan, Plans, RunError, Watch
+
+_ENDS = {"coreai.output", "coreai.yield", "coreai.condition", "coreai.constant"}
+
+# Wide inputs that stand for narrow ones, as the converter narrows them.
+_NARROWED = {
+    torch.int64: torch.int32,
+    torch.uint64: torch.uint32,
+    torch.float64: torch.float32,
+    torch.complex128: torch.complex64,
+}
+
+
+def to_torch(source: reading.Source) -> Module:
+    """A Core AI program, whoever made it, as a torch module that computes the same.
+
+    `source` is an `AIProgram`, an `AIModelAsset` or the path of an `.aimodel`.
+    """
+    return Module(reading.read(source))
+
+
+class Function:
+    """One entrypoint: takes its inputs by name and returns its outputs by name, in order."""
+
+    def __init__(self, module: Module, function: reading.Function) -> None:
+        self._module, self._function = module, function
+        self.name = function.name
+        self.inputs = {p.name: p.type for p in function.inputs if p.type.kind != "handle"}
+        self.states = {p.name: p.type for p in function.inputs if p.type.kind == "handle"}
+        self.outputs = {p.name: p.type for p in function.outputs if p.type.kind != "token"}
+
+    def __call__(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        state: dict[str, Any] | None = None,
+        watch: Watch | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """The outputs of one call.
+
+        `state` holds a tensor or array for each state and is changed in place; without it the
+        module's own states are used, which start as zeros. `watch` is called after every op.
+        """
+        given = dict(inputs or {})
+        _same_names("inputs", self.inputs, given)
+        held = self._module.states if state is None else state
+        if state is not None:
+            _same_names("states", self.states, state)
+        boxes = {n: State(self._content(n, t, held)) for n, t in self.states.items()}
+        arguments = [
+            boxes[p.name] if p.name in boxes else _tensor(p, given[p.name])
+            for p in self._function.inputs
+        ]
+        plan = self._module.plan(self.name, is_watched=watch is not None)
+        with torch.no_grad():
+            results = plan(arguments, watch)
+            outputs = self._named(results, arguments, plan)
+            for name, box in boxes.items():
+                _store(held, name, box.content)
+        return outputs
+
+    def _named(
+        self, results: Sequence[Any], arguments: Sequence[Any], plan: Plan
+    ) -> dict[str, torch.Tensor]:
+        """The outputs; what shares memory with an input, a state or a constant is a copy."""
+        shared = {_memory(a.content if isinstance(a, State) else a) for a in arguments}
+        shared |= {_memory(v) for v in plan.template if isinstance(v, torch.Tensor)}
+        ports = zip(self._function.outputs, results, strict=True)
+        return {
+            port.name: value.clone() if _memory(value) in shared else value.contiguous()
+            for port, value in ports
+            if port.type.kind != "token"
+        }
+
+    def _content(self, name: str, type_: reading.Type, held: dict[str, Any]) -> torch.Tensor:
+        if name not in held:
+            if DYNAMIC in type_.shape:
+                raise ValueError(
+                    f"state {name!r} is {type_}, whose sizes are not all known\n"
+                    f"  try   state={{{name!r}: ...}}"
+                )
+            held[name] = torch.zeros(type_.shape, dtype=type_.dtype)
+        return _tensor(Port(name, type_), held[name])
+
+
+class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+    """A program that torch runs; forward is its first entrypoint, or the one named `main`."""
+
+    def __init__(self, program: reading.Program) -> None:
+        super().__init__()
+        self.program = program
+        self.states: dict[str, Any] = {}
+        entrypoints = [f for f in program.functions.values() if not f.is_private]
+        _check(program, entrypoints)
+        self._plans = Plans(program.functions, fold=True)
+        self._watched = Plans(program.functions, fold=False)
+        self._functions = {f.name: Function(self, f) for f in entrypoints}
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The entrypoints by name."""
+        return self._functions
+
+    def function(self, name: str) -> Function:
+        """The entrypoint of this name."""
+        if name not in self._functions:
+            raise KeyError(f"no entrypoint {name!r}; the program has {list(self._functions)}")
+        return self._functions[name]
+
+    def plan(self, name: str, *, is_watched: bool) -> Plan:
+        """A function ready to run; one that is watched computes everything at every call."""
+        return (self._watched if is_watched else self._plans)(name)
+
+    def reset(self) -> None:
+        """Forget the states: the next call starts from zeros."""
+        self.states.clear()
+
+    def forward(self, *inputs: Any, **named: Any) -> dict[str, torch.Tensor]:
+        """The outputs by name, in order; inputs come in order, by keyword, or as a mapping."""
+        function = self._functions.get("main") or next(iter(self._functions.values()))
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            return function({**inputs[0], **named})
+        if len(inputs) > len(function.inputs):
+            raise TypeError(
+                f"{function.name!r} takes {len(function.inputs)} inputs, {len(inputs)} were given"
+            )
+        return function({**dict(zip(function.inputs, inputs, strict=False)), **named})
+
+
+def _memory(value: Any) -> int:
+    return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
+
+
+def _store(held: dict[str, Any], name: str, content: torch.Tensor) -> None:
+    """Put a state's new content where the caller keeps it, in place where that is possible."""
+    kept = held[name]
+    if isinstance(kept, np.ndarray):
+        kept[...] = _array(content, kept.dtype)
+    elif kept.shape == content.shape:
+        kept.copy_(content)
+    else:
+        held[name] = content.clone()
+
+
+def _array(x: torch.Tensor, dtype: Any) -> Any:
+    return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy().view(dtype)
+
+
+def _same_names(what: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    missing = [n for n in wanted if n not in given]
+    unknown = [n for n in given if n not in wanted]
+    if missing or unknown:
+        raise TypeError(f"the {what} are {list(wanted)}; missing {missing}, unknown {unknown}")
+
+
+def _tensor(port: Port, value: Any) -> torch.Tensor:
+    """An input as the program's type has it: 64 bits are narrowed, all else must fit."""
+    tensor = _as_tensor(value).detach()
+    wanted = port.type.dtype
+    if tensor.dtype != wanted:
+        if _NARROWED.get(tensor.dtype) != wanted:
+            raise TypeError(f"{port.name!r} is {port.type}, a tensor of {tensor.dtype} was given")
+        narrow = tensor.to(wanted)
+        if not wanted.is_floating_point and bool((narrow.to(tensor.dtype) != tensor).any()):
+            raise ValueError(f"{port.name!r} holds numbers that {wanted} cannot")
+        tensor = narrow
+    sizes = port.type.shape
+    if len(sizes) != tensor.dim() or any(
+        s not in (DYNAMIC, n) for s, n in zip(sizes, tensor.shape, strict=True)
+    ):
+        raise ValueError(f"{port.name!r} is {port.type}, sizes {list(tensor.shape)} were given")
+    return tensor
+
+
+def _as_tensor(value: Any) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value
+    array = np.asarray(value)
+    if array.dtype.name == "bfloat16":  # which numpy knows by a type of ml_dtypes only
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.as_tensor(array)
+
+
+def known_ops() -> frozenset[str]:
+    """The ops of the dialect that can be run."""
+    return registry.known() | frozenset(STRUCTURAL) | _ENDS
+
+
+def _check(program: reading.Program, entrypoints: Sequence[reading.Function]) -> None:
+    """Refuse a program with ops that cannot be run, all of them at once."""
+    known = known_ops()
+    unknown: Counter[str] = Counter()
+    first: dict[str, Op] = {}
+    seen: set[str] = set()
+
+    def look(block: Block) -> None:
+        for op in block.ops:
+            if op.name == "coreai.invoke":
+                visit(op.attributes["callee"])
+            if op.name not in known:
+                unknown[op.name] += 1
+                first.setdefault(op.name, op)
+            for region in op.regions:
+                look(region)
+
+    def visit(name: str) -> None:
+        if name not in seen:
+            seen.add(name)
+            look(program.functions[name].body)
+
+    for function in entrypoints:
+        visit(function.name)
+    if unknown:
+        lines = [
+            f"{name}, used {count} times, is no op that torch can stand in for\n"
+            f"  at    {first[name].place or 'an unknown place'}"
+            for name, count in sorted(unknown.items())
+        ]
+        raise UnsupportedOpError("\n".join(lines))
+
+
+__all__ = ["Function", "Module", "RunError", "known_ops", "to_torch"]

@@ -1,0 +1,228 @@
+"""A function of a program as a list of closures that is made once and run often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..ir.reading import Block, Function, Op
+from . import registry
+
+Values: TypeAlias = "list[Any]"
+
+
+class RunError(RuntimeError):
+    """An op that failed while the program ran; tells which, and where it comes from."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An op that has just run, the function it belongs to, and what came out of it."""
+
+    function: str
+    op: Op
+    results: tuple[Any, ...]
+
+
+Watch: TypeAlias = Callable[[Event], None]
+Runner: TypeAlias = "Callable[[Values, Watch | None], None]"
+
+
+@dataclass(frozen=True)
+class Step:
+    """An op, what runs it, and the values that nobody needs after it."""
+
+    op: Op
+    run: Runner
+    drop: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A block ready to run: where its arguments go, what it does, what it ends with."""
+
+    function: str
+    arguments: tuple[int, ...]
+    steps: tuple[Step, ...]
+    ends: tuple[int, ...]
+
+    def __call__(self, values: Values, watch: Watch | None) -> list[Any]:
+        step = None
+        try:
+            if watch is None:
+                for step in self.steps:
+                    step.run(values, None)
+                    for number in step.drop:
+                        values[number] = None
+            else:
+                for step in self.steps:
+                    self._watched(step, values, watch)
+        except RunError:
+            raise
+        except Exception as cause:
+            assert step is not None
+            raise RunError(_told(step.op, self.function, cause)) from cause
+        return [values[number] for number in self.ends]
+
+    def _watched(self, step: Step, values: Values, watch: Watch) -> None:
+        step.run(values, watch)
+        watch(Event(self.function, step.op, tuple(values[r] for r in step.op.results)))
+        for number in step.drop:
+            values[number] = None
+
+
+def _told(op: Op, function: str, cause: Exception) -> str:
+    given = ", ".join(str(t) for t in op.operand_types)
+    where = f", {op.place}" if str(op.place) else ""
+    return f"{op.name}({given}): {cause}\n  at    @{function}{where}"
+
+
+class Plan:
+    """One function, planned; `template` holds its constants and what follows from them alone."""
+
+    def __init__(self, function: Function, plan_of: Callable[[str], Plan], *, fold: bool) -> None:
+        self.function, self.plan_of, self._fold = function, plan_of, fold
+        self.template: Values = [None] * function.size
+        self.fixed: set[int] = set()
+        self._body = self.block(function.body)
+        used = set(self._body.ends).union(*(_uses(s.op) for s in self._body.steps))
+        for number in self.fixed - used:
+            self.template[number] = None
+
+    def __call__(self, arguments: Sequence[Any], watch: Watch | None = None) -> list[Any]:
+        """What the function ends with, given a value for each of its arguments."""
+        values = self.template.copy()
+        for number, argument in zip(self._body.arguments, arguments, strict=True):
+            values[number] = argument
+        return self._body(values, watch)
+
+    def block(self, block: Block) -> Steps:
+        """A region's ops, planned; it shares the function's values."""
+        planned = [(op, run) for op in block.ops[:-1] if (run := self._step(op)) is not None]
+        last: dict[int, int] = {}
+        for index, (op, _) in enumerate(planned):
+            last.update(dict.fromkeys((*_uses(op), *op.results), index))
+        own = set(block.arguments).union(*(op.results for op, _ in planned))
+        kept = {*block.ops[-1].operands, *self.fixed}
+        drops: list[list[int]] = [[] for _ in planned]
+        for number, index in last.items():
+            if number in own and number not in kept:
+                drops[index].append(number)
+        steps = (Step(op, run, tuple(d)) for (op, run), d in zip(planned, drops, strict=True))
+        return Steps(self.function.name, block.arguments, tuple(steps), block.ops[-1].operands)
+
+    def _step(self, op: Op) -> Runner | None:
+        """What runs an op; nothing where its results are known already."""
+        if op.name == "coreai.constant":
+            self.template[op.results[0]] = op.attributes["value"]
+            self.fixed.update(op.results)
+            return None
+        if op.name in STRUCTURAL:
+            return STRUCTURAL[op.name](op, self)
+        run = _runner(op, self)
+        if self._fold and op.operands and self.fixed.issuperset(op.operands):
+            try:
+                run(self.template, None)
+            except Exception:  # then it fails when it is its turn, if that ever comes
+                return run
+            self.fixed.update(op.results)
+            return None
+        return run
+
+
+# Ops that hold regions, call functions or touch states: each makes its own runner.
+STRUCTURAL: dict[str, Callable[[Op, Plan], Runner]] = {}
+
+
+def _uses(op: Op) -> set[int]:
+    """The values that an op needs, those that its regions take from outside too."""
+    used = set(op.operands)
+    for region in op.regions:
+        for inner in region.ops:
+            used |= _uses(inner)
+    return used
+
+
+def _argument(how: str, number: int, plan: Plan) -> tuple[bool, Any]:
+    """Whether an argument is known now, and it, or else how to get it from the values."""
+    if number in plan.fixed and how != "tensor":
+        held = plan.template[number]
+        return True, held.tolist() if how == "list" else held.item()
+    if how == "list":
+        return False, lambda values: values[number].tolist()
+    if how == "item":
+        return False, lambda values: values[number].item()
+    return False, lambda values: values[number]
+
+
+def _hows(op: Op, parameters: Sequence[registry.Parameter]) -> list[str]:
+    hows = [p.how for p in parameters if not p.variadic]
+    rest = next((p.how for p in parameters if p.variadic), None)
+    if rest is not None:
+        hows += [rest] * (len(op.operands) - len(hows))
+    return hows
+
+
+def _runner(op: Op, plan: Plan) -> Runner:
+    made = registry.implementation(op)
+    hows = _hows(op, made.parameters)
+    known = [_argument(how, n, plan) for how, n in zip(hows, op.operands, strict=True)]
+    tensors = [n for how, n in zip(hows, op.operands, strict=True) if how == "tensor"]
+    tail = [value for is_known, value in known if is_known]
+    leading = all(is_known for is_known, _ in known[len(tensors) :])
+    if leading and len(tensors) + len(tail) == len(known) and len(op.results) == 1:
+        return _direct(made.function, tensors, tail, op.results[0])
+    return _general(made.function, known, op.results)
+
+
+def _direct(
+    function: Callable[..., Any], tensors: Sequence[int], tail: Sequence[Any], result: int
+) -> Runner:
+    """Tensors first, then what is known: the common case, without a loop per call."""
+    if len(tensors) == 1:
+        one = tensors[0]
+
+        def unary(values: Values, watch: Watch | None) -> None:
+            values[result] = function(values[one], *tail)
+
+        return unary
+    if len(tensors) == 2:
+        left, right = tensors
+
+        def binary(values: Values, watch: Watch | None) -> None:
+            values[result] = function(values[left], values[right], *tail)
+
+        return binary
+
+    def several(values: Values, watch: Watch | None) -> None:
+        values[result] = function(*[values[n] for n in tensors], *tail)
+
+    return several
+
+
+def _general(
+    function: Callable[..., Any], known: Sequence[tuple[bool, Any]], results: Sequence[int]
+) -> Runner:
+    def run(values: Values, watch: Watch | None) -> None:
+        made = function(*[a if is_known else a(values) for is_known, a in known])
+        for number, value in zip(results, made if len(results) > 1 else [made], strict=True):
+            values[number] = value
+
+    return run
+
+
+Functions: TypeAlias = Mapping[str, Function]
+
+
+class Plans:
+    """The plans of a program's functions, each made when it is first needed."""
+
+    def __init__(self, functions: Functions, *, fold: bool) -> None:
+        self._functions, self._fold = functions, fold
+        self._made: dict[str, Plan] = {}
+
+    def __call__(self, name: str) -> Plan:
+        if name not in self._made:
+            self._made[name] = Plan(self._functions[name], self, fold=self._fold)
+        return self._made[name]

@@ -1,0 +1,95 @@
+"""What each op of the dialect does in torch, by name; filled by the family files."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias, get_type_hints
+
+import torch
+
+from ..ir.reading import Op
+
+Tensor: TypeAlias = torch.Tensor
+Result: TypeAlias = Any  # one tensor, or as many as the op has results
+
+# How a parameter wants its operand: a vector as a list, a scalar as a number. Those of constants
+# are read once, when the program is planned.
+Ints = Annotated[list[int], "list"]
+Floats = Annotated[list[float], "list"]
+Int = Annotated[int, "item"]
+Flag = Annotated[bool, "item"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """How one operand is handed over: as a `tensor`, a `list` or an `item`."""
+
+    how: str
+    variadic: bool
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A function of an op's operands, and how it takes them."""
+
+    function: Callable[..., Result]
+    parameters: tuple[Parameter, ...]
+
+
+Planner: TypeAlias = Callable[[Op], Callable[..., Result]]
+
+_PLANNERS: dict[str, Planner] = {}
+
+
+def full_name(name: str) -> str:
+    """`coreai.add` for `add`; the names of other dialects are whole already."""
+    return name if name.startswith("coreaix.") else f"coreai.{name}"
+
+
+def plans(*names: str) -> Callable[[Planner], Planner]:
+    """Register a function that, given the op, returns what to call with its operands."""
+
+    def register(planner: Planner) -> Planner:
+        for name in names:
+            _PLANNERS[full_name(name)] = planner
+        return planner
+
+    return register
+
+
+def implements(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Register a function of the operands that is the same whatever their types."""
+
+    def register(function: Callable[..., Result]) -> Callable[..., Result]:
+        plans(*names)(lambda op: function)
+        return function
+
+    return register
+
+
+def known() -> frozenset[str]:
+    """The ops that a plan can be made of, besides those that hold regions or move states."""
+    return frozenset(_PLANNERS)
+
+
+def implementation(op: Op) -> Implementation:
+    """What computes this op."""
+    function = _PLANNERS[op.name](op)
+    return Implementation(function, _parameters(function))
+
+
+def _parameters(function: Callable[..., Result]) -> tuple[Parameter, ...]:
+    try:
+        hints = get_type_hints(function, include_extras=True)
+        signature = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError, AttributeError):  # one of torch's own, which takes tensors
+        return (Parameter("tensor", variadic=True),)
+    return tuple(
+        Parameter(
+            getattr(hints.get(p.name), "__metadata__", ("tensor",))[0],
+            p.kind is inspect.Parameter.VAR_POSITIONAL,
+        )
+        for p in signature
+    )

@@ -1,0 +1,111 @@
+"""The named blobs of an asset's bytecode, mapped into memory rather than read."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+
+from ..errors import ConversionError
+
+_MAGIC = b"ML\xefR"
+_STRINGS, _RESOURCES, _OFFSETS = 0, 5, 6
+_BLOB = 0  # an entry may also be a bool or a string
+
+
+def check(asset: Path) -> None:
+    """Refuse bytecode that is not what was saved: reading it would end the process."""
+    stored, program = asset / "main.hash", asset / "main.mlirb"
+    if not stored.exists():
+        return
+    with program.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").digest()
+    if found != stored.read_bytes():
+        raise ConversionError(
+            f"{asset} is damaged: main.mlirb is not what main.hash tells\n"
+            "  try   saving or copying the asset again"
+        )
+
+
+def mapped(bytecode: Path) -> Mapping[str, torch.Tensor]:
+    """The bytes of every blob, by name; they are read from the file when they are used.
+
+    Empty for a file whose layout is not known here: the compiler then hands out copies.
+    """
+    with bytecode.open("rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    if memory[:4] != _MAGIC:
+        return {}
+    sections = dict(_sections(memory))
+    if _RESOURCES not in sections or _OFFSETS not in sections:
+        return {}
+    whole = torch.frombuffer(memory, dtype=torch.uint8)
+    names = _strings(_Cursor(memory, sections[_STRINGS][0]))
+    at = sections[_RESOURCES][0]
+    blobs = {}
+    for name, kind, size in _entries(_Cursor(memory, *sections[_OFFSETS]), names):
+        if kind == _BLOB:
+            cursor = _Cursor(memory, at)
+            alignment, length = cursor.number(), cursor.number()
+            start = -(-cursor.at // alignment) * alignment
+            blobs[name] = whole[start : start + length]
+        at += size
+    return blobs
+
+
+class _Cursor:
+    """A place in the file, moved on by what is read there."""
+
+    def __init__(self, memory: mmap.mmap, start: int, length: int = 0) -> None:
+        self.memory, self.at, self._end = memory, start, start + length
+
+    @property
+    def is_done(self) -> bool:
+        return self.at >= self._end
+
+    def byte(self) -> int:
+        self.at += 1
+        return self.memory[self.at - 1]
+
+    def number(self) -> int:
+        """As many bytes as the first one has zeros at its low end, and one; none means eight."""
+        first = self.memory[self.at]
+        width = (first & -first).bit_length() if first else 9
+        held = int.from_bytes(self.memory[self.at : self.at + width], "little")
+        self.at += width
+        return held >> (width if first else 8)
+
+
+def _sections(memory: mmap.mmap) -> Iterator[tuple[int, tuple[int, int]]]:
+    cursor = _Cursor(memory, len(_MAGIC), len(memory) - len(_MAGIC))
+    cursor.number()  # the version
+    cursor.at = memory.find(b"\0", cursor.at) + 1  # the producer
+    while not cursor.is_done:
+        kind, length = cursor.byte(), cursor.number()
+        if kind & 0x80:
+            alignment = cursor.number()
+            cursor.at = -(-cursor.at // alignment) * alignment
+        yield kind & 0x7F, (cursor.at, length)
+        cursor.at += length
+
+
+def _strings(cursor: _Cursor) -> Callable[[int], str]:
+    """The strings by number; their lengths come first, the last string's first of all."""
+    lengths = [cursor.number() for _ in range(cursor.number())][::-1]
+    starts = [cursor.at]
+    for length in lengths:
+        starts.append(starts[-1] + length)
+    return lambda n: cursor.memory[starts[n] : starts[n + 1] - 1].decode()
+
+
+def _entries(cursor: _Cursor, names: Callable[[int], str]) -> Iterator[tuple[str, int, int]]:
+    """Name, kind and size of every entry: those of outside groups, then those of dialects."""
+    cursor.number()  # how many groups are from outside; both kinds look the same
+    while not cursor.is_done:
+        cursor.number()  # the group's own name
+        for _ in range(cursor.number()):
+            name, size = names(cursor.number()), cursor.number()
+            yield name, cursor.byte(), size
