@@ -22,9 +22,9 @@ KERNELS = "coreai_kernels"  # the namespace of the torch ops that Metal kernels 
 Supported = Callable[[fx.Node], bool]
 
 
-def calls(module: fx.GraphModule) -> Iterator[fx.Node]:
+def calls(module: fx.GraphModule, read_or_not: bool = False) -> Iterator[fx.Node]:
     """Every call in a graph and in the graphs that its control flow holds."""
-    live = live_nodes(module.graph)
+    live = module.graph.nodes if read_or_not else live_nodes(module.graph)
     for node in module.graph.nodes:
         if node not in live:
             continue
@@ -33,7 +33,7 @@ def calls(module: fx.GraphModule) -> Iterator[fx.Node]:
         elif node.op == "get_attr":
             held = operator.attrgetter(node.target)(module)
             if isinstance(held, fx.GraphModule):
-                yield from calls(held)
+                yield from calls(held, read_or_not)
 
 
 def check(
@@ -45,8 +45,10 @@ def check(
     every = list(calls(program.graph_module))
     if program.dialect == "TRAINING":  # as `export` leaves it, before any decomposition
         implicit = [node for node in every if _implicit(node.target)]
-        if implicit:
-            raise NotDecomposedError(_undecomposed(implicit))
+        # Nothing reads the result of `y[0].zero_()`: it would go as dead, and `y` keep its row.
+        writes = [n for n in calls(program.graph_module, read_or_not=True) if _in_place(n.target)]
+        if implicit or writes:
+            raise NotDecomposedError(_undecomposed(implicit + writes))
     missing = [
         node for node in every if node.target is not operator.getitem and not supported(node)
     ]

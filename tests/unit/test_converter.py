@@ -112,6 +112,17 @@ def test_an_undecomposed_program_is_told_so():
         TorchConverter().add_exported_program(torch.export.export(Mutating(), (torch.ones(3),)))
 
 
+def test_a_write_whose_result_nobody_reads_is_not_passed_over():
+    class Cleared(nn.Module):
+        def forward(self, x):
+            y = x.neg()
+            y[:1].zero_()
+            return y
+
+    with pytest.raises(NotDecomposedError, match=r"aten\.zero_\.default"):
+        TorchConverter().add_exported_program(torch.export.export(Cleared(), (torch.ones(3),)))
+
+
 @torch.library.custom_op("converter_tests::mystery", mutates_args=())
 def mystery(x: torch.Tensor) -> torch.Tensor:
     return x * 2
