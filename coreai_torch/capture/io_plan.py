@@ -11,6 +11,7 @@ import torch.fx as fx
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 
 from ..errors import ConversionError, NamingError, wrong_count
+from .output_names import from_structure
 
 
 @dataclass(frozen=True)
@@ -163,16 +164,15 @@ def _named_outputs(
 ) -> tuple[Output, ...]:
     held: list[Any] = []
     default: list[str] = []
-    for spec in program.graph_signature.output_specs:
-        if spec.kind is not OutputKind.USER_OUTPUT:
-            continue
+    user = [s for s in program.graph_signature.output_specs if s.kind is OutputKind.USER_OUTPUT]
+    for spec, of_structure in zip(user, from_structure(program), strict=True):
         name = getattr(spec.arg, "name", None)
         if name in nodes:
             held.append(nodes[name])
-            default.append(name)
+            default.append(of_structure or name)
         elif isinstance(value := getattr(spec.arg, "value", None), bool | int | float):
             held.append(value)
-            default.append(f"output_{len(default)}")
+            default.append(of_structure or f"output_{len(default)}")
         # None and strings cannot leave a program; torch's caller gets them from the structure.
     names = _unique(default, states) if given is None else _named("output_names", default, given)
     return tuple(Output(n, h) for n, h in zip(names, held, strict=True))

@@ -1,0 +1,49 @@
+"""Names of outputs from the structure a model returns: `logits`, `hidden_states_0`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export.graph_signature import OutputKind
+from torch.utils import _pytree as pytree
+
+
+def from_structure(program: torch.export.ExportedProgram) -> list[str | None]:
+    """One for each returned value, `None` among them: its path from the first key on.
+
+    A value that no mapping, dataclass or named tuple holds has no name of its own.
+    """
+    user = [s for s in program.graph_signature.output_specs if s.kind is OutputKind.USER_OUTPUT]
+    structure = program.call_spec.out_spec
+    if structure is None or structure.num_leaves != len(user) or not _has_paths(structure):
+        return [None] * len(user)
+    # The classes are built again, and see what they saw when the model was traced.
+    nodes = {n.name: n.meta.get("val") for n in program.graph.nodes}
+    leaves = [nodes.get(s.arg.name, getattr(s.arg, "value", None)) for s in user]
+    paths, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(leaves, structure))
+    return [_name(path) for path, _ in paths] if len(paths) == len(user) else [None] * len(user)
+
+
+def _has_paths(structure: pytree.TreeSpec) -> bool:
+    if structure.is_leaf():
+        return True
+    known = pytree.SUPPORTED_NODES.get(structure.type)
+    keyed = known is not None and known.flatten_with_keys_fn is not None
+    return keyed and all(_has_paths(child) for child in structure.children())
+
+
+def _name(path: Sequence[Any]) -> str | None:
+    parts = [_part(key) for key in path]
+    keys = [i for i, key in enumerate(path) if not isinstance(key, pytree.SequenceKey)]
+    if not keys:
+        return None
+    return re.sub(r"\W", "_", "_".join(parts[keys[0] :]))
+
+
+def _part(key: Any) -> str:
+    if isinstance(key, pytree.SequenceKey):
+        return str(key.idx)
+    return str(key.key if isinstance(key, pytree.MappingKey) else key.name)
