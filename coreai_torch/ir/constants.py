@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from . import types
 # Below this, the bytes go into the attribute itself; above, into a named resource.
 _INLINE_ELEMENTS = 256
 _SAMPLES = 64
+
+Bytes: TypeAlias = np.ndarray[Any, Any]
 
 
 def narrowed(tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -54,7 +57,7 @@ def _too_wide(name: str, value: Any, wide: torch.dtype, narrow: torch.dtype) -> 
     )
 
 
-def _bytes(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+def _bytes(tensor: torch.Tensor) -> Bytes:
     # Any stride but the contiguous one would be read as if it were contiguous.
     flat = tensor.contiguous().reshape(-1)
     return np.asarray(flat.view(torch.uint8).numpy())
@@ -69,7 +72,7 @@ class Constants:
 
     def __init__(self) -> None:
         self._by_storage: dict[Any, Attribute] = {}
-        self._by_look: dict[Any, list[tuple[torch.Tensor, Attribute]]] = {}
+        self._by_look: dict[Any, list[tuple[Bytes, Attribute]]] = {}
         self._names: dict[str, int] = {}
         self._alive: list[Any] = []  # storages whose addresses are used as keys
 
@@ -87,17 +90,37 @@ class Constants:
 
     def _shared(self, tensor: torch.Tensor, name: str) -> Attribute:
         """One attribute per content: a cheap look first, every byte only if that agrees."""
-        raw = _bytes(tensor)
+        return self._resource(_bytes(tensor), _type_of(tensor), name)
+
+    def _resource(self, raw: Bytes, type_: RankedTensorType, name: str) -> Attribute:
         step = max(1, raw.size // _SAMPLES)
-        look = (tensor.dtype, tuple(tensor.shape), raw[::step].tobytes())
+        look = (str(type_), raw[::step].tobytes())
         for other, attribute in self._by_look.setdefault(look, []):
-            if np.array_equal(_bytes(other), raw):
+            if np.array_equal(other, raw):
                 return attribute
-        attribute = DenseResourceElementsAttr.get_from_buffer(
-            raw, self._unique(name), _type_of(tensor)
-        )
-        self._by_look[look].append((tensor, attribute))
+        attribute = DenseResourceElementsAttr.get_from_buffer(raw, self._unique(name), type_)
+        self._by_look[look].append((raw, attribute))
         return attribute
+
+    def packed(
+        self,
+        source: torch.Tensor,
+        type_: RankedTensorType,
+        pack: Callable[[torch.Tensor], torch.Tensor],
+        name: str,
+    ) -> Attribute:
+        """The attribute of bytes that `pack` makes of a tensor; one for each tensor and type."""
+        source = _plain(source, name)
+        key = (source.data_ptr(), source.dtype, tuple(source.shape), source.stride(), str(type_))
+        if key not in self._by_storage:
+            self._alive.append(source)
+            raw = _bytes(pack(source))
+            if source.numel() < _INLINE_ELEMENTS:
+                attribute = create_elements_attr(Location.unknown(), type_, raw)
+            else:
+                attribute = self._resource(raw, type_, name)
+            self._by_storage[key] = attribute
+        return self._by_storage[key]
 
     def _unique(self, name: str) -> str:
         count = self._names.get(name, 0)

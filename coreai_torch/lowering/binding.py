@@ -2,9 +2,10 @@
 
 A parameter's annotation is a contract: `Value` is a tensor (a number becomes a constant),
 `Sequence[int]`, `int`, `bool`, `float` and `str` promise static values, `Shape`, `Dim` and
-`Number` admit run-time ones, `Axis` and `Axes` arrive counted from the front. Any of them may
-be `| None`. Only `Value` takes part in dtype promotion. Other annotations (torch dtypes,
-nested lists) get the argument as it is, with nodes replaced by what they were lowered to.
+`Number` admit run-time ones, `Axis` and `Axes` arrive counted from the front, `Held` is a tensor
+as long as it is a constant, and nothing is emitted for it. Any of them may be `| None`. Only
+`Value` takes part in dtype promotion. Other annotations (torch dtypes, nested lists) get the
+argument as it is, with nodes replaced by what they were lowered to.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Number: TypeAlias = bool | int | float | Value
 Axis = NewType("Axis", int)
 Axes = NewType("Axes", tuple[int, ...])
 Shape = NewType("Shape", tuple[Any, ...])
+Held = NewType("Held", object)
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,10 @@ def _held(call: Call, name: str, given: Any) -> Any:
     return call.scope.values_of(given)
 
 
+def _as_held(call: Call, name: str, given: Any) -> Any:
+    return call.scope.held(given)
+
+
 def _shape(call: Call, name: str, given: Any) -> Shape:
     return Shape(tuple(call.scope.values_of(given)))
 
@@ -104,6 +110,7 @@ _BY_ANNOTATION: dict[Any, Convert] = {
     Axis: _axis,
     Axes: _axes,
     Shape: _shape,
+    Held: _as_held,
     Value: _held,
     Sequence[Value]: _values,
     Sequence[Value | None]: _values,
@@ -197,4 +204,4 @@ class Signature:
         return bound
 
 
-__all__ = ["Axes", "Axis", "Call", "Dim", "Number", "Param", "Shape", "Signature"]
+__all__ = ["Axes", "Axis", "Call", "Dim", "Held", "Number", "Param", "Shape", "Signature"]

@@ -66,6 +66,11 @@ class Ctx:
         held = self.call.scope.held(self._given(name))
         return [h if isinstance(h, torch.Tensor) else None for h in held]
 
+    def path(self, name: str) -> str:
+        """Where the argument comes from: a parameter's path in the model, or a node's name."""
+        node = self._given(name)
+        return str(self.call.scope.names.get(node, node.name))
+
     def fake(self, name: str) -> Any:
         """The argument as the exporter knew it: symbolic sizes and strides included."""
         return fx.node.map_arg(self._given(name), lambda n: n.meta["val"])
