@@ -1,0 +1,89 @@
+"""Random graphs: drawn, exported, converted, run and compared with eager."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import moves  # noqa: F401  adds its steps
+import runtime
+import sums  # noqa: F401  adds its steps
+import torch
+from choices import DTYPES, Choices
+from pool import EPSILON, Graph, Held, Pool
+from steps import MAKERS
+
+import coreai_torch
+from coreai_torch.errors import NotDecomposedError
+
+_SIZES = (1, 2, 3, 4, 5, 2, 3, 1, 0)
+
+
+def drawn(number: Callable[[int, int], int], most: int = 12) -> Pool:
+    """A graph of up to so many steps; what cannot be done is left out."""
+    pool = Pool()
+    choose = Choices(number, pool)
+    for _ in range(number(1, 3)):
+        shape = [choose.one_of(_SIZES) for _ in range(number(0, 4))]
+        pool.feed(choose.tensor(shape, choose.one_of(DTYPES), special=number(0, 7) == 7))
+    makers = list(MAKERS.values())
+    for _ in range(number(1, most)):
+        step = choose.one_of(makers)(choose)
+        if step is not None:
+            pool.add(step)
+    return pool
+
+
+def differences(pool: Pool, dynamic: bool) -> list[str]:
+    """Where the program, before or after `optimize`, leaves eager further than rounding may."""
+    ends = pool.ends()
+    if not ends:
+        return []
+    feeds = [held.eager for held in pool.held[: pool.inputs]]
+    # A tensor without elements is a constant, which has all its sizes.
+    dynamic = dynamic and all(held.eager.numel() for held in pool.held)
+    program, names = _converted(Graph(pool.steps, pool.inputs, ends), feeds, dynamic)
+    found = []
+    for stage in ("as converted", "optimized"):
+        if stage == "optimized":
+            program.optimize()
+        got = runtime.run(program, dict(zip(names, feeds, strict=True))).values()
+        for place, result in zip(ends, got, strict=True):
+            difference = _difference(result, pool.held[place])
+            if difference:
+                found.append(f"{stage}, v{place}: {difference}")
+    return found
+
+
+def _converted(graph: Graph, feeds: list[torch.Tensor], dynamic: bool):
+    auto = torch.export.Dim.AUTO
+    shapes = (tuple(dict.fromkeys(range(t.dim()), auto) for t in feeds),) if dynamic else None
+    with torch.no_grad():
+        exported = torch.export.export(graph, tuple(feeds), dynamic_shapes=shapes)
+    try:  # a graph of ops that are lowered whole needs no decomposition, the dearest part
+        converter = coreai_torch.TorchConverter().add_exported_program(exported)
+    except NotDecomposedError:
+        exported = exported.run_decompositions(_table())
+        converter = coreai_torch.TorchConverter().add_exported_program(exported)
+    return converter.to_coreai(), exported.graph_signature.user_inputs
+
+
+@functools.cache
+def _table():
+    return coreai_torch.get_decomp_table()
+
+
+def _difference(got: torch.Tensor, held: Held) -> str:
+    want = held.eager.to(runtime.NARROW.get(held.eager.dtype, held.eager.dtype))
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        return f"{got.dtype} {tuple(got.shape)}, not {want.dtype} {tuple(want.shape)}"
+    if want.dtype not in EPSILON:
+        return "" if torch.equal(got, want) else f"{got.tolist()}, not {want.tolist()}"
+    finite = want.isfinite()
+    if not torch.equal(got[~finite].nan_to_num(), want[~finite].nan_to_num()):
+        return f"{got.tolist()}, not {want.tolist()}"
+    apart = (got[finite].double() - want[finite].double()).abs().max() if finite.any() else 0.0
+    if not apart <= held.tolerance or math.isnan(apart):
+        return f"{apart} apart, {held.tolerance} allowed: {got.tolist()}, not {want.tolist()}"
+    return ""
