@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any
 
@@ -22,6 +23,12 @@ from .lowering.legacy import LegacyLowering
 from .lowering.program import Staged, build
 from .lowering.registry import BUILTIN, Lowering, Registry
 from .progress import progress
+from .recognition import (
+    RecognitionReport,
+    lowerings_of_composites,
+    recognized,
+    wanted_composites,
+)
 
 RESERVED = ("aten", "higher_order", "coreai", "coreaix")
 
@@ -43,11 +50,24 @@ class TorchConverter:
         RELEASE = "release"  # the path of its module
         DEBUG = "debug"  # also the FX node and the user's source lines
 
-    def __init__(self, mode: TorchConverter.Mode | None = None) -> None:
-        """A converter with nothing staged and no lowerings of its own."""
+    def __init__(
+        self,
+        mode: TorchConverter.Mode | None = None,
+        *,
+        recognize: bool | Collection[str] = False,
+    ) -> None:
+        """A converter with nothing staged and no lowerings of its own.
+
+        With `recognize`, norms, rotary embeddings, attention and experts that the model spells
+        out become composites: all of them, or those named; `recognition_report` tells which.
+        """
         self._mode = mode or TorchConverter.Mode.RELEASE
         self._registry = Registry(BUILTIN)
         self._staged: dict[str, Staged] = {}
+        self._wanted = wanted_composites(recognize)
+        self._reports: dict[str, RecognitionReport] = {}
+        for entry in lowerings_of_composites() if self._wanted else ():
+            self._registry.add(entry)
 
     def add_exported_program(
         self,
@@ -80,7 +100,11 @@ class TorchConverter:
                 f"{list(self._staged)}\n  try   another entrypoint_name, or "
                 f"clear(entrypoints=[{entrypoint!r}]) first"
             )
+        report = RecognitionReport()
+        if self._wanted:
+            program, report = recognized(program, entrypoint, externalized, self._wanted)
         validate.check(program, self._supports, get_decomp_table)
+        self._reports[entrypoint] = report
         self._staged[entrypoint] = Staged(entrypoint, program, plan(program, names), externalized)
         return self
 
@@ -130,10 +154,21 @@ class TorchConverter:
                 on_node=advance,
             )
 
+    @property
+    def recognition_report(self) -> RecognitionReport:
+        """What was recognised in the staged programs, and what nearly was."""
+        return RecognitionReport.joined(self._reports.values())
+
     def clear(self, *, entrypoints: Sequence[str] | None = None) -> None:
         """Forget all staged programs, or the named ones; registered lowerings stay."""
         for name in self._known(entrypoints):
-            del self._staged[name]
+            del self._staged[name], self._reports[name]
+
+    def empty(self, mode: TorchConverter.Mode | None = None) -> TorchConverter:
+        """A converter with the same lowerings, kernels and mode, and nothing staged."""
+        other = copy.copy(self)
+        other._mode, other._staged = mode or self._mode, {}
+        return other
 
     def register_torch_lowering(
         self, qualified_name: str, allow_override: bool = False

@@ -92,16 +92,19 @@ class Composite:
     outputs: tuple[str, ...] = ("output",)
     version: int = 1
 
-    def emit(self, body: Callable[..., Results], *operands: Value) -> list[Value]:
+    def emit(
+        self, body: Callable[..., Results], *operands: Value, variant: str = ""
+    ) -> list[Value]:
         """Invoke the composite's graph here; it is built once per contract and operand types.
 
-        `body` is the fallback: a function of the operands and of the attributes alone.
+        `body` is the fallback: a function of the operands and of the attributes alone, and of
+        what `variant` spells.
         """
         build = Build.current()
         declared = declaration(
             self.name, self.inputs, self.outputs, {**self.attrs, "version": self.version}
         )
-        key = (str(declared), tuple(str(o.type) for o in operands))
+        key = (str(declared), variant, tuple(str(o.type) for o in operands))
         if key not in build.shared_graphs:
             build.shared_graphs[key] = self._graph(declared, body, operands)
         return list(build.shared_graphs[key](*operands))
