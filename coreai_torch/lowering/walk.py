@@ -28,6 +28,7 @@ from ..ir.locations import Locations
 from . import externalized
 from .binding import Call
 from .fold import UNFOLDED, fold
+from .merge import Merged, merges
 from .registry import Registry
 from .scope import Scope
 
@@ -71,8 +72,13 @@ class Walk:
         """Lower these nodes in order; a region among them becomes a graph of its own."""
         inside = {node: region for region in cut for node in region.body}
         last = {next(reversed(region.body)) for region in cut}
+        merged = merges(calls, inside, scope, self.registry)
+        swallowed = {pair.convolution for pair in merged.values()}
         for node in calls:
-            if node not in inside:
+            if node in merged:
+                scope.hold(node, [self._merged(merged[node], scope), None, None])
+                self.on_node()
+            elif node not in inside and node not in swallowed:
                 scope.hold(node, self._node(node, scope))
                 self.on_node()
             elif node in last:
@@ -94,6 +100,11 @@ class Walk:
             raise unsupported([(node, "an op the converter knows; `coreai_torch.ops` lists them")])
         with self.locations.of(node):
             return self._lowered(entry, node, scope)
+
+    def _merged(self, pair: Merged, scope: Scope) -> Any:
+        node, inner = pair.call(scope)
+        with self.locations.of(pair.norm):
+            return self._lowered(self.registry.for_node(node), node, inner)
 
     def _lowered(self, entry: Any, node: fx.Node, scope: Scope) -> Any:
         try:

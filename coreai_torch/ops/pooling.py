@@ -384,7 +384,8 @@ def _adaptive_average(x: Value, output_size: Sequence[Dim]) -> Value:
 
 
 def _adaptive_avg_pool(ctx: Ctx, x: Value, output_size: Sequence[Dim]) -> Value:
-    if not shapes.is_static(output_size):  # a contract holds no run-time sizes
+    whole = all(o == 1 for o in output_size)  # a plain mean, in torch too
+    if whole or not shapes.is_static(output_size):  # a contract holds no run-time sizes
         return _adaptive_average(x, output_size)
 
     def adaptive_avg_pool(input: Value) -> Value:
