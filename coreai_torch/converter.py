@@ -167,7 +167,7 @@ class TorchConverter:
     def empty(self, mode: TorchConverter.Mode | None = None) -> TorchConverter:
         """A converter with the same lowerings, kernels and mode, and nothing staged."""
         other = copy.copy(self)
-        other._mode, other._staged = mode or self._mode, {}
+        other._mode, other._staged, other._reports = mode or self._mode, {}, {}
         return other
 
     def register_torch_lowering(

@@ -10,52 +10,115 @@ REGISTER_HINT = "TorchConverter.register_torch_lowering(...) to supply a lowerin
 REPORT_HINT = "reporting this with the model: it is a bug of the converter"
 
 
-class ConversionError(ValueError):
+class CodedError(Exception):
+    """An error with a code that stays: docs/errors.md tells what each means."""
+
+    code = "CAT100"
+
+    def __str__(self) -> str:
+        """The message, and the code on a line of its own."""
+        return f"{super().__str__()}\n  code  {self.code}"
+
+
+class ConversionError(CodedError, ValueError):
     """Base of all conversion failures; also a ValueError so callers' handlers keep working."""
+
+    code = "CAT101"
 
 
 class UnsupportedOpError(ConversionError):
     """Ops of the program that no lowering is registered for, all of them at once."""
 
+    code = "CAT102"
+
 
 class UnsupportedArgumentError(ConversionError):
     """A lowering exists, but not for this value of this argument."""
+
+    code = "CAT103"
 
 
 class NotDecomposedError(ConversionError):
     """The program still holds ops that `run_decompositions` would have replaced."""
 
+    code = "CAT104"
+
 
 class NarrowingError(ConversionError):
     """A 64-bit number that the 32 bits of the devices cannot hold."""
+
+    code = "CAT105"
 
 
 class WrongResultError(ConversionError):
     """A lowering returned something else than the exported graph promises: our bug."""
 
+    code = "CAT106"
+
 
 class LoweringError(ConversionError):
     """A lowering failed inside; the cause is chained."""
+
+    code = "CAT107"
 
 
 class NamingError(ConversionError):
     """Names that do not fit what the program has."""
 
+    code = "CAT108"
+
 
 class ExportError(ConversionError):
-    """The caller's `export_fn` failed or returned no decomposed program."""
+    """The model could not be exported, or `export_fn` returned no decomposed program."""
+
+    code = "CAT109"
 
 
 class ExternalizeError(ConversionError):
     """A module whose boundary cannot be kept as asked."""
 
+    code = "CAT110"
+
 
 class KernelError(ConversionError):
     """A Metal kernel, or a call of one, that cannot be right."""
 
+    code = "CAT111"
+
+
+class NativeError(CodedError, RuntimeError):
+    """The compiler or the run time died, hung or refused; it ran in a process of its own."""
+
+    code = "CAT201"
+
+
+class NativeTimeout(NativeError):  # noqa: N818  a timeout is what it is
+    """The compiler or the run time took longer than it was given."""
+
+    code = "CAT202"
+
+
+class VerificationError(CodedError, RuntimeError):
+    """The converted program does not give torch's numbers; `verdict` holds all that was seen."""
+
+    code = "CAT301"
+
+    def __init__(self, verdict: object) -> None:
+        """Keep the verdict; its text is the message."""
+        super().__init__(str(verdict))
+        self.verdict = verdict
+
+
+class VerificationInputError(CodedError, ValueError):
+    """What was given to verify cannot be compared: no inputs, or other ports than the source's."""
+
+    code = "CAT302"
+
 
 class NarrowingWarning(UserWarning):
     """A 64-bit accumulation runs in 32 bits and may overflow."""
+
+    code = "CAT401"
 
 
 def describe(node: fx.Node, problem: str, hint: str) -> str:

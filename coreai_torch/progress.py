@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 _PATIENCE = 1.0  # seconds before anything is shown
 
@@ -43,3 +44,43 @@ def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
     finally:
         if shown:
             bar.stop()
+
+
+class Stages:
+    """Tells on a terminal which stage runs, over how many ops, and what each one took."""
+
+    def __init__(self, console: Any) -> None:
+        self._console = console
+
+    @contextmanager
+    def __call__(self, name: str, *, ops: int | None = None, live: bool = True) -> Iterator[None]:
+        """One stage; `live=False` for one that draws a bar of its own."""
+        if self._console is None:
+            yield
+            return
+        over = f" {ops:,} ops" if ops is not None else ""
+        started = time.monotonic()
+        waiting = self._console.status(f"{name}{over}") if live else nullcontext()
+        with waiting:
+            yield
+        took = time.monotonic() - started
+        self._console.print(f"{name:<12}{over:>14}  {took:7.1f} s  {peak_memory():>7,} MB")
+
+
+@contextmanager
+def stages() -> Iterator[Stages]:
+    """For the stages of one run; silent when piped."""
+    if not sys.stderr.isatty():
+        yield Stages(None)
+        return
+    from rich.console import Console
+
+    yield Stages(Console(stderr=True, highlight=False))
+
+
+def peak_memory() -> int:
+    """The most memory this process held so far, in megabytes."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak // (1 << 20 if sys.platform == "darwin" else 1 << 10))

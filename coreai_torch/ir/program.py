@@ -14,12 +14,12 @@ from coreai.authoring import AIModelAsset, AIProgram, OSVersion
 from coreai.authoring.asset import _COREAI_PRODUCER
 from coreai.runtime import _AIModelAsset
 
-_REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
+REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
 
 # Left out of the rewrite. It moves the reshape of an operand behind the op that broadcasts it
 # wherever the op still fits: `x @ w.view(8, 64)` with a `w` of `[8, 8, 8]` becomes a product with
 # eight matrices, and `[?, ?] * v.view(1, 1)` comes out as `[1, 1]`.
-_UNSOUND = ",coreai.graph(core-elide-broadcast)"
+UNSOUND = ",coreai.graph(core-elide-broadcast)"
 
 
 class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types that mypy follows
@@ -27,14 +27,14 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
 
     @property
     def mlir_module(self) -> Any:
-        """The raw module: 1.0.0b2 holds it itself, 1.0.0b3 one level down."""
-        return self._mlir_module if hasattr(self, "_mlir_module") else self._module._mlir_module
+        """The raw module."""
+        return mlir_module_of(self)
 
     def optimize(self) -> None:
         """Run the compiler's rewrite in place; a second time changes nothing."""
         module = self.mlir_module
         with module.context:
-            pipeline = str(PassManager.parse(_REWRITE)).replace(_UNSOUND, "")
+            pipeline = str(PassManager.parse(REWRITE)).replace(UNSOUND, "")
             PassManager.parse(pipeline).run(module.operation)
 
     def get_graph(self, name: str) -> Any:
@@ -73,6 +73,19 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         asset.update_metadata(updates=_stamp)
         with open(asset._program_bytecode_path, "rb") as file:
             asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
+
+
+def mlir_module_of(program: AIProgram) -> Any:
+    """The raw module: 1.0.0b2 holds it in the program itself, 1.0.0b3 one level down."""
+    if hasattr(program, "_mlir_module"):
+        return program._mlir_module
+    return program._module._mlir_module
+
+
+def write_module(program: AIProgram, path: Path) -> None:
+    """The module as it stands, for another process; unlike an asset, nothing is folded."""
+    with path.open("wb") as file:
+        mlir_module_of(program).operation.write_bytecode(file)
 
 
 def _stamp(metadata: Any) -> None:

@@ -297,8 +297,9 @@ def test_refusals_say_what_where_and_the_way_out():
     converter.add_exported_program(exported(Small(), torch.ones(3)))
     with pytest.raises(UnsupportedArgumentError) as refusal:
         converter.to_coreai()
-    what, where, way_out = str(refusal.value).splitlines()
+    what, where, way_out, code = str(refusal.value).splitlines()
     assert what == "converter_tests.mystery.default: odd numbers of elements"
     assert where.startswith("  at    %mystery = converter_tests.mystery.default")
     assert "test_converter.py" in where
     assert way_out.startswith("  try   TorchConverter.register_torch_lowering")
+    assert code == "  code  CAT103"

@@ -37,3 +37,18 @@ def test_a_long_conversion_shows_a_bar(monkeypatch):
 @pytest.mark.parametrize(("terminal", "patience"), [(True, 60.0), (False, -1.0)])
 def test_a_quick_or_piped_one_is_silent(monkeypatch, terminal, patience):
     assert shown(monkeypatch, terminal=terminal, patience=patience) == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_stages_tell_what_each_took_on_a_terminal_only(monkeypatch, terminal):
+    screen = Screen(terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.stages() as stage, stage("decomposing", ops=1234, live=False):
+        pass
+    if not terminal:
+        assert screen.getvalue() == ""
+        return
+    assert "decomposing" in screen.getvalue()
+    assert "1,234 ops" in screen.getvalue()
+    assert "MB" in screen.getvalue()

@@ -1,0 +1,46 @@
+"""A model to a decomposed program, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import ExportError
+from .sequence_lengths import open_lengths
+
+
+def exported(
+    model: torch.nn.Module,
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> torch.export.ExportedProgram:
+    """`torch.export` with lengths of sequences left open; failures name the model."""
+    if args is None and kwargs is None:
+        raise ExportError(
+            f"no arguments to export {type(model).__name__} with\n"
+            "  try   args=(...), a tuple of example inputs for its forward"
+        )
+    try:
+        with open_lengths():
+            return torch.export.export(
+                model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
+            )
+    except Exception as cause:
+        first = next(iter(str(cause).strip().splitlines()), "")
+        raise ExportError(
+            f"torch.export could not export {type(model).__name__}: "
+            f"{type(cause).__name__}: {first}\n"
+            "  try   torch.export.export(model, args) by itself: the error is chained, and the "
+            "model's code or its dynamic_shapes must change"
+        ) from cause
+
+
+def decomposed(
+    program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
+) -> torch.export.ExportedProgram:
+    """The program in the ops of the table, lengths of sequences still open."""
+    with open_lengths():
+        return program.run_decompositions(dict(table))

@@ -1,0 +1,164 @@
+"""Loads and runs one program in a process of its own; started by `verification.isolation`.
+
+It is run as a script and imports nothing of the package, so that it starts without torch. What the
+native code prints goes to a log, requests come in on standard input, replies leave on what was
+standard output. A trace tells how far it came, for the case that it dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import struct
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import coreai.authoring  # noqa: F401  must come before the bindings on 1.0.0b3
+from coreai._compiler import ir
+from coreai._compiler.passmanager import PassManager
+from coreai.authoring import AIModelAsset, AIProgram, Context
+from coreai.runtime import AIModel, NDArray, Profiler
+
+_LENGTH = struct.Struct("<Q")
+
+
+class Trace:
+    """Lines in a file that outlive the process: the stage, and in detail each op."""
+
+    def __init__(self, path: str, *, detailed: bool) -> None:
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        self.detailed = detailed
+
+    def write(self, kind: str, what: str) -> None:
+        os.write(self._file, f"{kind} {what}\n".encode())
+
+    def folding(self, op: Any) -> bool:
+        """A hook of the compiler, called before it computes an op of constants."""
+        self.write("op", f"{op.name} {op.location}")
+        return True
+
+    def profiler(self, places: dict[int, str]) -> Profiler:
+        """Notes each op of a call before it runs, with where it came from."""
+
+        def begin(event: Any) -> int:
+            name = event.event_id.removeprefix("call.")
+            if name.startswith("coreai"):  # the others allocate
+                self.write("op", f"{name} {places.get(event.compile_ids.id, '')}".strip())
+            return 0
+
+        return Profiler(lambda event: None, begin, lambda event, interval: None)
+
+
+class Session:
+    """One loaded function."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._function: Any = None
+        self._held: list[Any] = []  # a function returns garbage once its model is collected
+
+    async def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Read, optimize if asked, save, lower, load; gives the names of the ports."""
+        asset = self._asset(request)
+        folder = tempfile.TemporaryDirectory(suffix=".aimodelx", dir=request["folder"])
+        self._trace.write("stage", "compiling for this machine")
+        asset._write_odix(Path(folder.name), enable_debug_info=self._trace.detailed)
+        self._trace.write("stage", "loading")
+        model = await AIModel.load(folder.name)
+        self._held += [folder, model]
+        profiler = self._trace.profiler(_places(model)) if self._trace.detailed else None
+        names = list(model.function_names)
+        if request["entrypoint"] not in names:
+            raise KeyError(f"no entrypoint {request['entrypoint']!r}; there are {names}")
+        self._function = model.load_function(request["entrypoint"], profiler=profiler)
+        desc = self._function.desc
+        return {
+            "inputs": list(desc.input_names),
+            "outputs": list(desc.output_names),
+            "states": list(desc.state_names),
+        }
+
+    def _asset(self, request: dict[str, Any]) -> Any:
+        if request["asset"] and not request["optimize"]:
+            return AIModelAsset.load(request["asset"])
+        self._trace.write("stage", "reading")
+        context = Context()._mlir_context
+        if self._trace.detailed:
+            from coreai._compiler._mlir_libs._coreaiIR._bindings.mlir.dialects import coreai
+
+            coreai.register_should_const_folding_hook(callable=self._trace.folding, context=context)
+        with context:
+            if request["asset"]:
+                program = AIModelAsset.load(request["asset"]).program
+            else:
+                module = ir.Module.parse(Path(request["bytecode"]).read_bytes())
+                program = AIProgram._from_mlir_module(module)
+            if request["optimize"]:
+                self._trace.write("stage", "optimizing")
+                pipeline = str(PassManager.parse(request["rewrite"]))
+                for unsound in request["without"]:
+                    pipeline = pipeline.replace(unsound, "")
+                PassManager.parse(pipeline).run(_module(program).operation)
+        self._trace.write("stage", "saving")
+        folder = tempfile.mkdtemp(dir=request["folder"])
+        return program.save_asset(Path(folder) / "program.aimodel")
+
+    async def call(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One call; the states come back as the call left them."""
+        self._trace.write("stage", "running")
+        given = {name: NDArray(array) for name, array in request["inputs"].items()}
+        states = {name: NDArray(array) for name, array in request["states"].items()}
+        results = await self._function(given, state=states)
+        return {
+            "outputs": {n: results[n].numpy() for n in self._function.desc.output_names},
+            "states": {name: array.numpy() for name, array in states.items()},
+        }
+
+
+def _module(program: Any) -> Any:
+    return (
+        program._mlir_module if hasattr(program, "_mlir_module") else program._module._mlir_module
+    )
+
+
+def _places(model: Any) -> dict[int, str]:
+    """From the number of an executed op to what a conversion in debug mode said of it."""
+    known: dict[int, str] = {}
+    for info in json.loads(model._debug_infos or b"[]"):
+        for op in info.get("operations", ()):
+            said = {d["key"]: d["value"].get("string", {}).get("_0") for d in op["metadatas"]}
+            told = [f"{k}={said[k]}" for k in ("fx_node", "target", "module") if said.get(k)]
+            lines = [f'File "{x["fileName"]}", line {x["line"]}' for x in op["sourceLocations"]]
+            known[op["odixId"]] = ", ".join([*told, *lines[-1:]])
+    return known
+
+
+def main(folder: str, detailed: bool) -> None:
+    """Serve requests until the other side closes."""
+    replies = os.fdopen(os.dup(1), "wb")
+    log = os.open(os.path.join(folder, "log"), os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    session = Session(Trace(os.path.join(folder, "trace"), detailed=detailed))
+    loop = asyncio.new_event_loop()
+    while header := sys.stdin.buffer.read(_LENGTH.size):
+        (size,) = _LENGTH.unpack(header)
+        kind, request = pickle.loads(sys.stdin.buffer.read(size))
+        try:
+            reply = ("ok", loop.run_until_complete(getattr(session, kind)(request)))
+        except Exception as error:
+            reply = ("error", "".join(traceback.format_exception_only(error)).strip())
+        data = pickle.dumps(reply, protocol=5)
+        replies.write(_LENGTH.pack(len(data)))
+        replies.write(data)
+        replies.flush()
+    os._exit(0)  # a thread of the run time may abort an interpreter that shuts down
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2] == "detailed")

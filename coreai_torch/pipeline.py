@@ -1,0 +1,132 @@
+"""`convert`: a model or an exported program to a checked, saved Core AI program, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from .capture.exporting import decomposed, exported
+from .converter import TorchConverter, get_decomp_table
+from .errors import ConversionError, NotDecomposedError
+from .ir.program import Program
+from .progress import Stages, stages
+from .verification import verify as verify_program
+
+Source: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
+
+
+def convert(
+    model_or_exported: Source,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    state_names: Sequence[str] | None = None,
+    externalize_modules: Sequence[Any] | None = None,
+    verify: bool = True,
+    output: Path | str | None = None,
+    converter: TorchConverter | None = None,
+) -> Program:
+    """Export, decompose, convert, optimize, hold to torch's numbers, and save.
+
+    A model needs `args` or `kwargs` to be exported with; an exported program brings its own. With
+    `verify` the program is run beside torch, before and after `optimize()`, in a process of its
+    own, and a `VerificationError` names the first op that is wrong; nothing is saved then.
+    `converter` brings lowerings, kernels and a mode of your own; nothing is staged in it.
+    """
+    names: dict[str, Any] = {
+        "input_names": input_names,
+        "output_names": output_names,
+        "state_names": state_names,
+    }
+    if output is not None:
+        _check_path(Path(output))
+    staging = TorchConverter() if converter is None else converter.empty()
+    with stages() as stage:
+        program = _staged(
+            staging,
+            model_or_exported,
+            (args, kwargs, dynamic_shapes),
+            externalize_modules,
+            names,
+            stage,
+        )
+        with stage("converting", ops=len(program.graph.nodes), live=False):
+            result = staging.to_coreai()
+        if verify:
+            with stage("verifying"):
+                verdict = verify_program(
+                    model_or_exported,
+                    result,
+                    args,
+                    kwargs,
+                    dynamic_shapes=dynamic_shapes,
+                    converter=staging,
+                    **names,
+                )
+                verdict.raise_if_failed()
+        with stage("optimizing"):
+            result.optimize()
+        if output is not None:
+            with stage("saving"):
+                result.save_asset(output)
+    return result
+
+
+def _check_path(path: Path) -> None:
+    """Before an hour is spent, not after."""
+    if path.suffix != ".aimodel":
+        raise ConversionError(
+            f"an asset's path ends in .aimodel, {str(path)!r} ends in {path.suffix!r}\n"
+            f"  try   {str(path.with_suffix('.aimodel'))!r}"
+        )
+
+
+def _staged(
+    staging: TorchConverter,
+    source: Source,
+    how: tuple[Any, Any, Any],
+    externalize: Sequence[Any] | None,
+    names: dict[str, Any],
+    stage: Stages,
+) -> torch.export.ExportedProgram:
+    """Stage the program; gives the one that was staged."""
+    held: list[torch.export.ExportedProgram] = []
+
+    def export(module: torch.nn.Module) -> torch.export.ExportedProgram:
+        with stage("exporting"):
+            program = exported(module, *how)
+        with stage("decomposing", ops=len(program.graph.nodes)):
+            held.append(decomposed(program, get_decomp_table()))
+        return held[-1]
+
+    if isinstance(source, torch.nn.Module):
+        staging.add_pytorch_module(source, export, externalize, **names)
+        return held[-1]
+    if externalize:
+        raise ConversionError(
+            "externalize_modules needs the model itself: an exported program has no modules\n"
+            "  try   convert(model, args, externalize_modules=[...])"
+        )
+    return _added(staging, source, names, stage)
+
+
+def _added(
+    staging: TorchConverter,
+    program: torch.export.ExportedProgram,
+    names: dict[str, Any],
+    stage: Stages,
+) -> torch.export.ExportedProgram:
+    """A program that was decomposed already, with whatever table, is taken as it is if it can."""
+    try:
+        staging.add_exported_program(program, **names)
+    except NotDecomposedError:
+        with stage("decomposing", ops=len(program.graph.nodes)):
+            program = decomposed(program, get_decomp_table())
+        staging.add_exported_program(program, **names)
+    return program

@@ -1,0 +1,199 @@
+"""Inputs to try: those given, others like them, edges, and other sizes where sizes may vary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]  # ships no types
+import torch
+import torch.fx as fx
+
+from .subject import Leaves, Subject
+
+Sizes = dict[Any, int]  # from the symbol of a size to its value
+_LARGE = 30.0  # times the spread of the given values: far out, yet exp() stays finite in float32
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One set of inputs, made when asked for; each call of a state gets its own."""
+
+    label: str
+    leaves: Callable[[int], Leaves]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many inputs are tried, and of which kind."""
+
+    seeds: int = 2
+    sizes: int = 2
+    edges: bool = True
+    steps: int = 3  # calls on one state, if the program has any
+
+
+def draws(subject: Subject, given: Leaves, plan: Plan) -> Iterator[Draw]:
+    """All inputs to try, the given ones first."""
+    nodes = subject.arguments
+    known = _known(nodes, given)
+    yield Draw("given", lambda step: given)
+    for sizes in _others(subject.exported.range_constraints, known, plan.sizes):
+        yield Draw(_told(nodes, sizes), _random(nodes, given, sizes, 0))
+    for seed in range(1, plan.seeds + 1):
+        yield Draw(f"seed {seed}", _random(nodes, given, known, seed))
+    if plan.edges:
+        yield Draw("zeros", _each(nodes, given, known, _zeros))
+        yield Draw("extremes", _each(nodes, given, known, _extremes))
+
+
+def _told(nodes: Sequence[fx.Node], sizes: Sizes) -> str:
+    """The sizes by the first argument and axis that has them: `x[0]=7`."""
+    places: dict[Any, str] = {}
+    for node in nodes:
+        fake = node.meta.get("val")
+        axes = enumerate(fake.shape) if isinstance(fake, torch.Tensor) else [("", fake)]
+        for axis, size in axes:
+            if isinstance(size, torch.SymInt):
+                place = f"{node.name}[{axis}]" if axis != "" else node.name
+                places.setdefault(size.node.expr, place)
+    return ", ".join(f"{places.get(symbol, symbol)}={size}" for symbol, size in sizes.items())
+
+
+def _known(nodes: Sequence[fx.Node], given: Leaves) -> Sizes:
+    """The sizes that the given inputs have."""
+    known: Sizes = {}
+    for expression, size in _symbolic(nodes, given):
+        (free, *others) = sorted(expression.free_symbols, key=str)
+        if not others and free not in known:
+            solved = sympy.solve(expression - size, free)
+            if solved:
+                known[free] = int(solved[0])
+    return known
+
+
+def _symbolic(nodes: Sequence[fx.Node], given: Leaves) -> Iterator[tuple[Any, int]]:
+    for node, leaf in zip(nodes, given, strict=True):
+        fake = node.meta.get("val")
+        if isinstance(fake, torch.Tensor):
+            pairs = list(zip(fake.shape, leaf.shape, strict=True))
+        else:
+            pairs = [(fake, leaf)]
+        for promised, size in pairs:
+            if isinstance(promised, torch.SymInt) and promised.node.expr.free_symbols:
+                yield promised.node.expr, size
+
+
+def _others(ranges: dict[Any, Any], known: Sizes, count: int) -> Iterator[Sizes]:
+    """Other sizes: the least, then ones that differ from each other and grow."""
+    seen = [known]
+    for number in range(count):
+        sizes = {
+            symbol: _within(ranges.get(symbol), size, number, place)
+            for place, (symbol, size) in enumerate(known.items())
+        }
+        if sizes not in seen:
+            seen.append(sizes)
+            yield sizes
+
+
+def _within(allowed: Any, size: int, number: int, place: int) -> int:
+    least = max(1, _bound(allowed, "lower", 1))
+    most = max(least, _bound(allowed, "upper", 1 << 30))
+    return min(most, least if number == 0 else size * number + 1 + place)
+
+
+def _bound(allowed: Any, side: str, otherwise: int) -> int:
+    bound = getattr(allowed, side, None)
+    return int(bound) if isinstance(bound, int | sympy.Integer) else otherwise
+
+
+def _random(
+    nodes: Sequence[fx.Node], given: Leaves, sizes: Sizes, seed: int
+) -> Callable[[int], Leaves]:
+    def leaves(step: int) -> Leaves:
+        generator = torch.Generator().manual_seed(1000 * seed + step)
+        return _each(nodes, given, sizes, lambda like, shape: drawn(like, shape, generator))(step)
+
+    return leaves
+
+
+def _each(
+    nodes: Sequence[fx.Node],
+    given: Leaves,
+    sizes: Sizes,
+    make: Callable[[torch.Tensor, list[int]], torch.Tensor],
+) -> Callable[[int], Leaves]:
+    def leaf(node: fx.Node, like: Any) -> Any:
+        fake = node.meta.get("val")
+        if isinstance(fake, torch.Tensor):
+            return make(like, [_size(s, sizes) for s in fake.shape])
+        return _size(fake, sizes) if isinstance(fake, torch.SymInt) else like
+
+    return lambda step: [leaf(n, like) for n, like in zip(nodes, given, strict=True)]
+
+
+def _size(size: Any, sizes: Sizes) -> int:
+    return int(size.node.expr.subs(sizes)) if isinstance(size, torch.SymInt) else int(size)
+
+
+def drawn(like: torch.Tensor, shape: list[int], generator: torch.Generator) -> torch.Tensor:
+    """Random values in the domain that the given tensor shows.
+
+    Integers stay within its range, since they may be indices; what holds infinities may be a mask,
+    and is drawn from its own values; what has no negative values keeps to that.
+    """
+    if like.dtype == torch.bool:
+        return torch.rand(shape, generator=generator) < 0.5
+    if like.numel() == 0:
+        return torch.zeros(shape, dtype=like.dtype)
+    if like.is_complex():
+        parts = [drawn(p, shape, generator) for p in (like.real, like.imag)]
+        return torch.complex(*parts).to(like.dtype)
+    if not like.is_floating_point():
+        low, high = int(like.min()), int(like.max())
+        return torch.randint(low, high + 1, shape, generator=generator).to(like.dtype)
+    wide = like.double()
+    if not wide.isfinite().all():
+        places = torch.randint(0, like.numel(), shape, generator=generator)
+        return like.flatten()[places]
+    mean, spread = float(wide.mean()), _spread(wide)
+    values = torch.randn(shape, generator=generator, dtype=torch.float64) * spread + mean
+    return (values.abs() if float(wide.min()) >= 0 else values).to(like.dtype)
+
+
+def _spread(wide: torch.Tensor) -> float:
+    spread = float(wide.std(correction=0))
+    return spread if spread > 0 else max(1.0, float(wide.abs().max()))
+
+
+def _zeros(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    """Zero where the domain has it; of integers the least."""
+    if like.is_floating_point() or like.is_complex() or like.dtype == torch.bool:
+        return torch.zeros(shape, dtype=like.dtype)
+    least = int(like.min()) if like.numel() else 0
+    return torch.full(shape, least, dtype=like.dtype)
+
+
+def _extremes(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    """Both ends of the domain by turns, with zeros and tiny values between them."""
+    count = int(torch.Size(shape).numel())
+    if like.dtype == torch.bool:
+        pattern = torch.tensor([True, False])
+    elif like.numel() == 0:
+        pattern = torch.zeros(1)
+    elif like.is_floating_point() or like.is_complex():
+        pattern = _far(like.real.double() if like.is_complex() else like.double())
+    else:
+        pattern = torch.stack([like.min(), like.max()])
+    repeated = pattern.repeat(-(-count // pattern.numel()) if count else 0)[:count]
+    return repeated.reshape(shape).to(like.dtype)
+
+
+def _far(wide: torch.Tensor) -> torch.Tensor:
+    if not wide.isfinite().all():
+        return wide.flatten()
+    far = _LARGE * _spread(wide)
+    pattern = [far, 0.0, 1e-6, -far, -0.0, -1e-6, 1.0]
+    return torch.tensor([abs(p) for p in pattern] if float(wide.min()) >= 0 else pattern).double()

@@ -1,0 +1,220 @@
+"""Runs a program in a child process: what kills the native code is an exception here."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..errors import NativeError, NativeTimeout
+from ..ir import program as ir_program
+
+_LENGTH = struct.Struct("<Q")
+_TAIL = 6  # lines of the native log that a message shows
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program in a file: raw bytecode of a module, or an asset."""
+
+    bytecode: Path | None = None
+    asset: Path | None = None
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The names that a loaded function answers to, in its own order."""
+
+    inputs: list[str]
+    outputs: list[str]
+    states: list[str]
+
+
+class Isolated:
+    """A function of a program, loaded in a child process; a context manager."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        entrypoint: str = "main",
+        optimize: bool = False,
+        timeout: float = 600.0,
+    ) -> None:
+        """Start the child and load; raises a `NativeError` if that fails."""
+        self._request = {
+            "bytecode": str(source.bytecode) if source.bytecode else None,
+            "asset": str(source.asset) if source.asset else None,
+            "entrypoint": entrypoint,
+            "optimize": optimize,
+            "rewrite": ir_program.REWRITE,
+            "without": [ir_program.UNSOUND],
+        }
+        self._timeout = timeout
+        self._child = _Child(detailed=False)
+        try:
+            self.ports = Ports(**self._ask([("load", self._request)]))
+        except BaseException:
+            self._child.close()
+            raise
+
+    def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
+        """The outputs, and the states as the call left them."""
+        request = ("call", {"inputs": inputs, "states": states})
+        try:
+            reply = self._child.ask(request, self._timeout)
+        except _Dead as dead:
+            raise self._explained(dead, [("load", self._request), request]) from None
+        return reply["outputs"], reply["states"]
+
+    def _ask(self, requests: list[tuple[str, Any]]) -> Any:
+        try:
+            return self._child.ask(requests[-1], self._timeout)
+        except _Dead as dead:
+            raise self._explained(dead, requests) from None
+
+    def _explained(self, dead: _Dead, requests: list[tuple[str, Any]]) -> NativeError:
+        """Go the same way once more under watch, to learn the op that it died in."""
+        watched = dead
+        with _Child(detailed=True) as again:
+            try:
+                for request in requests:
+                    again.ask(request, self._timeout)
+            except _Dead as second:
+                watched = second
+            except NativeError:
+                pass
+        kind = NativeTimeout if dead.late else NativeError
+        return kind(watched.told(dead.why))
+
+    def close(self) -> None:
+        """End the child."""
+        self._child.close()
+
+    def __enter__(self) -> Isolated:
+        """The function itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the child."""
+        self.close()
+
+
+class _Dead(Exception):  # noqa: N818  caught here, never shown
+    """The child is gone; what it left tells how far it came."""
+
+    def __init__(self, why: str, folder: Path, *, late: bool) -> None:
+        super().__init__(why)
+        self.why, self.late = why, late
+        trace = _lines(folder / "trace")
+        self._stage = _last(trace, "stage ")
+        since = trace.index(f"stage {self._stage}") if self._stage else 0
+        self._op = _last(trace[since:], "op ")
+        self._log = [line for line in _lines(folder / "log") if "ODIE [default]" not in line]
+
+    def told(self, why: str) -> str:
+        at = f"\n  at    {self._op}" if self._op else ""
+        said = "".join(f"\n        {line}" for line in self._log[-_TAIL:])
+        return (
+            f"the native code {why} while {self._stage or 'starting'}{at}"
+            + (f"\n  said {said.removeprefix(chr(10) + '       ')}" if said else "")
+            + "\n  try   reporting this with the model: the op named last is the one to look at"
+        )
+
+
+class _Child:
+    """The process, and the pipes to it."""
+
+    def __init__(self, *, detailed: bool) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="coreai-torch-")
+        command = [sys.executable, "-P", worker_path(), self._folder.name]
+        self._process = subprocess.Popen(
+            [*command, "detailed" if detailed else "plain"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # an interruption of the parent is the parent's to handle
+        )
+
+    def ask(self, request: tuple[str, Any], timeout: float) -> Any:
+        """Send a request and wait for its reply."""
+        kind, content = request
+        data = pickle.dumps((kind, {**content, "folder": self._folder.name}), protocol=5)
+        deadline = time.monotonic() + timeout
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(_LENGTH.pack(len(data)))
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._dead() from None
+        (size,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline, timeout))
+        status, reply = pickle.loads(self._read(size, deadline, timeout))
+        if status == "error":
+            raise NativeError(f"the native code refused: {reply}")
+        return reply
+
+    def _read(self, size: int, deadline: float, timeout: float) -> bytes:
+        assert self._process.stdout is not None
+        pipe, parts = self._process.stdout.fileno(), bytearray()
+        while len(parts) < size:
+            ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise _Dead(f"took more than {timeout:g} s", Path(self._folder.name), late=True)
+            part = os.read(pipe, min(size - len(parts), 1 << 20))
+            if not part:
+                raise self._dead()
+            parts += part
+        return bytes(parts)
+
+    def _dead(self) -> _Dead:
+        code = self._process.wait()
+        why = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+        return _Dead(why, Path(self._folder.name), late=False)
+
+    def close(self) -> None:
+        """Kill the process and remove its folder."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):  # what was left to write has no reader any more
+                    pipe.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> _Child:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.close()
+
+
+def worker_path() -> str:
+    """The script that the child runs; it is no module, or the child would import torch."""
+    return str(Path(ir_program.__file__).with_name("worker.py"))
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(errors="replace").splitlines() if path.exists() else []
+
+
+def _last(lines: list[str], kind: str) -> str:
+    return next((x.removeprefix(kind) for x in reversed(lines) if x.startswith(kind)), "")

@@ -1,0 +1,196 @@
+"""Finds the first operation where torch and the program part.
+
+The graph is converted again with some of its intermediate results as outputs, and these are held
+against torch's. Of a result that agrees, all it was computed from is taken to agree; of one that
+does not, the cause is itself or lies before it. What is left shrinks by a factor each time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..capture.cleanup import live_nodes
+from ..capture.io_plan import Output
+from ..errors import module_path, source_line, target_name
+from ..ir.program import write_module
+from ..ir.types import BY_NAME, narrow
+from ..lowering.program import Staged, build
+from ..lowering.registry import Registry
+from .arrays import array, tensor
+from .isolation import Isolated, Source
+from .measure import compared
+from .subject import Call, Subject
+from .trials import Failure
+from .verdict import Divergence, OutputError
+
+_PROBES = 10  # intermediate results asked for in one run
+Values = dict[fx.Node, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Search:
+    """The graph to look in, and how to convert and run it."""
+
+    subject: Subject
+    registry: Registry
+    tolerance: Mapping[torch.dtype, float]
+    timeout: float
+
+    def first(self, failure: Failure) -> tuple[Divergence | None, str]:
+        """The divergence; or none, and the reason."""
+        want = _eager(self.subject, failure.call)
+        if (changed := self._changed_by_export(failure.call, want)) is not None:
+            return None, (
+                "torch's own run of the exported and decomposed graph differs from the model: "
+                f"{changed}; export or decomposition changed the numbers"
+            )
+        node, error = self._narrowed(failure, want)
+        if node is None or error is None:
+            return None, (
+                "the difference vanishes when intermediate results are returned too: it comes "
+                "from a rewrite across ops, from externalization, or from an asset that is not "
+                "what the source converts to now"
+            )
+        divergence = Divergence(
+            node.name,
+            target_name(node.target),
+            module_path(node),
+            source_line(node),
+            error,
+            self._alone(node, failure, want),
+            str(failure.trial),
+        )
+        return divergence, ""
+
+    def _changed_by_export(self, call: Call, want: Values) -> OutputError | None:
+        for output, expected in zip(self.subject.plan.outputs, call.outputs, strict=True):
+            if output.held in want:
+                held = want[output.held]
+                held = held.to(narrow(held.dtype))
+                error = compared(output.name, held, expected, self.tolerance)
+                if not error.ok:
+                    return error
+        return None
+
+    def _narrowed(self, failure: Failure, want: Values) -> tuple[fx.Node | None, Any]:
+        suspects = _before(self._ends(failure)) & _comparable(self.subject, want)
+        found: tuple[fx.Node | None, Any] = (None, None)
+        while suspects:
+            ordered = [n for n in self.subject.exported.graph.nodes if n in suspects]
+            probes = _spread(ordered, _PROBES)
+            got = self._run(probes, failure)
+            errors = {n: compared(n.name, got[n], want[n], self.tolerance) for n in probes}
+            bad = next((n for n in probes if not errors[n].ok), None)
+            if bad is None:
+                suspects -= _before(probes)
+                continue
+            found = (bad, errors[bad])
+            good = [n for n in probes if errors[n].ok]
+            suspects = (suspects & _before([bad])) - _before(good) - {bad}
+        return found
+
+    def _ends(self, failure: Failure) -> list[fx.Node]:
+        plan, trial = self.subject.plan, failure.trial
+        outputs = [o.held for o, e in zip(plan.outputs, trial.outputs, strict=True) if not e.ok]
+        states = [s.written for s, e in zip(plan.states, trial.states, strict=True) if not e.ok]
+        return [node for node in (*outputs, *states) if isinstance(node, fx.Node)]
+
+    def _run(self, probes: Sequence[fx.Node], failure: Failure) -> Values:
+        """The results that the program computes for these nodes."""
+        plan, call = self.subject.plan, failure.call
+        names = [f"probe_{i}" for i in range(len(probes))]
+        outputs = tuple(Output(name, node) for name, node in zip(names, probes, strict=True))
+        with tempfile.TemporaryDirectory() as folder, _returning(self.subject, probes):
+            staged = Staged("main", self.subject.exported, replace(plan, outputs=outputs))
+            program = build([staged], self.registry, debug=True, on_node=lambda: None)
+            path = Path(folder) / "probed.mlirbc"
+            write_module(program, path)
+            runner = Isolated(
+                Source(bytecode=path), optimize=failure.trial.optimized, timeout=self.timeout
+            )
+            with runner:
+                places = {node: at for at, node in enumerate(self.subject.arguments)}
+                inputs = {i.name: array(call.leaves[places[i.node]]) for i in plan.inputs}
+                before = zip(plan.states, call.states_before, strict=True)
+                states = {s.name: array(value) for s, value in before}
+                raw, _ = runner.call(inputs, states)
+        return {node: tensor(raw[name]) for node, name in zip(probes, names, strict=True)}
+
+    def _alone(self, node: fx.Node, failure: Failure, want: Values) -> bool | None:
+        """Whether torch disagrees with the op on the very operands that the program computed."""
+        inputs = [n for n in node.all_input_nodes if n.op == "call_function"]
+        if any(n not in _comparable(self.subject, want) for n in inputs):
+            return None
+        got = self._run([*inputs, node], failure)
+        held = {**want, **{n: got[n].to(want[n].dtype) for n in inputs}}
+        try:
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: held[n])
+            with torch.no_grad():
+                local = node.target(*args, **kwargs)
+        except Exception:  # an operand that is no tensor, as a size
+            return None
+        return not compared(node.name, got[node], local, self.tolerance).ok
+
+
+def _eager(subject: Subject, call: Call) -> Values:
+    """Torch's own run of the converted graph: the tensors of all its nodes."""
+    plan = subject.plan
+    feed: dict[fx.Node, Any] = dict(plan.folded)
+    feed.update((node, held) for node, (_, held) in plan.constants.items())
+    feed.update(zip(subject.arguments, call.leaves, strict=True))
+    feed.update((s.node, v) for s, v in zip(plan.states, call.states_before, strict=True))
+    run = fx.Interpreter(subject.exported.graph_module, garbage_collect_values=False)
+    placeholders = [n for n in subject.exported.graph.nodes if n.op == "placeholder"]
+    with torch.no_grad():
+        run.run(*(feed[n] for n in placeholders), enable_io_processing=False)
+    return {n: value for n, value in run.env.items() if isinstance(value, torch.Tensor)}
+
+
+def _comparable(subject: Subject, want: Values) -> set[fx.Node]:
+    """Results that can leave a program: tensors of a known type that hold something."""
+    known = set(BY_NAME.values())
+    live = live_nodes(subject.exported.graph)
+    return {
+        node
+        for node, value in want.items()
+        if node.op == "call_function" and node in live and value.numel()
+        if narrow(value.dtype) in known
+    }
+
+
+def _before(ends: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes and all they depend on."""
+    seen: set[fx.Node] = set()
+    stack = list(ends)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(node.all_input_nodes)
+    return seen
+
+
+def _spread(nodes: Sequence[fx.Node], count: int) -> list[fx.Node]:
+    """Up to `count` nodes at even distances, the last among them."""
+    count = min(count, len(nodes))
+    return [nodes[(i + 1) * len(nodes) // count - 1] for i in range(count)]
+
+
+@contextmanager
+def _returning(subject: Subject, probes: Sequence[fx.Node]) -> Iterator[None]:
+    """Let the graph return these nodes after its states, and put it back as it was."""
+    (output,) = (n for n in subject.exported.graph.nodes if n.op == "output")
+    kept = output.args
+    output.args = (tuple(dict.fromkeys([*(s.written for s in subject.plan.states), *probes])),)
+    try:
+        yield
+    finally:
+        output.args = kept

@@ -1,0 +1,74 @@
+"""Which output of a program is which of torch's: by name, by place, and by the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..capture.io_plan import IOPlan
+from .isolation import Ports
+from .measure import compared
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The program's names in the order of torch's values, and what is wrong with them."""
+
+    inputs: list[str]
+    outputs: list[str]
+    states: list[str]
+    problems: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every value of torch's has a name."""
+        return not any("but torch" in problem for problem in self.problems)
+
+
+def paired(found: Ports, plan: IOPlan, *, named: bool) -> Pairing:
+    """Pair by name where the names are torch's, by place where the program has its own.
+
+    With `named` the names of the plan were asked for, and others are wrong.
+    """
+    problems: list[str] = []
+    lists = [
+        _paired(what, has, [port.name for port in wants], named, problems)
+        for what, has, wants in (
+            ("inputs", found.inputs, plan.inputs),
+            ("outputs", found.outputs, plan.outputs),
+            ("states", found.states, plan.states),
+        )
+    ]
+    return Pairing(lists[0], lists[1], lists[2], tuple(problems))
+
+
+def _paired(
+    what: str, has: Sequence[str], wants: Sequence[str], named: bool, problems: list[str]
+) -> list[str]:
+    if len(has) != len(wants):
+        problems.append(f"the program has the {what} {list(has)}, but torch has {list(wants)}")
+    elif list(has) == list(wants):
+        pass
+    elif sorted(has) == sorted(wants):
+        problems.append(f"the {what} are in the order {list(has)}; torch's is {list(wants)}")
+        return list(wants)
+    elif named:
+        problems.append(f"the {what} are called {list(has)}, not {list(wants)}")
+    return list(has)
+
+
+def swapped(
+    got: Mapping[str, torch.Tensor],
+    want: Mapping[str, torch.Tensor],
+    tolerance: Mapping[torch.dtype, float],
+) -> list[str]:
+    """Outputs that hold what torch returns under another name."""
+    wrong = [n for n in want if not compared(n, got[n], want[n], tolerance).ok]
+    found = []
+    for name in wrong:
+        holds = [o for o in wrong if o != name and compared(o, got[name], want[o], tolerance).ok]
+        if holds:
+            found.append(f"the output {name!r} holds what torch returns as {holds[0]!r}")
+    return found

@@ -1,0 +1,150 @@
+"""Tries inputs on torch and on the program, before and after `optimize()`, and compares."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from ..errors import NativeError
+from . import ports
+from .arrays import array, tensor
+from .draws import Draw
+from .isolation import Arrays, Ports
+from .measure import compared
+from .subject import Call, Subject
+from .verdict import OutputError, Trial
+
+
+class Runner(Protocol):
+    """A way to run one function of a program."""
+
+    ports: Ports
+
+    def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
+        """The outputs, and the states as the call left them."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class Start(Protocol):
+    """Starts a runner of the program, as it is or optimized."""
+
+    def __call__(self, *, optimize: bool) -> Runner:
+        """Load the program."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first call that did not agree: what to look for the cause with."""
+
+    draw: Draw
+    call: Call
+    trial: Trial
+
+
+@dataclass
+class Trials:
+    """Calls made and what came of them."""
+
+    subject: Subject
+    tolerance: Mapping[torch.dtype, float]
+    named: bool
+    seconds: float
+    done: list[Trial] = field(default_factory=list)
+    problems: dict[str, None] = field(default_factory=dict)  # an ordered set
+    left_out: list[str] = field(default_factory=list)
+    failure: Failure | None = None
+
+    def run(self, start: Start, draws: Iterable[Draw], steps: int) -> None:
+        """Try all draws, as long as time lasts; the first is always tried."""
+        began = time.monotonic()
+        with ExitStack() as stack:
+            runners: dict[bool, tuple[Runner, ports.Pairing]] = {}
+            for optimized in (False, True):
+                self._start(start, optimized, runners, stack)
+            for number, draw in enumerate(draws):
+                if number and time.monotonic() - began > self.seconds:
+                    self.left_out.append(f"{draw.label}: {self.seconds:g} s are over")
+                    continue
+                self._draw(draw, runners, steps)
+
+    def _start(
+        self,
+        start: Start,
+        optimized: bool,
+        runners: dict[bool, tuple[Runner, ports.Pairing]],
+        stack: ExitStack,
+    ) -> None:
+        try:
+            runner = start(optimize=optimized)
+        except NativeError as error:
+            self.done.append(Trial("none", optimized, 0, problem=str(error)))
+            return
+        stack.callback(runner.close)
+        pairing = ports.paired(runner.ports, self.subject.plan, named=self.named)
+        self.problems.update(dict.fromkeys(pairing.problems))
+        if pairing.complete:
+            runners[optimized] = (runner, pairing)
+
+    def _draw(
+        self, draw: Draw, runners: dict[bool, tuple[Runner, ports.Pairing]], steps: int
+    ) -> None:
+        try:
+            calls = self.subject.calls(draw.leaves, steps)
+        except Exception as refused:
+            if draw.label == "given":
+                raise
+            reason = str(refused).strip().splitlines() or [type(refused).__name__]
+            self.left_out.append(f"{draw.label}: torch itself refuses them: {reason[0]}")
+            return
+        for optimized, (runner, pairing) in list(runners.items()):
+            try:
+                self._steps(draw, calls, runner, pairing, optimized)
+            except NativeError as error:
+                self.done.append(Trial(draw.label, optimized, 0, problem=str(error)))
+                if error.code != NativeError.code or "refused" not in str(error):
+                    del runners[optimized]  # it is dead
+
+    def _steps(
+        self,
+        draw: Draw,
+        calls: list[Call],
+        runner: Runner,
+        pairing: ports.Pairing,
+        optimized: bool,
+    ) -> None:
+        """Each call goes on from the states that the program itself left."""
+        states = _arrays(pairing.states, calls[0].states_before)
+        for step, call in enumerate(calls):
+            inputs = _arrays(pairing.inputs, self._inputs(call))
+            raw, states = runner.call(inputs, states)
+            got = {n: tensor(raw[n]) for n in pairing.outputs}
+            want = dict(zip(pairing.outputs, call.outputs, strict=True))
+            outputs = self._compared(got, want)
+            left = {n: tensor(states[n]) for n in pairing.states}
+            kept = self._compared(left, dict(zip(pairing.states, call.states, strict=True)))
+            trial = Trial(draw.label, optimized, step, outputs, kept)
+            self.done.append(trial)
+            if not trial.ok:
+                self.problems.update(dict.fromkeys(ports.swapped(got, want, self.tolerance)))
+                self.failure = self.failure or Failure(draw, call, trial)
+                return  # what follows goes on from a wrong state
+
+    def _inputs(self, call: Call) -> list[Any]:
+        places = {node: at for at, node in enumerate(self.subject.arguments)}
+        return [call.leaves[places[port.node]] for port in self.subject.plan.inputs]
+
+    def _compared(
+        self, got: dict[str, torch.Tensor], want: dict[str, torch.Tensor]
+    ) -> tuple[OutputError, ...]:
+        return tuple(compared(n, got[n], want[n], self.tolerance) for n in want)
+
+
+def _arrays(names: list[str], values: list[Any]) -> Arrays:
+    return {name: array(value) for name, value in zip(names, values, strict=True)}

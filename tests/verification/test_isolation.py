@@ -1,0 +1,58 @@
+"""Native code that dies or hangs in its own process, and the exception that tells of it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import numpy as np
+import pytest
+import torch
+from verification.models import Net
+
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.errors import NativeError, NativeTimeout
+from coreai_torch.ir.program import write_module
+from coreai_torch.verification.isolation import Isolated, Source
+
+X = torch.linspace(-2, 2, 24).reshape(3, 8)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    program = torch.export.export(Net().eval(), (X,)).run_decompositions(get_decomp_table())
+    path = tmp_path_factory.mktemp("program") / "net.mlirbc"
+    write_module(TorchConverter().add_exported_program(program).to_coreai(), path)
+    return Source(bytecode=path)
+
+
+def test_a_loaded_function_is_called_many_times_and_survives_a_refusal(source):
+    with Isolated(source, optimize=True) as function:
+        assert function.ports.inputs == ["x"]
+        assert function.ports.states == []
+        with pytest.raises(NativeError, match="the native code refused"):
+            function.call({"x": np.zeros((2, 2), np.float32)}, {})
+        for _ in range(2):
+            outputs, _ = function.call({"x": X.numpy()}, {})
+            (got,) = outputs.values()
+            np.testing.assert_allclose(got, Net()(X).detach().numpy(), rtol=1e-5)
+
+
+def test_a_step_that_takes_too_long_is_a_timeout(source):
+    with pytest.raises(NativeTimeout, match=r"took more than 0.01 s while .*"):
+        Isolated(source, timeout=0.01)
+
+
+def test_nothing_is_left_behind(source):
+    before = set(os.listdir(tempfile.gettempdir()))
+    with Isolated(source):
+        pass
+    with pytest.raises(NativeError):
+        Isolated(source, entrypoint="absent")
+    left = set(os.listdir(tempfile.gettempdir())) - before
+    assert not [name for name in left if name.startswith("coreai-torch-")]
+
+
+def test_an_unknown_entrypoint_is_refused_with_those_there_are(source):
+    with pytest.raises(NativeError, match=r"no entrypoint 'absent'; there are \['main'\]"):
+        Isolated(source, entrypoint="absent")

@@ -1,0 +1,128 @@
+"""One call: exported, decomposed, converted, checked, optimized, saved; or nothing at all."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import runtime
+import torch
+from torch import nn
+from verification.models import Block, Net, leaky
+
+import coreai_torch
+from coreai_torch import pipeline
+from coreai_torch.errors import ConversionError, ExportError, VerificationError
+
+X = torch.linspace(-2, 2, 24).reshape(3, 8)
+
+
+def test_a_model_becomes_a_checked_and_saved_program(tmp_path):
+    path = tmp_path / "net.aimodel"
+    program = coreai_torch.convert(
+        Net().eval(), (X,), input_names=["features"], output_names=["scores"], output=path
+    )
+    assert os.listdir(tmp_path) == ["net.aimodel"]
+    text = str(program)
+    program.optimize()
+    assert str(program) == text, "it was optimized already"
+    got = runtime.run(program, {"features": X})
+    torch.testing.assert_close(got["scores"], Net()(X).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_wrong_numbers_are_an_error_and_nothing_is_saved(tmp_path):
+    path = tmp_path / "net.aimodel"
+    with pytest.raises(VerificationError, match=r"(?s)aten.relu.default.*code  CAT301") as raised:
+        coreai_torch.convert(Net().eval(), (X,), converter=leaky(), output=path)
+    assert raised.value.verdict.divergence.module == "block"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_an_exported_program_needs_nothing_else(decomposed):
+    program = torch.export.export(Net().eval(), (X,))
+    if decomposed:
+        program = program.run_decompositions(coreai_torch.get_decomp_table())
+    converted = coreai_torch.convert(program, verify=False)
+    assert "coreai.graph @main" in str(converted)
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def test_the_length_of_a_recurrent_layer_stays_open():
+    steps = torch.export.Dim("steps", min=1, max=99)
+    model = Reader().eval()
+    x = torch.randn(1, 5, 4)
+    program = coreai_torch.convert(model, (x,), dynamic_shapes=({1: steps},), verify=False)
+    longer = torch.randn(1, 9, 4)
+    (got,) = runtime.run(program, {"x": longer}).values()
+    torch.testing.assert_close(got, model(longer).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_modules_are_externalized_on_the_way():
+    program = coreai_torch.convert(Net().eval(), (X,), externalize_modules=[Block], verify=False)
+    assert "coreai.graph noinline @block" in str(program)
+
+
+def test_keyword_arguments_are_inputs():
+    class Scaled(nn.Module):
+        def forward(self, x, *, scale):
+            return x * scale
+
+    program = coreai_torch.convert(Scaled(), (X,), {"scale": torch.tensor(2.0)}, verify=False)
+    (got,) = runtime.run(program, {"x": X, "scale": torch.tensor(2.0)}).values()
+    assert torch.equal(got, X * 2)
+
+
+def test_the_path_is_checked_before_anything_is_done(monkeypatch):
+    monkeypatch.setattr(pipeline, "exported", None)
+    with pytest.raises(ConversionError, match=r"ends in .aimodel, 'net.mlmodel' ends in"):
+        coreai_torch.convert(Net(), (X,), output="net.mlmodel")
+
+
+def test_a_model_without_arguments_is_told_what_to_give():
+    with pytest.raises(ExportError, match=r"no arguments to export Net with\n  try   args="):
+        coreai_torch.convert(Net())
+
+
+def test_a_failed_export_tells_of_the_model_and_keeps_the_cause():
+    class Asks(nn.Module):
+        def forward(self, x):
+            return x + 1 if x.sum() > 0 else x
+
+    with pytest.raises(ExportError, match=r"torch.export could not export Asks") as raised:
+        coreai_torch.convert(Asks(), (X,))
+    assert raised.value.__cause__ is not None
+
+
+def test_an_exported_program_has_no_modules_to_externalize():
+    program = torch.export.export(Net().eval(), (X,))
+    with pytest.raises(ConversionError, match="needs the model itself"):
+        coreai_torch.convert(program, externalize_modules=[Block])
+
+
+def test_an_interruption_leaves_nothing_half_written(tmp_path, monkeypatch):
+    path = tmp_path / "net.aimodel"
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline.Program, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        coreai_torch.convert(Net().eval(), (X,), verify=False, output=path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_is_staged_in_the_converter_that_lends_its_lowerings():
+    converter = leaky()
+    program = coreai_torch.convert(Net().eval(), (X,), converter=converter, verify=False)
+    assert "-1.250000e-01" in str(program)
+    with pytest.raises(RuntimeError, match="nothing is staged"):
+        converter.to_coreai()

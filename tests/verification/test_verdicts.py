@@ -1,0 +1,205 @@
+"""Programs held to torch: what a verdict says of right ones and of wrong ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from verification.models import Counter, Net, dividing_by_zero, leaky
+
+import coreai_torch
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.errors import VerificationError, VerificationInputError
+from coreai_torch.verification import Plan, verify
+
+GIVEN_ONLY = Plan(seeds=0, sizes=0, edges=False, steps=1)
+X = torch.linspace(-2, 2, 24).reshape(3, 8)
+
+
+def exported(model, *args, **options):
+    program = torch.export.export(model.eval(), args, **options)
+    return program.run_decompositions(get_decomp_table())
+
+
+@pytest.fixture(scope="module")
+def counted():
+    model = Counter().eval()
+    rows = torch.export.Dim("rows", min=1, max=64)
+    return model, verify(model, None, (X,), dynamic_shapes=({0: rows},))
+
+
+def test_a_right_program_is_said_to_be_right(counted):
+    _, verdict = counted
+    assert verdict
+    assert verdict.ok
+    assert verdict.failures == ()
+    assert str(verdict).startswith("entrypoint 'main' gives torch's numbers in 42 calls")
+    assert verdict.raise_if_failed() is verdict
+
+
+def test_given_drawn_edge_and_resized_inputs_run_before_and_after_optimize(counted):
+    _, verdict = counted
+    tried = {(t.inputs, t.optimized) for t in verdict.trials}
+    labels = {"given", "x[0]=1", "x[0]=4", "seed 1", "seed 2", "zeros", "extremes"}
+    assert tried == {(label, optimized) for label in labels for optimized in (False, True)}
+    shapes = {t.inputs: t.outputs[0].shape for t in verdict.trials}
+    assert (shapes["given"], shapes["x[0]=1"], shapes["x[0]=4"]) == ((3, 8), (1, 8), (4, 8))
+
+
+def test_state_is_stepped_and_compared(counted):
+    model, verdict = counted
+    assert {t.step for t in verdict.trials} == {0, 1, 2}
+    assert all([s.name for s in t.states] == ["b_total"] for t in verdict.trials)
+    assert torch.equal(model.total, torch.zeros(8)), "the model's own state is put back"
+
+
+def test_each_output_is_measured(counted):
+    worst = counted[1].worst()
+    assert len(worst) == 4
+    softmax = worst["_softmax"]
+    assert 0 < softmax.max_abs < 1e-6
+    assert softmax.mean_abs <= softmax.max_abs
+    assert softmax.cosine == pytest.approx(1)
+    assert softmax.psnr > 100
+    assert softmax.argmax_agreement == 1
+    assert worst["argmax"].tolerance == 0, "integers are exact"
+
+
+def test_a_verdict_is_plain_data(counted):
+    told = json.loads(json.dumps(counted[1].as_dict(), allow_nan=False))
+    assert told["ok"] is True
+    assert len(told["trials"]) == 42
+    assert told["trials"][0]["outputs"][0]["tolerance"] > 0
+    assert set(told["worst"]) == set(counted[1].worst())
+
+
+@pytest.fixture(scope="module")
+def wrong():
+    return verify(Net().eval(), None, (X,), converter=leaky(), trials=GIVEN_ONLY)
+
+
+def test_the_first_wrong_op_is_named_with_its_place_and_both_values(wrong):
+    assert not wrong
+    found = wrong.divergence
+    assert (found.op, found.node, found.module) == ("aten.relu.default", "relu", "block")
+    assert "models.py" in found.source_line
+    assert found.alone is True
+    assert (found.error.want, found.error.got) == (0.0, pytest.approx(-0.125))
+    text = str(wrong)
+    assert "the first op to part is aten.relu.default (%relu) in module 'block'" in text
+    assert "got -0.125, want 0.0" in text
+
+
+def test_a_failed_verdict_is_raised_with_itself(wrong):
+    with pytest.raises(VerificationError, match="does not give torch's numbers") as raised:
+        wrong.raise_if_failed()
+    assert raised.value.verdict is wrong
+
+
+def test_an_abort_is_a_problem_that_names_the_last_op():
+    verdict = verify(Net().eval(), None, (X,), converter=dividing_by_zero(), trials=GIVEN_ONLY)
+    assert not verdict
+    problem = verdict.failures[0].problem
+    assert "was killed by SIG" in problem
+    assert "while running" in problem
+    assert "floor_divide" in problem
+    after = next(t for t in verdict.failures if t.optimized).problem
+    assert "fx_node=sigmoid, target=aten.sigmoid.default" in after
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x + 1, x * 2
+
+
+class Riap(nn.Module):
+    def forward(self, x):
+        return x * 2, x + 1
+
+
+def test_another_order_of_the_same_names_is_found():
+    program = TorchConverter().add_exported_program(exported(Pair(), X)).to_coreai()
+    verdict = verify(exported(Riap(), X), program, trials=GIVEN_ONLY)
+    assert not verdict
+    (problem,) = verdict.ports
+    assert problem == "the outputs are in the order ['add', 'mul']; torch's is ['mul', 'add']"
+
+
+def test_numbers_under_the_wrong_name_are_found():
+    names = {"output_names": ["sum", "product"]}
+    program = TorchConverter().add_exported_program(exported(Riap(), X), **names).to_coreai()
+    verdict = verify(exported(Pair(), X), program, trials=GIVEN_ONLY, **names)
+    assert "the output 'sum' holds what torch returns as 'product'" in verdict.ports
+    assert "the output 'product' holds what torch returns as 'sum'" in verdict.ports
+
+
+def test_other_names_than_asked_for_are_found():
+    program = TorchConverter().add_exported_program(exported(Pair(), X)).to_coreai()
+    verdict = verify(Pair(), program, (X,), output_names=["a", "b"], trials=GIVEN_ONLY)
+    assert verdict.ports == ("the outputs are called ['add', 'mul'], not ['a', 'b']",)
+
+
+def test_a_program_with_other_ports_is_not_run():
+    program = TorchConverter().add_exported_program(exported(Net(), X)).to_coreai()
+    verdict = verify(Pair(), program, (X,), trials=GIVEN_ONLY)
+    assert not verdict
+    assert verdict.trials == ()
+    assert "but torch has ['add', 'mul']" in verdict.ports[0]
+
+
+def test_an_asset_is_verified_by_its_path(tmp_path):
+    program = TorchConverter().add_exported_program(exported(Pair(), X)).to_coreai()
+    program.optimize()
+    program.save_asset(tmp_path / "pair.aimodel")
+    assert coreai_torch.verify(Pair(), tmp_path / "pair.aimodel", (X,), trials=GIVEN_ONLY)
+
+
+class Half(nn.Module):
+    def forward(self, x):
+        return x[: x.shape[0] // 2]
+
+
+def test_sizes_keep_to_what_the_export_promises():
+    half = torch.export.Dim("half", min=2, max=5)
+    program = torch.export.export(Half(), (X[:2].repeat(2, 1),), dynamic_shapes=({0: 2 * half},))
+    verdict = verify(program, trials=Plan(seeds=0, sizes=4, edges=False))
+    assert verdict, str(verdict)
+    assert {t.outputs[0].shape[0] for t in verdict.trials} == {2, 3, 5}
+
+
+class Positive(nn.Module):
+    def forward(self, x):
+        torch._check(x.sum().item() > 0)
+        return torch.log(x)
+
+
+def test_inputs_that_torch_refuses_are_left_out_with_the_reason():
+    verdict = verify(Positive(), None, (X.abs() + 1,), trials=Plan(seeds=0, sizes=0))
+    assert verdict, str(verdict)
+    (left,) = (left for left in verdict.left_out if left.startswith("zeros"))
+    assert left.startswith("zeros: torch itself refuses them: ")
+
+
+def test_time_that_is_over_leaves_generated_inputs_out():
+    verdict = verify(Pair(), None, (X,), seconds=0.0)
+    assert verdict
+    assert {t.inputs for t in verdict.trials} == {"given"}
+    assert len(verdict.left_out) == 4
+    assert "0 s are over" in verdict.left_out[0]
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(VerificationInputError, match="a model or an ExportedProgram, not a dict"):
+        verify({}, None, (X,))
+
+
+def test_another_number_of_arguments_is_refused():
+    with pytest.raises(VerificationInputError, match=r"2 arguments were given.*takes 1: \['x'\]"):
+        verify(exported(Pair(), X), None, (X, X))
+
+
+def test_a_path_without_an_asset_is_refused(tmp_path):
+    with pytest.raises(VerificationInputError, match="there is no asset at"):
+        verify(Pair(), tmp_path / "none.aimodel", (X,))
