@@ -19,6 +19,9 @@ from . import constants, types
 
 _CURRENT: ContextVar[Build] = ContextVar("build")
 
+# Elements of a constant that is stored again under other sizes rather than reshaped by an op.
+_SMALL = 1 << 14
+
 
 def _never_fold(op: Any) -> bool:
     """Keep the native folder away from constants.
@@ -56,9 +59,6 @@ class Build:
             with self.context, Location.unknown() as here:
                 # The folding hook is Python: a pass on another thread, one per graph, would wait
                 # for the interpreter that the caller of the pass holds, for ever.
-                here.context.enable_multithreading(False)
-                # A pass on another thread would wait for the interpreter to ask the hook, and
-                # this one for the pass: with two graphs to fold in, both wait for ever.
                 here.context.enable_multithreading(False)
                 register_should_const_folding_hook(callable=_never_fold, context=here.context)
                 self.module = Module.create()
@@ -107,6 +107,16 @@ class Build:
     def content(self, constant: Value) -> torch.Tensor | None:
         """What a constant that was emitted here holds."""
         return self._contents.get(constant.owner.attributes["value"])
+
+    def reshaped(self, constant: Value, sizes: Sequence[int]) -> Value | None:
+        """A small constant under other sizes, which spares the op; else None."""
+        owner = constant.owner
+        if isinstance(owner, Block) or owner.name != "coreai.constant":
+            return None
+        content = self.content(constant)
+        if content is None or content.numel() > _SMALL:
+            return None
+        return self.tensor(content.detach().reshape(tuple(sizes)), "reshaped")
 
     def number(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
         """A small constant of the given narrow dtype, right here."""

@@ -195,6 +195,9 @@ def expand_dims(x: Value, axes: Sequence[int]) -> Value:
     dims = list(sizes_of_type(x))
     for axis in sorted(axes):
         dims.insert(axis, 1)
+    constant = Build.current().reshaped(x, dims)
+    if constant is not None:
+        return constant
     type_ = RankedTensorType.get(dims, x.type.element_type)
     return gen.ExpandDimsOp(x, i32(list(axes)), results=[type_]).result
 
