@@ -1,9 +1,62 @@
-"""Runs all benchmarks, or those named on the command line."""
+"""Runs the benchmark: all workloads and peers, or those named on the command line."""
 
-import importlib
-import sys
+import argparse
+import json
+import os
 
-ALL = ("linear",)
+from benchmarks import bars, page
+from benchmarks.environments import HOME, PEERS
+from benchmarks.measure import import_seconds, measured
 
-for name in sys.argv[1:] or ALL:
-    importlib.import_module(f"benchmarks.{name}").main()
+MODELS = ("bert", "vit", "resnet", "whisper", "decoder", "decoder_f16")
+WORKLOADS = (*MODELS, "linears_500", "linears_1gb", "linears_4gb")
+CHAINS = ("chain_5000", "chain_10000", "chain_20000")
+OTHERS = ("onnx", "coremltools", "openvino", "executorch")
+RUN = {"bert", "vit", "resnet", "linears_500"}  # the bundled runtime takes minutes for the others
+REPEATS = {"linears_4gb": 3, "decoder": 3, "decoder_f16": 3}
+SAVED = ("linears_1gb", "bert")
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("workloads", nargs="*", default=[*WORKLOADS, *CHAINS])
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=[*PEERS])
+    return parser.parse_args()
+
+
+def _converters(workload, peers):
+    """Which converters a workload is given to."""
+    wanted = ["ours", "published"]
+    wanted += ["ours_debug"] if workload in ("bert", "chain_10000") else []
+    wanted += ["native_save"] if workload in SAVED else []
+    wanted += OTHERS if workload in MODELS[:4] else []
+    return [name for name in wanted if name in peers]
+
+
+def _figures(workload, peers):
+    found = {}
+    for converter in _converters(workload, peers):
+        print(f"{workload}: {converter}", flush=True)
+        other = converter in OTHERS
+        repeats = 1 if other else REPEATS.get(workload, 5)
+        runs = 3 if workload in RUN and converter in ("ours", "published") else 0
+        found[converter] = measured(converter, workload, repeats, runs)
+    if "problem" not in found["ours"]:  # memory is read where nothing is repeated
+        once = measured("ours", workload, repeats=1)
+        found["ours"] |= {key: once[key] for key in ("peak", "libraries") if key in once}
+    return found
+
+
+def main():
+    given = _arguments()
+    figures = {workload: _figures(workload, given.peers) for workload in given.workloads}
+    seconds = {
+        "ours": import_seconds("import torch, coreai.authoring, coreai_torch"),
+        "without": import_seconds("import torch, coreai.authoring"),
+    }
+    HOME.mkdir(parents=True, exist_ok=True)
+    (HOME / "figures.json").write_text(json.dumps({"figures": figures, "imports": seconds}))
+    page.show(figures, bars.every(figures, seconds), os.cpu_count())
+
+
+main()

@@ -1,0 +1,112 @@
+"""The converters that are measured: each takes an exported program and times its stages."""
+
+import functools
+import tempfile
+from pathlib import Path
+
+import coreai_programs
+from stages import peak_bytes, reset_peak
+
+
+def _coreai(program, args, stages, repeats, runs, optimizes):
+    from coreai_torch import TorchConverter, get_decomp_table
+
+    with stages.timed("decompose"):
+        program = program.run_decompositions(get_decomp_table())
+    reset_peak()
+    before = peak_bytes()
+    for _ in range(repeats):
+        converter = TorchConverter()
+        with stages.timed("convert + optimize"):
+            with stages.timed("convert"):
+                converted = converter.add_exported_program(program).to_coreai()
+            if optimizes:
+                with stages.timed("optimize"):
+                    converted.optimize()
+    found = coreai_programs.op_counts(converted)
+    saved = coreai_programs.finish(converted, args, stages, runs)
+    return {**found, **saved, "resident_before": before}
+
+
+def ours(program, args, stages, repeats, runs):
+    return _coreai(program, args, stages, repeats, runs, optimizes=True)
+
+
+def published(program, args, stages, repeats, runs):
+    """Its `to_coreai()` optimizes by itself."""
+    return _coreai(program, args, stages, repeats, runs, optimizes=False)
+
+
+def ours_debug(program, args, stages, repeats, runs):
+    """Ours with debug locations, for what they cost."""
+    import coreai_torch
+
+    mode = coreai_torch.TorchConverter.Mode.DEBUG
+    coreai_torch.TorchConverter = functools.partial(coreai_torch.TorchConverter, mode=mode)
+    return ours(program, args, stages, repeats, runs)
+
+
+def onnx(program, args, stages, repeats, runs):
+    import torch
+
+    for _ in range(repeats):
+        with stages.timed("convert + optimize"):
+            torch.onnx.export(program, dynamo=True, verbose=False)
+    return {"peak": peak_bytes()}
+
+
+def coremltools(program, args, stages, repeats, runs):
+    import coremltools as ct
+
+    with stages.timed("decompose"):
+        program = program.run_decompositions({})
+    for _ in range(repeats):
+        with stages.timed("convert + optimize"):
+            ct.convert(program, skip_model_load=True, minimum_deployment_target=ct.target.iOS18)
+    return {"peak": peak_bytes()}
+
+
+def openvino(program, args, stages, repeats, runs):
+    import openvino
+
+    for _ in range(repeats):
+        with stages.timed("convert + optimize"):
+            openvino.convert_model(program)
+    return {"peak": peak_bytes()}
+
+
+def executorch(program, args, stages, repeats, runs):
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    for _ in range(repeats):
+        with stages.timed("convert + optimize"):
+            edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+            edge.to_executorch()
+    return {"peak": peak_bytes()}
+
+
+def native_save(program, args, stages, repeats, runs):
+    """The bound of saving: the native serialiser and SHA-256 of what it wrote."""
+    import hashlib
+
+    from coreai_torch import TorchConverter, get_decomp_table
+
+    program = program.run_decompositions(get_decomp_table())
+    converted = TorchConverter().add_exported_program(program).to_coreai()
+    converted.optimize()
+    with tempfile.TemporaryDirectory() as folder:
+        for attempt in range(repeats):
+            file = Path(folder) / f"{attempt}.bytecode"
+            with stages.timed("save"):
+                converted._save_bytecode(file)
+                with open(file, "rb") as written:
+                    hashlib.file_digest(written, "sha256")
+            file.unlink()
+    return {}
+
+
+ALL = {
+    function.__name__: function
+    for function in (ours, published, ours_debug, onnx, coremltools, openvino, executorch)
+} | {"native_save": native_save}

@@ -1,0 +1,84 @@
+"""What ours and the published converter share: saving, loading, running and counting."""
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import torch
+from stages import peak_bytes
+
+LAYOUT = ("coreai.transpose", "coreai.cast", "coreai.broadcast_to", "coreai.broadcast_in_dims")
+
+
+def folder_bytes(folder):
+    return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+
+
+def _operations(operation):
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+                yield from _operations(inner.operation)
+
+
+def _of_constant(operation):
+    owners = [operand.owner for operand in operation.operands]
+    return bool(owners) and all(getattr(o, "name", "") == "coreai.constant" for o in owners[:1])
+
+
+def op_counts(program):
+    """All operations but constants, and the layout changes of constants that were left."""
+    module = getattr(program, "_mlir_module", None) or program._module._mlir_module
+    seen, of_constants = Counter(), 0
+    for operation in _operations(module.operation):
+        seen[operation.name] += 1
+        of_constants += operation.name in LAYOUT and _of_constant(operation)
+    constants = seen.pop("coreai.constant", 0)
+    return {
+        "ops": sum(seen.values()),
+        "constants": constants,
+        "layout_of_constants": of_constants,
+        "by_name": dict(seen),
+    }
+
+
+async def _load_and_run(asset, args, stages, runs):
+    from coreai.runtime import NDArray
+
+    with stages.timed("load"):
+        context = asset.executable()
+        model = await context.__aenter__()
+        function = model.load_function("main")
+    names = list(function.desc.input_names)
+    narrow = {torch.int64: torch.int32}
+    feeds = {
+        name: NDArray(value.to(narrow.get(value.dtype, value.dtype)).numpy())
+        for name, value in zip(names, args, strict=True)
+    }
+    with stages.timed("first run"):
+        await function(feeds)
+    for _ in range(runs):
+        with stages.timed("run"):
+            await function(feeds)
+    await context.__aexit__(None, None, None)
+
+
+def save(program, stages):
+    """Save into a fresh folder; the caller removes it."""
+    folder = Path(tempfile.mkdtemp())
+    with stages.timed("save"):
+        asset = program.save_asset(folder / "m.aimodel")
+    return folder, asset
+
+
+def finish(program, args, stages, runs):
+    """Save, load and run a program; what it weighs on disk."""
+    folder, asset = save(program, stages)
+    found = {"disk_bytes": folder_bytes(folder), "peak": peak_bytes()}
+    if runs:
+        asyncio.run(_load_and_run(asset, args, stages, runs))
+    shutil.rmtree(folder)
+    return found

@@ -1,0 +1,59 @@
+"""Measures one converter on one workload in this process; prints the figures as JSON.
+
+Run as a script, so that the environment it runs in decides which `coreai_torch` is imported.
+"""
+
+import argparse
+import atexit
+import importlib
+import json
+import time
+import warnings
+
+import converters
+from stages import Stages, resident_bytes
+
+# A runtime thread may ask for the interpreter while it shuts down, and aborts the process.
+atexit.register(time.sleep, 0.3)
+
+# Imported before the model is made, so that their memory is told from the model's.
+COREAI = ("coreai_torch", "coreai.authoring", "transformers.models.bert")
+LIBRARIES = {"ours": COREAI, "ours_debug": COREAI, "published": COREAI}
+
+
+def measured(converter, workload, repeats, runs):
+    import torch  # after the clock of a caller that measures imports
+    import workloads
+
+    for library in LIBRARIES.get(converter, ()):
+        importlib.import_module(library)
+    torch.set_num_threads(2)
+    libraries, stages = resident_bytes(), Stages()
+    with stages.timed("export"):
+        program, args = workloads.exported(workload)
+    weights = workloads.weight_bytes(program)
+    with torch.no_grad():
+        found = converters.ALL[converter](program, args, stages, repeats, runs)
+    return {
+        "nodes": len(program.graph.nodes),
+        "weights": weights,
+        "libraries": libraries,
+        "wall": stages.wall,
+        "cpu": stages.cpu,
+        **found,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("converter", choices=converters.ALL)
+    parser.add_argument("workload")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=0)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    figures = measured(given.converter, given.workload, given.repeats, given.runs)
+    print("\n" + json.dumps(figures))
+
+
+main()

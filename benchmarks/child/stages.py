@@ -1,0 +1,47 @@
+"""One clock and one memory gauge for every stage of a conversion."""
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+STATUS = Path("/proc/self/status")
+
+
+class Stages:
+    """Wall and CPU seconds by stage; a stage timed several times keeps its best."""
+
+    def __init__(self):
+        self.wall, self.cpu = {}, {}
+
+    @contextmanager
+    def timed(self, stage):
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        self.wall[stage] = min(wall, self.wall.get(stage, wall))
+        self.cpu[stage] = min(cpu, self.cpu.get(stage, cpu))
+
+
+def reset_peak():
+    """Forget the highest memory use so far; only Linux can."""
+    if STATUS.exists():
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes():
+    """The highest resident memory since the last reset."""
+    if not STATUS.exists():
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return _status("VmHWM")
+
+
+def resident_bytes():
+    """The resident memory now; the highest so far where the system does not tell."""
+    return _status("VmRSS") if STATUS.exists() else peak_bytes()
+
+
+def _status(field):
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
