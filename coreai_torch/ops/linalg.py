@@ -1,62 +1,20 @@
-"""Determinants, inverses and solutions of small systems, by elimination written out in torch.
+"""Determinants, inverses and solutions of systems, from the factors that elimination gives.
 
-Every column is one step, so the number of rows must be known. Torch also checks its results and
-raises for singular matrices; a converted program raises nothing: it returns what the division
-by a zero pivot gives, and `info` where that was asked for.
+Torch also checks its results and raises for singular matrices; a converted program raises
+nothing: it returns what the division by a zero pivot gives, and `info` where it was asked for.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from ..errors import ConversionError
 from ..lowering import case, decomposes
 from ..lowering.cases import bf16, f16, f32, i64
+from .elimination import factored, solution
+from .substitution import first_bad
 
 aten = torch.ops.aten
-_MOST_ROWS = 32  # about a dozen ops each
-
-
-def _order(op: str, matrix: Tensor) -> int:
-    """The number of rows, if it is one that can be written out."""
-    rows: Any = matrix.shape[-1]
-    if not isinstance(rows, int) or rows > _MOST_ROWS:
-        raise ConversionError(
-            f"{op}: a matrix of {rows} rows\n  try   a number of rows that is known when "
-            f"exporting and at most {_MOST_ROWS}: elimination is written out step by step"
-        )
-    if matrix.is_complex():
-        raise ConversionError(f"{op}: a complex matrix\n  try   its real and imaginary parts")
-    return rows
-
-
-def _swapped(matrix: Tensor, k: int, other: Tensor, places: Tensor) -> Tensor:
-    """The rows `k` and `other` (one per matrix) exchanged."""
-    order = torch.where(places == k, other, torch.where(places == other, k, places))
-    return matrix.gather(-2, order.unsqueeze(-1).expand(matrix.shape))
-
-
-def _factored(op: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Both factors in one matrix, and the row each step took, counted from 1, as LAPACK does."""
-    rows = _order(op, matrix)
-    places, pivots = torch.arange(rows), []
-    for k in range(rows):
-        size = torch.where(places >= k, matrix[..., k].abs(), -1.0)
-        chosen = size.argmax(-1, keepdim=True)
-        matrix = _swapped(matrix, k, chosen, places)
-        pivots.append(chosen + 1)
-        column, row = matrix[..., k], matrix[..., k, :]
-        pivot = column[..., k].unsqueeze(-1)
-        factors = torch.where(places > k, column / torch.where(pivot == 0, 1.0, pivot), 0.0)
-        rest = torch.where(places > k, row, 0.0)
-        matrix = matrix - factors.unsqueeze(-1) * rest.unsqueeze(-2)
-        below = (places.unsqueeze(-1) > k) & (places == k)
-        matrix = torch.where(below, factors.unsqueeze(-1), matrix)
-    taken = torch.cat(pivots, -1) if pivots else matrix.new_empty(matrix.shape[:-1])
-    return matrix, taken.to(torch.int32)
 
 
 def _turned(matrix: Tensor) -> Tensor:
@@ -74,36 +32,6 @@ def _parity(pivots: Tensor) -> Tensor:
     return torch.where(stayed, 1.0, -1.0).prod(-1)
 
 
-def _info(diagonal: Tensor, bad: Tensor) -> Tensor:
-    """The first bad pivot, counted from 1, or 0."""
-    rows = diagonal.shape[-1]
-    place = torch.where(bad, torch.arange(1, rows + 1), rows + 1).amin(-1)
-    return torch.where(place > rows, 0, place).to(torch.int32)
-
-
-def _substituted(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
-    """`matrix @ x = rhs` for a triangular matrix, row after row."""
-    rows = matrix.shape[-1]
-    found: dict[int, Tensor] = {}
-    for k in reversed(range(rows)) if upper else range(rows):
-        rest = rhs[..., k, :]
-        for j, known in found.items():
-            rest = rest - matrix[..., k, j].unsqueeze(-1) * known
-        found[k] = rest if unit else rest / matrix[..., k, k].unsqueeze(-1)
-    return torch.stack([found[k] for k in range(rows)], -2)
-
-
-def _solution(factors: Tensor, pivots: Tensor, rhs: Tensor) -> Tensor:
-    rows = factors.shape[-1]
-    lead = torch.broadcast_shapes(factors.shape[:-2], rhs.shape[:-2])
-    rhs = rhs.expand(*lead, *rhs.shape[-2:])
-    places = torch.arange(rows)
-    for k in range(rows):
-        taken = (pivots[..., k].to(torch.int64) - 1).unsqueeze(-1).expand(*lead, 1)
-        rhs = _swapped(rhs, k, taken, places)
-    return _substituted(factors, _substituted(factors, rhs, False, True), True, False)
-
-
 _DET = [
     case(f32(3, 3, fixed=True)),
     case(f32(2, 4, 4, fixed=True)),
@@ -115,7 +43,7 @@ _DET = [
 
 @decomposes(aten._linalg_det.default, cases=_DET[:3])
 def linalg_det(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    factors, pivots = _factored("linalg.det", _turned(matrix))
+    factors, pivots = factored("linalg.det", _turned(matrix))
     return _parity(pivots) * _diagonal(factors).prod(-1), factors, pivots
 
 
@@ -126,7 +54,7 @@ def det(matrix: Tensor) -> Tensor:
 
 @decomposes(aten._linalg_slogdet.default, cases=_DET[:4])
 def linalg_slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    factors, pivots = _factored("linalg.slogdet", _turned(matrix))
+    factors, pivots = factored("linalg.slogdet", _turned(matrix))
     diagonal = _diagonal(factors)
     sign = _parity(pivots) * diagonal.sign().prod(-1)
     return sign, diagonal.abs().log().sum(-1), factors, pivots
@@ -143,11 +71,10 @@ _INVERTIBLE = (4.0, 1.0, -0.5, 0.3, 0.2, 3.0, 0.7, -1.0, 5.0, 0.6, -0.8)
     ],
 )
 def linalg_inv_ex(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    rows = _order("linalg.inv", matrix)
-    factors, pivots = _factored("linalg.inv", matrix)
+    factors, pivots = factored("linalg.inv", matrix)
     diagonal = _diagonal(factors)
-    whole = torch.eye(rows, dtype=matrix.dtype)
-    return _solution(factors, pivots, whole), _info(diagonal, diagonal == 0)
+    whole = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return solution(factors, pivots, whole), first_bad(diagonal == 0)
 
 
 @decomposes(
@@ -176,14 +103,13 @@ def inverse(matrix: Tensor) -> Tensor:
 def linalg_solve_ex(
     matrix: Tensor, rhs: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _order("linalg.solve", matrix)
-    factors, pivots = _factored("linalg.solve", matrix if left else matrix.mT)
+    factors, pivots = factored("linalg.solve", matrix if left else matrix.mT)
     is_vector = rhs.dim() == 1 or (rhs.dim() == matrix.dim() - 1 and rhs.shape == matrix.shape[:-1])
     columns = rhs.unsqueeze(-1) if is_vector else rhs if left else rhs.mT
-    found = _solution(factors, pivots, columns)
+    found = solution(factors, pivots, columns)
     result = found.squeeze(-1) if is_vector else found if left else found.mT
     diagonal = _diagonal(factors)
-    return result, factors, pivots, _info(diagonal, diagonal == 0)
+    return result, factors, pivots, first_bad(diagonal == 0)
 
 
 @decomposes(
@@ -201,31 +127,6 @@ def linalg_solve_ex(
 )
 def linalg_solve(matrix: Tensor, rhs: Tensor, *, left: bool = True) -> Tensor:
     return linalg_solve_ex(matrix, rhs, left=left)[0]
-
-
-@decomposes(
-    aten.linalg_solve_triangular.default,
-    cases=[
-        case(f32(3, 3, fixed=True, low=1), f32(3, 2, fixed=True), upper=True),
-        case(f32(2, 3, 3, fixed=True, low=1), f32(3, 2, fixed=True), upper=False),
-        case(
-            f32(3, 3, fixed=True, low=1),
-            f32(2, 3, fixed=True),
-            upper=True,
-            left=False,
-            unitriangular=True,
-        ),
-    ],
-)
-def linalg_solve_triangular(
-    matrix: Tensor, rhs: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Tensor:
-    _order("linalg.solve_triangular", matrix)
-    lead = torch.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
-    rhs = rhs.expand(*lead, *rhs.shape[-2:])
-    if left:
-        return _substituted(matrix, rhs, upper, unitriangular)
-    return _substituted(matrix.mT, rhs.mT, not upper, unitriangular).mT
 
 
 @decomposes(
