@@ -121,13 +121,17 @@ def loop(
     condition: Callable[[Sequence[Value]], Value],
     body: Callable[[Sequence[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """`while condition(carried): carried = body(carried)`; types stay what they are."""
+    """`while condition(carried): carried = body(carried)`; types stay what they are.
+
+    The run time may write over a carried value before its last use in the body: a counter that
+    is added to after a comparison with it was seen there with another value. Copies are safe.
+    """
     types = [c.type for c in carried]
     op = _coreai.WhileOp(types, list(carried))
     with op.before_region_builder as before:
         arguments = list(before.arguments)
         _coreai.condition(condition(arguments), *arguments)
     with op.after_region_builder as after:
-        updated = body(list(after.arguments))
+        updated = body([barrier(a) for a in after.arguments])
         _coreai.yield_([refine(v, t) for v, t in zip(updated, types, strict=True)])
     return list(op.results)
