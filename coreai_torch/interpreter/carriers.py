@@ -46,7 +46,7 @@ def moved(function: Callable[..., Result], dtype: torch.dtype) -> Callable[..., 
             return _viewed(result, carrier, dtype)
         return [_viewed(r, carrier, dtype) for r in result or ()]
 
-    carried.__annotations__ = function.__annotations__
+    carried.__annotations__ = getattr(function, "__annotations__", {})
     carried.__wrapped__ = function  # type: ignore[attr-defined]  # how inspect finds the signature
     return carried
 

@@ -41,6 +41,8 @@ def _divide(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
+    if x.dtype == torch.float16:  # the run time rounds bf16's quotient before, f16's after
+        return torch.floor(x.float() / y.float()).to(x.dtype)
     if x.dtype.is_floating_point:
         return torch.floor(x / y)
     return _safe(x, y, lambda a, b: torch.div(a, b, rounding_mode="floor"), torch.neg)
@@ -145,7 +147,16 @@ def _gelu(op: Op) -> Callable[..., Result]:
     how = op.attributes.get("approximate", "none")
     if how == "sigmoid":
         return lambda x: x * torch.sigmoid(1.702 * x)
-    return lambda x: functional.gelu(x, approximate=how)
+
+    def gelu(x: Tensor) -> Tensor:
+        made = functional.gelu(x, approximate=how)
+        if bool(torch.isfinite(x.sum())):
+            return made
+        # Of infinities torch makes NaN or zero, as its vectors go; the dialect tells which.
+        ends = torch.where(x > 0, torch.inf, torch.nan).to(x.dtype)
+        return torch.where(x.isinf(), ends, made)
+
+    return gelu
 
 
 @plans(*_both("where"))
@@ -194,7 +205,8 @@ def to_float4(x: Tensor) -> Tensor:
     """The nearest of the sixteen numbers, ties to the even code; beyond the last, the last."""
     steps = torch.tensor(_FLOAT4)
     middles = (steps[1:] + steps[:-1]) / 2
-    size = x.float().abs()
+    x = torch.nan_to_num(x.float(), nan=0.0)
+    size = x.abs()
     code = torch.bucketize(size, middles)
     on_tie = (size[..., None] == middles).any(-1)
     code = torch.where(on_tie & (code % 2 == 1), code + 1, code)
@@ -231,13 +243,13 @@ def saturated(x: Tensor, element: str, target: torch.dtype) -> Tensor:
     if x.dtype in carriers.FLOAT8 or x.dtype in carriers.NARROW_FLOATS:
         x = x.float()
     if x.dtype.is_floating_point:
-        wide = torch.nan_to_num(x.double(), nan=0.0)
-        inside = wide.clamp(float(least), float(greatest))
+        inside = torch.nan_to_num(x.double(), nan=0.0).clamp(float(least), float(greatest))
         if greatest < 2**53:
             return inside.to(target)
-        whole = torch.where(wide >= float(greatest), 0.0, inside).to(torch.int64)
-        top = torch.tensor(greatest, dtype=target)
-        return torch.where(wide >= float(greatest), top, whole.to(target))
+        too_far = inside.numpy() >= float(greatest)  # which rounds up: the greatest is odd
+        kind = np.uint64 if target == torch.uint64 else np.int64
+        whole = np.where(too_far, 0.0, inside.numpy()).astype(kind)
+        return carriers.from_numpy(np.where(too_far, kind(greatest), whole))
     return _within(x, least, greatest).to(target)
 
 

@@ -12,6 +12,9 @@ from ..ir.reading import Op
 from . import carriers
 from .registry import Int, Ints, Result, Tensor, plans
 
+# Above, 16 rows of 896 times 4864 columns take 4.9 ms in f32 and 7.3 ms in f16.
+_FEW_ROWS = 4
+
 
 @plans("batch_matmul", "decomposable.broadcasting_batch_matmul")
 def _matmul(op: Op) -> Callable[..., Result]:
@@ -20,9 +23,18 @@ def _matmul(op: Op) -> Callable[..., Result]:
         return carriers.by_numpy(np.matmul)
     if dtype in carriers.FLOAT8:
         return carriers.by_float32(torch.matmul, dtype)
+    if dtype == torch.float16:
+        return _half_matmul
     if carriers.is_integer(dtype):  # summed in 64 bits, the low ones kept
         return lambda x, y: torch.matmul(x.long(), y.long()).to(dtype)
     return lambda x, y: torch.matmul(x, y)
+
+
+def _half_matmul(x: Tensor, y: Tensor) -> Tensor:
+    """Wide sums either way: torch's own f16 product is fast for a few rows only."""
+    if y.dim() == 2 and x.numel() <= _FEW_ROWS * x.shape[-1]:
+        return torch.matmul(x, y)
+    return torch.matmul(x.float(), y.float()).to(torch.float16)
 
 
 @plans("conv2d", "conv3d")
@@ -36,6 +48,12 @@ def _conv(op: Op) -> Callable[..., Result]:
     def eight_bits(x: Tensor, weight: Tensor, stride: Ints, dilation: Ints, groups: Int) -> Tensor:
         return carriers.to_float8(conv(x.float(), weight.float(), stride, dilation, groups), dtype)
 
+    def half(x: Tensor, weight: Tensor, stride: Ints, dilation: Ints, groups: Int) -> Tensor:
+        # Sums are wide either way, but torch's own f16 takes 63 ms where f32 takes 2 ms.
+        return conv(x.float(), weight.float(), stride, dilation, groups).half()
+
+    if dtype == torch.float16:
+        return half
     return eight_bits if dtype in carriers.FLOAT8 else conv
 
 
@@ -43,6 +61,7 @@ def _conv(op: Op) -> Callable[..., Result]:
 def _conv_transpose(op: Op) -> Callable[..., Result]:
     native = functional.conv_transpose2d if op.name.endswith("2d") else functional.conv_transpose3d
     dtype = op.types[0].dtype
+    is_narrow = dtype in (*carriers.FLOAT8, torch.float16)
 
     def conv_transpose(
         x: Tensor,
@@ -53,7 +72,7 @@ def _conv_transpose(op: Op) -> Callable[..., Result]:
         output_pad: Ints,
         groups: Int,
     ) -> Tensor:
-        if dtype in carriers.FLOAT8:
+        if is_narrow:
             x, weight = x.float(), weight.float()
         fits = all(o < max(s, d) for o, s, d in zip(output_pad, stride, dilation, strict=True))
         if fits:
@@ -61,7 +80,7 @@ def _conv_transpose(op: Op) -> Callable[..., Result]:
         else:  # more than torch takes: cut from the whole, zeros beyond its end
             made = native(x, weight, None, stride, 0, 0, groups, dilation)
             made = _cropped(made, padding, output_pad)
-        return carriers.to_float8(made, dtype) if dtype in carriers.FLOAT8 else made
+        return carriers.to_float8(made, dtype) if dtype in carriers.FLOAT8 else made.to(dtype)
 
     return conv_transpose
 

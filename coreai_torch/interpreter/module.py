@@ -67,20 +67,16 @@ class Function:
             boxes[p.name] if p.name in boxes else _tensor(p, given[p.name])
             for p in self._function.inputs
         ]
+        shared = {_memory(a.content if isinstance(a, State) else a) for a in arguments}
         plan = self._module.plan(self.name, is_watched=watch is not None)
         with torch.no_grad():
-            results = plan(arguments, watch)
-            outputs = self._named(results, arguments, plan)
+            outputs = self._named(plan(arguments, watch), shared | _constants(plan))
             for name, box in boxes.items():
                 _store(held, name, box.content)
         return outputs
 
-    def _named(
-        self, results: Sequence[Any], arguments: Sequence[Any], plan: Plan
-    ) -> dict[str, torch.Tensor]:
+    def _named(self, results: Sequence[Any], shared: set[int]) -> dict[str, torch.Tensor]:
         """The outputs; what shares memory with an input, a state or a constant is a copy."""
-        shared = {_memory(a.content if isinstance(a, State) else a) for a in arguments}
-        shared |= {_memory(v) for v in plan.template if isinstance(v, torch.Tensor)}
         ports = zip(self._function.outputs, results, strict=True)
         return {
             port.name: value.clone() if _memory(value) in shared else value.contiguous()
@@ -145,6 +141,10 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
 
 def _memory(value: Any) -> int:
     return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
+
+
+def _constants(plan: Plan) -> set[int]:
+    return {_memory(v) for v in plan.template if isinstance(v, torch.Tensor)}
 
 
 def _store(held: dict[str, Any], name: str, content: torch.Tensor) -> None:

@@ -85,17 +85,17 @@ class Plan:
         self.function, self.plan_of, self._fold = function, plan_of, fold
         self.template: Values = [None] * function.size
         self.fixed: set[int] = set()
-        self._body = self.block(function.body)
-        used = set(self._body.ends).union(*(_uses(s.op) for s in self._body.steps))
+        self.body = self.block(function.body)
+        used = set(self.body.ends).union(*(_uses(s.op) for s in self.body.steps))
         for number in self.fixed - used:
             self.template[number] = None
 
     def __call__(self, arguments: Sequence[Any], watch: Watch | None = None) -> list[Any]:
         """What the function ends with, given a value for each of its arguments."""
         values = self.template.copy()
-        for number, argument in zip(self._body.arguments, arguments, strict=True):
+        for number, argument in zip(self.body.arguments, arguments, strict=True):
             values[number] = argument
-        return self._body(values, watch)
+        return self.body(values, watch)
 
     def block(self, block: Block) -> Steps:
         """A region's ops, planned; it shares the function's values."""

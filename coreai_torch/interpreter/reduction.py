@@ -91,9 +91,14 @@ _UNSIGNED_SCANS = {
 }
 
 
+def _combiner(given: str | int) -> str:
+    """The combiner's name, which the op itself keeps as a number."""
+    return list(_SCANS)[given] if isinstance(given, int) else given
+
+
 @plans("scan")
 def _scan(op: Op) -> Callable[..., Result]:
-    how, dtype = op.attributes["scan_op"], op.types[0].dtype
+    how, dtype = _combiner(op.attributes["scan_op"]), op.types[0].dtype
 
     def forward(x: Tensor, axis: int) -> Tensor:
         if dtype in carriers.WIDE_UNSIGNED:
@@ -173,7 +178,8 @@ def _asymmetric(op: Op) -> Callable[..., Result]:
 
 def _extremes(x: Tensor, axis: int) -> list[tuple[Tensor, tuple[Any, Any]]]:
     """The greatest and the least of each slice, and the bound that takes zero in."""
-    slices = x.movedim(axis, 0).reshape(x.shape[axis], -1).double()
+    slices = x.movedim(axis, 0).reshape(x.shape[axis], -1)
+    slices = slices if x.dtype.is_floating_point else slices.double()
     return [(slices.amax(1), (0.0, None)), (slices.amin(1), (None, 0.0))]
 
 

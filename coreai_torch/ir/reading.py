@@ -270,6 +270,8 @@ def _bytes(type_: Type) -> int:
 def _elements(raw: torch.Tensor, type_: Type) -> torch.Tensor:
     """The bytes of a constant as a tensor; what is narrower than a byte is unpacked."""
     bits = _bits(type_.element)
+    if not raw.numel():  # which torch will not see as another type
+        return torch.empty(type_.shape, dtype=type_.dtype)
     if bits < 8:
         raw = _unpacked(raw, type_, bits)
     elif raw.data_ptr() % 16:  # a file's own alignment may be less than torch wants
@@ -322,12 +324,16 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 }
 
 
+_WORD = re.compile(r"#coreai\.\w+<(\w+)>")
+_SYMBOL = re.compile(r'#param\.constant<@"?(.*?)"?> : !param\.symbol')
+
+
 def _plain(attribute: Any) -> Any:
     """An attribute as a Python value; a word of the dialect's own kinds as that word."""
     if type(attribute) in _PLAIN:
         return _PLAIN[type(attribute)](attribute)
     text = str(attribute)
-    word = re.fullmatch(r"#coreai\.\w+<(\w+)>", text)
+    word = _WORD.fullmatch(text) or _SYMBOL.fullmatch(text)
     return word[1] if word else text
 
 

@@ -1,0 +1,361 @@
+"""The module that a program becomes: names, states, entrypoints, watching, refusals."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from dialect_programs import built, constant, gen, ops
+from torch import nn
+
+import coreai_torch
+from coreai_torch import TorchConverter, get_decomp_table, to_torch
+from coreai_torch.errors import ConversionError, UnsupportedOpError
+from coreai_torch.interpreter import RunError, known_ops
+
+
+def exported(model, *inputs, dynamic_shapes=None):
+    program = torch.export.export(model, inputs, dynamic_shapes=dynamic_shapes)
+    return program.run_decompositions(get_decomp_table())
+
+
+def converted(model, *inputs, dynamic_shapes=None, **names):
+    staged = exported(model, *inputs, dynamic_shapes=dynamic_shapes)
+    return TorchConverter().add_exported_program(staged, **names).to_coreai()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 32)
+        self.norm = nn.LayerNorm(32)
+        self.last = nn.Linear(32, 4)
+
+    def forward(self, x, scale):
+        hidden = self.norm(nn.functional.gelu(self.first(x)))
+        return self.last(hidden) * scale, hidden.argmax(-1)
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+X, SCALE = torch.linspace(-2, 2, 24).reshape(3, 8), torch.tensor(1.5)
+
+
+@pytest.mark.parametrize("how", ["program", "optimized", "asset", "path"])
+def test_a_program_in_each_of_its_forms(net, how, tmp_path):
+    program = converted(net, X, SCALE, output_names=["logits", "best"])
+    if how == "optimized":
+        program.optimize()
+    source = program
+    if how in ("asset", "path"):
+        source = program.save_asset(tmp_path / "net.aimodel")
+        source = source if how == "asset" else str(tmp_path / "net.aimodel")
+    got = to_torch(source)(X, SCALE)
+    assert list(got) == ["logits", "best"]
+    logits, best = net(X, SCALE)
+    torch.testing.assert_close(got["logits"], logits, rtol=1e-5, atol=1e-5)
+    assert got["best"].tolist() == best.tolist()
+    assert got["best"].dtype == torch.int32
+
+
+def test_inputs_come_in_order_by_keyword_or_as_a_mapping(net):
+    module = to_torch(converted(net, X, SCALE, input_names=["a.b", "scale"]))
+    want = module(X, SCALE)
+    array = np.asarray(X)
+    calls = [
+        module(X, scale=SCALE),
+        module({"a.b": array, "scale": 1.5 * np.ones((), np.float32)}),
+        module.function("main")({"scale": SCALE, "a.b": X}),
+    ]
+    for got in calls:
+        for name, value in want.items():
+            torch.testing.assert_close(got[name], value, rtol=0, atol=0)
+
+
+def test_what_does_not_fit_is_refused_by_name(net):
+    module = to_torch(converted(net, X, SCALE))
+    with pytest.raises(TypeError, match=r"missing \['scale'\], unknown \['size'\]"):
+        module(X, size=SCALE)
+    with pytest.raises(TypeError, match="takes 2 inputs, 3 were given"):
+        module(X, SCALE, SCALE)
+    with pytest.raises(ValueError, match=r"'x' is tensor<3x8xf32>, sizes \[2, 8\] were given"):
+        module(X[:2], SCALE)
+    with pytest.raises(TypeError, match=r"a tensor of torch.float16 was given"):
+        module(X.half(), SCALE)
+    with pytest.raises(KeyError, match=r"no entrypoint 'other'; the program has \['main'\]"):
+        module.function("other")
+
+
+def test_wide_inputs_are_narrowed_unless_that_changes_them():
+    class Gathers(nn.Module):
+        def forward(self, i):
+            return i * 2
+
+    module = to_torch(converted(Gathers(), torch.arange(3)))
+    assert next(iter(module(torch.tensor([4, 5, 6])).values())).tolist() == [8, 10, 12]
+    with pytest.raises(ValueError, match=r"numbers that torch.int32 cannot"):
+        module(torch.tensor([0, 0, 2**40]))
+
+
+def test_bfloat16_comes_from_numpy_too():
+    class Doubles(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    x = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
+    array = x.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    module = to_torch(converted(Doubles(), x))
+    assert next(iter(module(array).values())).tolist() == [3.0, -4.0]
+
+
+@pytest.fixture(scope="module")
+def counts():
+    class Adds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, x):
+            before = self.total.clone()
+            self.total.add_(x)
+            return self.total * 2, before
+
+    return converted(Adds(), torch.ones(4), state_names=["total"], output_names=["twice", "before"])
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_own_states_start_at_zero_and_live_on(counts, optimized):
+    if optimized:
+        counts.optimize()
+    module = to_torch(counts)
+    for step in range(3):
+        got = module(torch.ones(4))
+        assert got["twice"].tolist() == [2.0 * (step + 1)] * 4
+        assert got["before"].tolist() == [float(step)] * 4
+    assert module.states["total"].tolist() == [3.0] * 4
+    module.reset()
+    assert module(torch.ones(4))["before"].tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("made", [torch.ones, lambda n: np.ones(n, np.float32)])
+def test_given_states_change_in_place(counts, made):
+    module, mine = to_torch(counts), made(4)
+    module.function("main")({"x": torch.ones(4)}, state={"total": mine})
+    assert mine.tolist() == [2.0] * 4
+    assert module.states == {}
+    with pytest.raises(TypeError, match=r"the states are \['total'\]; missing \['total'\]"):
+        module.function("main")({"x": torch.ones(4)}, state={})
+
+
+def test_outputs_share_no_memory_with_what_goes_on_living():
+    class Passes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.arange(6.0).reshape(2, 3))
+
+        def forward(self, x):
+            return x, self.table.t(), x.view(3, 1)
+
+    module, x = to_torch(converted(Passes(), torch.ones(3))), torch.ones(3)
+    for value in module(x).values():
+        value.fill_(7.0)
+    assert x.tolist() == [1.0] * 3
+    assert list(module(x).values())[1].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+
+
+def test_each_entrypoint_is_a_function():
+    class Adds(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    class Doubles(nn.Module):
+        def forward(self, y):
+            return y * 2
+
+    converter = TorchConverter()
+    converter.add_exported_program(exported(Adds(), torch.ones(2)), entrypoint_name="adds")
+    converter.add_exported_program(exported(Doubles(), torch.ones(3)), entrypoint_name="doubles")
+    module = to_torch(converter.to_coreai())
+    assert list(module.functions) == ["adds", "doubles"]
+    assert list(module.function("adds").inputs) == ["x"]
+    assert (
+        next(iter(module.function("doubles")({"y": torch.ones(3)}).values())).tolist() == [2.0] * 3
+    )
+
+
+def test_sizes_may_vary(net):
+    batch = torch.export.Dim("batch", min=2, max=64)
+    module = to_torch(converted(net, X, SCALE, dynamic_shapes=({0: batch}, None)))
+    for rows in (2, 5, 17):
+        x = torch.linspace(-1, 1, rows * 8).reshape(rows, 8)
+        got, want = module(x, SCALE), net(x, SCALE)
+        torch.testing.assert_close(next(iter(got.values())), want[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_watch_sees_every_op_and_where_it_comes_from(net):
+    module = to_torch(converted(net, X, SCALE, output_names=["logits", "best"]))
+    seen = []
+    got = module.function("main")({"x": X, "scale": SCALE}, watch=seen.append)
+    assert {e.op.place.module for e in seen} >= {"first", "norm", "last"}
+    assert "coreai.gelu" in {e.op.name for e in seen}
+    # What is folded for speed is computed and seen all the same.
+    assert "coreai.transpose" in {e.op.name for e in seen}
+    product = next(e for e in seen if e.op.name.endswith("batch_matmul"))
+    with torch.no_grad():
+        want = X @ net.first.weight.T
+    torch.testing.assert_close(product.results[0], want, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(got["logits"], module(X, SCALE)["logits"], rtol=0, atol=0)
+
+
+def test_a_watch_looks_into_composites(net):
+    module = to_torch(converted(net, X, SCALE))
+    composites = {f.name for f in module.program.functions.values() if f.composite}
+    assert composites
+    seen = []
+    module.function("main")({"x": X, "scale": SCALE}, watch=seen.append)
+    assert composites <= {e.function for e in seen}
+
+
+def test_the_source_line_of_an_op_is_told_in_debug_mode(net):
+    staged = exported(net, X, SCALE)
+    converter = TorchConverter(mode=TorchConverter.Mode.DEBUG).add_exported_program(staged)
+    module = to_torch(converter.to_coreai())
+    seen = []
+    module.function("main")({"x": X, "scale": SCALE}, watch=seen.append)
+    lines = {(e.op.place.file, e.op.place.fx_node) for e in seen if e.op.place.line}
+    assert (__file__, "mul") in lines
+
+
+def test_values_are_let_go_after_their_last_use():
+    class Chain(nn.Module):
+        def forward(self, x):
+            for _ in range(20):
+                x = (x + 1).sin()
+            return x
+
+    plan = to_torch(converted(Chain(), torch.ones(4))).plan("main", is_watched=False)
+    values = plan.template.copy()
+    values[0] = torch.ones(4)
+    peak = 0
+    for step in plan.body.steps:
+        step.run(values, None)
+        for number in step.drop:
+            values[number] = None
+        alive = sum(isinstance(v, torch.Tensor) and v.dim() > 0 for v in values)
+        peak = max(peak, alive)
+    assert peak <= 2  # the argument, and one on its way
+
+
+def test_half_products_accumulate_wide():
+    class Product(nn.Module):
+        def forward(self, x, y):
+            return x @ y
+
+    for rows in (1, 64):
+        x = torch.full((rows, 4096), 0.1, dtype=torch.float16)
+        y = torch.ones(4096, 2, dtype=torch.float16)
+        got = next(iter(to_torch(converted(Product(), x, y))(x, y).values()))
+        assert got.tolist() == [[409.5, 409.5]] * rows  # the run time stops at 256
+
+
+def test_branches_and_loops():
+    def halves(x):
+        return torch.ops.higher_order.while_loop(
+            lambda v, n: v.sum() > 1, lambda v, n: (v / 2, n + 1), (x, torch.tensor(0)), ()
+        )
+
+    class Model(nn.Module):
+        def forward(self, x):
+            small, count = halves(x)
+            chosen = torch.cond(count > 3, lambda v: v * 10, lambda v: v - 1, (small,))
+            return chosen, count
+
+    torch._dynamo.reset()
+    x = torch.tensor([40.0, 24.0])
+    module = to_torch(converted(Model(), x))
+    chosen, count = module(x).values()
+    assert (chosen.tolist(), count.item()) == ([6.25, 3.75], 6)
+    chosen, count = module(torch.tensor([1.0, 1.0])).values()
+    assert (chosen.tolist(), count.item()) == ([-0.5, -0.5], 1)
+
+
+def test_unknown_ops_are_told_all_at_once(monkeypatch, net):
+    program = converted(net, X, SCALE)
+    known = known_ops() - {"coreai.gelu", "coreai.argmax"}
+    monkeypatch.setattr("coreai_torch.interpreter.module.known_ops", lambda: known)
+    with pytest.raises(UnsupportedOpError) as told:
+        to_torch(program)
+    assert "coreai.argmax, used 1 times" in str(told.value)
+    assert "coreai.gelu, used 1 times" in str(told.value)
+
+
+def test_an_op_that_fails_is_named():
+    x = torch.tensor([1, 2], dtype=torch.int32)
+    program = built({"x": x, "y": x}, lambda a, b: {"q": gen.DivideOp(a, b).result})
+    module = to_torch(program)
+    with pytest.raises(RunError, match=r"coreai.divide\(tensor<2xsi32>, tensor<2xsi32>\): Zero"):
+        module(x, x * 0)
+
+
+def test_a_damaged_asset_is_refused(net, tmp_path):
+    converted(net, X, SCALE).save_asset(tmp_path / "net.aimodel")
+    bytecode = tmp_path / "net.aimodel" / "main.mlirb"
+    raw = bytearray(bytecode.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    bytecode.write_bytes(raw)
+    with pytest.raises(ConversionError, match="is damaged"):
+        to_torch(tmp_path / "net.aimodel")
+
+
+def test_what_is_no_program_is_refused(net, tmp_path):
+    with pytest.raises(TypeError, match="a Net is no Core AI program"):
+        to_torch(net)
+    with pytest.raises(FileNotFoundError, match="no asset at"):
+        to_torch(tmp_path / "none.aimodel")
+    with pytest.raises(ConversionError, match=r"holds no main.mlirb"):
+        to_torch(tmp_path)
+
+
+def test_dead_ops_that_cannot_be_folded_do_not_stop_the_rest():
+    def body(a):
+        gen.DivideOp(constant([1], "si32"), constant([0], "si32"))
+        return {"y": gen.ReLUOp(a).result}
+
+    module = to_torch(built({"x": X}, body))
+    with pytest.raises(RunError, match="ZeroDivision"):
+        module(X)
+
+
+def test_states_written_by_several_joined_tokens():
+    from coreai._compiler.ir import InsertionPoint, Location
+    from coreai.authoring import Context
+    from dialect_programs import ir, tensor_type
+
+    from coreai_torch.ir.program import Program
+
+    with Context(), Location.unknown():
+        raw = ir.Module.create()
+        with InsertionPoint(raw.body):
+            type_ = tensor_type([2], "f32")
+            handle = ops.HandleType.get(type_)
+            graph = ops.GraphOp("main", [handle, type_], [], ["held", "x"], [])
+            with graph.block:
+                state, x = graph.arguments
+                start = ops.create_token()
+                first = ops.write_handle(state, gen.ExpOp(x).result, start)
+                joined = gen.JoinTokenOp(first, [start]).result
+                value, last = ops.read_handle(state, joined)
+            graph.outputs_spec = [("held", last), ("y", value)]
+        module = to_torch(Program._from_mlir_module(raw))
+    x = torch.tensor([0.0, 1.0])
+    assert list(module(x)) == ["y"]
+    torch.testing.assert_close(module.states["held"], x.exp(), rtol=1e-6, atol=1e-6)
+
+
+def test_the_name_is_public():
+    assert "to_torch" in coreai_torch.__all__
