@@ -1,0 +1,58 @@
+"""Converts compressed models, runs them, and weighs what was saved."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import runtime
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+import coreai_torch
+from coreai_torch._compression.utils import wrap_for_parametrization
+
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+
+
+def compressed(module: nn.Module, layer: nn.Module, name: str = "weight") -> nn.Module:
+    """Put a layer in a weight's place, and let the weight go."""
+    layer.__class__ = wrap_for_parametrization(type(layer))
+    parametrize.register_parametrization(module, name, layer, unsafe=True)
+    module.parametrizations[name].original = nn.Parameter(torch.empty(0), requires_grad=False)
+    return module
+
+
+def converted(model: nn.Module, *inputs: torch.Tensor, **export):
+    program = torch.export.export(model, inputs, **export)
+    program = program.run_decompositions(coreai_torch.get_decomp_table())
+    return coreai_torch.TorchConverter().add_exported_program(program).to_coreai()
+
+
+def saved_bytes(program) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.aimodel"
+        program.save_asset(path)
+        return sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+
+
+def ran(program, *inputs: torch.Tensor) -> torch.Tensor:
+    names = runtime.descriptor(program).input_names
+    (output,) = runtime.run(program, dict(zip(names, inputs, strict=True))).values()
+    return output
+
+
+def close(got: torch.Tensor, want: torch.Tensor) -> None:
+    within = TOLERANCE[want.dtype]
+    torch.testing.assert_close(got, want.detach(), rtol=within, atol=within)
+
+
+def checked(model: nn.Module, *inputs: torch.Tensor, **export):
+    """The program, after its numbers were eager's both as it is and optimized."""
+    program = converted(model, *inputs, **export)
+    want = model(*inputs)
+    close(ran(program, *inputs), want)
+    program.optimize()
+    close(ran(program, *inputs), want)
+    return program
