@@ -83,6 +83,10 @@ class Session:
             "states": list(desc.state_names),
         }
 
+    async def save(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Read, optimize if asked, save; gives the path of the asset."""
+        return {"path": str(self._asset(request).path)}
+
     def _asset(self, request: dict[str, Any]) -> Any:
         if request["asset"] and not request["optimize"]:
             return AIModelAsset.load(request["asset"])

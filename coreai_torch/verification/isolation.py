@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -56,18 +56,11 @@ class Isolated:
         timeout: float = 600.0,
     ) -> None:
         """Start the child and load; raises a `NativeError` if that fails."""
-        self._request = {
-            "bytecode": str(source.bytecode) if source.bytecode else None,
-            "asset": str(source.asset) if source.asset else None,
-            "entrypoint": entrypoint,
-            "optimize": optimize,
-            "rewrite": ir_program.REWRITE,
-            "without": [ir_program.UNSOUND],
-        }
+        self._load = ("load", {**_request(source, optimize), "entrypoint": entrypoint})
         self._timeout = timeout
         self._child = _Child(detailed=False)
         try:
-            self.ports = Ports(**self._ask([("load", self._request)]))
+            self.ports = Ports(**_ask(self._child, [self._load], timeout))
         except BaseException:
             self._child.close()
             raise
@@ -75,31 +68,13 @@ class Isolated:
     def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
         """The outputs, and the states as the call left them."""
         request = ("call", {"inputs": inputs, "states": states})
-        try:
-            reply = self._child.ask(request, self._timeout)
-        except _Dead as dead:
-            raise self._explained(dead, [("load", self._request), request]) from None
+        reply = _ask(self._child, [self._load, request], self._timeout)
         return reply["outputs"], reply["states"]
 
-    def _ask(self, requests: list[tuple[str, Any]]) -> Any:
-        try:
-            return self._child.ask(requests[-1], self._timeout)
-        except _Dead as dead:
-            raise self._explained(dead, requests) from None
-
-    def _explained(self, dead: _Dead, requests: list[tuple[str, Any]]) -> NativeError:
-        """Go the same way once more under watch, to learn the op that it died in."""
-        watched = dead
-        with _Child(detailed=True) as again:
-            try:
-                for request in requests:
-                    again.ask(request, self._timeout)
-            except _Dead as second:
-                watched = second
-            except NativeError:
-                pass
-        kind = NativeTimeout if dead.late else NativeError
-        return kind(watched.told(dead.why))
+    @property
+    def alive(self) -> bool:
+        """Whether it can be called again."""
+        return self._child.alive
 
     def close(self) -> None:
         """End the child."""
@@ -117,6 +92,60 @@ class Isolated:
     ) -> None:
         """End the child."""
         self.close()
+
+
+class Saved:
+    """The path of an asset that a child optimized and saved, as long as the block lasts."""
+
+    def __init__(self, source: Source, *, optimize: bool, timeout: float) -> None:
+        self._request = ("save", _request(source, optimize))
+        self._timeout = timeout
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Path:
+        """Save; raises a `NativeError` if that fails."""
+        with ExitStack() as stack:
+            child = stack.enter_context(_Child(detailed=False))
+            path = Path(_ask(child, [self._request], self._timeout)["path"])
+            self._stack = stack.pop_all()
+        return path
+
+    def __exit__(self, *ended: object) -> None:
+        """Remove the asset."""
+        self._stack.close()
+
+
+def _request(source: Source, optimize: bool) -> dict[str, Any]:
+    return {
+        "bytecode": str(source.bytecode) if source.bytecode else None,
+        "asset": str(source.asset) if source.asset else None,
+        "optimize": optimize,
+        "rewrite": ir_program.REWRITE,
+        "without": [ir_program.UNSOUND],
+    }
+
+
+def _ask(child: _Child, requests: list[tuple[str, Any]], timeout: float) -> Any:
+    """Send the last request; if the child dies of it, go the whole way again under watch."""
+    try:
+        return child.ask(requests[-1], timeout)
+    except _Dead as dead:
+        raise _explained(dead, requests, timeout) from None
+
+
+def _explained(dead: _Dead, requests: list[tuple[str, Any]], timeout: float) -> NativeError:
+    """The op that it died in, as a second child that notes each one learns it."""
+    watched = dead
+    with _Child(detailed=True) as again:
+        try:
+            for request in requests:
+                again.ask(request, timeout)
+        except _Dead as second:
+            watched = second
+        except NativeError:
+            pass
+    kind = NativeTimeout if dead.late else NativeError
+    return kind(watched.told(dead.why))
 
 
 class _Dead(Exception):  # noqa: N818  caught here, never shown
@@ -153,6 +182,7 @@ class _Child:
             stdout=subprocess.PIPE,
             start_new_session=True,  # an interruption of the parent is the parent's to handle
         )
+        self.alive = True
 
     def ask(self, request: tuple[str, Any], timeout: float) -> Any:
         """Send a request and wait for its reply."""
@@ -178,6 +208,7 @@ class _Child:
         while len(parts) < size:
             ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
+                self.alive = False
                 raise _Dead(f"took more than {timeout:g} s", Path(self._folder.name), late=True)
             part = os.read(pipe, min(size - len(parts), 1 << 20))
             if not part:
@@ -186,6 +217,7 @@ class _Child:
         return bytes(parts)
 
     def _dead(self) -> _Dead:
+        self.alive = False
         code = self._process.wait()
         why = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
         return _Dead(why, Path(self._folder.name), late=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from ..ir.types import BY_NAME, narrow
 from ..lowering.program import Staged, build
 from ..lowering.registry import Registry
 from .arrays import array, tensor
-from .isolation import Isolated, Source
+from .engines import Engine, start
+from .isolation import Source
 from .measure import compared
 from .subject import Call, Subject
 from .trials import Failure
@@ -42,6 +43,7 @@ class Search:
     subject: Subject
     registry: Registry
     tolerance: Mapping[torch.dtype, float]
+    engine: Engine
     timeout: float
 
     def first(self, failure: Failure) -> tuple[Divergence | None, str]:
@@ -113,10 +115,14 @@ class Search:
             program = build([staged], self.registry, debug=True, on_node=lambda: None)
             path = Path(folder) / "probed.mlirbc"
             write_module(program, path)
-            runner = Isolated(
-                Source(bytecode=path), optimize=failure.trial.optimized, timeout=self.timeout
+            runner = start(
+                self.engine,
+                Source(bytecode=path),
+                entrypoint="main",
+                optimize=failure.trial.optimized,
+                timeout=self.timeout,
             )
-            with runner:
+            with closing(runner):
                 places = {node: at for at, node in enumerate(self.subject.arguments)}
                 inputs = {i.name: array(call.leaves[places[i.node]]) for i in plan.inputs}
                 before = zip(plan.states, call.states_before, strict=True)

@@ -25,6 +25,10 @@ class Runner(Protocol):
 
     ports: Ports
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can be called again."""
+
     def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
         """The outputs, and the states as the call left them."""
 
@@ -108,8 +112,8 @@ class Trials:
                 self._steps(draw, calls, runner, pairing, optimized)
             except NativeError as error:
                 self.done.append(Trial(draw.label, optimized, 0, problem=str(error)))
-                if error.code != NativeError.code or "refused" not in str(error):
-                    del runners[optimized]  # it is dead
+                if not runner.alive:
+                    del runners[optimized]
 
     def _steps(
         self,
@@ -135,6 +139,31 @@ class Trials:
                 self.problems.update(dict.fromkeys(ports.swapped(got, want, self.tolerance)))
                 self.failure = self.failure or Failure(draw, call, trial)
                 return  # what follows goes on from a wrong state
+
+    def opinion(self, runner: Runner) -> str:
+        """What another engine says of the first call that did not agree."""
+        assert self.failure is not None
+        call, trial = self.failure.call, self.failure.trial
+        pairing = ports.paired(runner.ports, self.subject.plan, named=False)
+        inputs = _arrays(pairing.inputs, self._inputs(call))
+        try:
+            raw, left = runner.call(inputs, _arrays(pairing.states, call.states_before))
+        except NativeError as error:
+            return f"no second opinion: {error}"
+        names, want = [*pairing.outputs, *pairing.states], [*call.outputs, *call.states]
+        got = {n: tensor({**raw, **left}[n]) for n in names}
+        agrees = all(e.ok for e in self._compared(got, dict(zip(names, want, strict=True))))
+        if agrees and not trial.step:
+            return (
+                "torch, which executes the same program op by op, gives the model's numbers: the "
+                "difference is the run time's"
+            )
+        if agrees:
+            return "torch, on the model's own state, gives the model's numbers at this call"
+        return (
+            "torch, which executes the same program op by op, differs from the model too: the "
+            "difference is the program's"
+        )
 
     def _inputs(self, call: Call) -> list[Any]:
         places = {node: at for at, node in enumerate(self.subject.arguments)}

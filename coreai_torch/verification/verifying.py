@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,10 +21,11 @@ from ..ir.program import write_module
 from ..lowering.registry import BUILTIN, Registry
 from . import measure
 from .draws import Plan, draws
-from .isolation import Isolated, Source
+from .engines import Engine, chosen, kernels, start
+from .isolation import Source
 from .locate import Search
 from .subject import Subject
-from .trials import Runner, Start, Trials
+from .trials import Runner, Trials
 from .verdict import Divergence, Verdict
 
 Program: TypeAlias = "AIProgram | AIModelAsset | Path | str"
@@ -46,6 +48,7 @@ def verify(
     seconds: float = 60.0,
     timeout: float = 600.0,
     locate: bool = True,
+    engine: Engine | str = Engine.AUTO,
 ) -> Verdict:
     """Run torch and the program on the same inputs and say how far they are apart.
 
@@ -54,8 +57,10 @@ def verify(
     `kwargs`, or those of the export, and others like them as `trials` says; generated ones are left
     out once `seconds` are over. `tolerance` replaces that of each dtype; it is relative to the
     largest value of an output. `converter` brings lowerings and kernels of its own to the search
-    for the first op that is wrong, which `locate=False` leaves out. No step of the native code may
-    take longer than `timeout`.
+    for the first op that is wrong, which `locate=False` leaves out. `engine` is the run time of
+    this machine, or torch, which executes the program op by op, also runs Metal kernels from their
+    source and adds up float16 products as devices do; `auto` takes the run time unless there are
+    such. No step of the native code may take longer than `timeout`.
     """
     began = time.monotonic()
     names = Names(input_names, output_names, state_names)
@@ -66,20 +71,23 @@ def verify(
     limits = _limits(subject, tolerance)
     named = any(n is not None for n in (input_names, output_names, state_names))
     made = Trials(subject, limits, named, seconds)
-    chosen = trials or Plan()
-    steps = max(1, chosen.steps) if subject.plan.states else 1
-    with _starter(program, entrypoint_name, timeout) as start:
-        made.run(start, draws(subject, given, chosen), steps)
+    tried = trials or Plan()
+    steps = max(1, tried.steps) if subject.plan.states else 1
+    by, reason = chosen(Engine(engine), subject.exported)
+    with _starter(by, program, entrypoint_name, timeout) as starter:
+        made.run(starter, draws(subject, given, tried), steps)
+        blame = _second_opinion(made, by, starter) if made.failure else ""
     registry = converter._registry if converter is not None else BUILTIN
-    divergence, notes = _cause(made, registry, timeout) if locate else (None, ())
+    divergence, found = _cause(made, registry, by, timeout) if locate else (None, "")
     return Verdict(
         entrypoint_name,
         tuple(made.done),
         tuple(made.problems),
         tuple(made.left_out),
-        notes,
-        divergence=divergence,
-        seconds=time.monotonic() - began,
+        tuple(note for note in (reason, blame, found) if note),
+        kernels(subject.exported) if by is Engine.TORCH else (),
+        divergence,
+        time.monotonic() - began,
     )
 
 
@@ -120,14 +128,44 @@ def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, floa
 
 
 @contextmanager
-def _starter(program: Program, entrypoint: str, timeout: float) -> Iterator[Start]:
+def _starter(
+    engine: Engine, program: Program, entrypoint: str, timeout: float
+) -> Iterator[Starter]:
     with tempfile.TemporaryDirectory() as folder:
-        source = _source(program, Path(folder))
+        yield Starter(engine, _source(program, Path(folder)), entrypoint, timeout)
 
-        def start(*, optimize: bool) -> Runner:
-            return Isolated(source, entrypoint=entrypoint, optimize=optimize, timeout=timeout)
 
-        yield start
+@dataclass(frozen=True)
+class Starter:
+    """Loads a program from its file."""
+
+    engine: Engine
+    source: Source
+    entrypoint: str
+    timeout: float
+
+    def __call__(self, *, optimize: bool) -> Runner:
+        """As it is, or optimized."""
+        return start(
+            self.engine,
+            self.source,
+            entrypoint=self.entrypoint,
+            optimize=optimize,
+            timeout=self.timeout,
+        )
+
+
+def _second_opinion(made: Trials, engine: Engine, starter: Starter) -> str:
+    """Whose fault a difference is: another engine runs the same program on the same inputs."""
+    assert made.failure is not None
+    other = Engine.RUNTIME if engine is Engine.TORCH else Engine.TORCH
+    if other is Engine.RUNTIME:  # it was passed over for a reason
+        return ""
+    try:
+        runner = replace(starter, engine=other)(optimize=made.failure.trial.optimized)
+    except NativeError as error:
+        return f"no second opinion: {error}"
+    return made.opinion(runner)
 
 
 def _source(program: Program, folder: Path) -> Source:
@@ -144,13 +182,12 @@ def _source(program: Program, folder: Path) -> Source:
 
 
 def _cause(
-    made: Trials, registry: Registry, timeout: float
-) -> tuple[Divergence | None, tuple[str, ...]]:
+    made: Trials, registry: Registry, engine: Engine, timeout: float
+) -> tuple[Divergence | None, str]:
     if made.failure is None or made.problems:  # wrong names or orders are explanation enough
-        return None, ()
-    search = Search(made.subject, registry, made.tolerance, timeout)
+        return None, ""
+    search = Search(made.subject, registry, made.tolerance, engine, timeout)
     try:
-        divergence, reason = search.first(made.failure)
+        return search.first(made.failure)
     except (ConversionError, NativeError) as error:
-        return None, (f"the first op to part could not be found: {error}",)
-    return divergence, (reason,) if reason else ()
+        return None, f"the first op to part could not be found: {error}"
