@@ -156,19 +156,28 @@ def _as_value(dim: Dim) -> Value:
 
 add = _arithmetic(lambda a, b: a + b, gen.AddOp)
 sub = _arithmetic(lambda a, b: a - b, gen.SubOp)
-mul = _arithmetic(lambda a, b: a * b, gen.MulOp)
+_times = _arithmetic(lambda a, b: a * b, gen.MulOp)
 floordiv = _arithmetic(lambda a, b: a // b, gen.FloorDivideOp)
 maximum = _arithmetic(max, gen.MaximumOp)
 minimum = _arithmetic(min, gen.MinimumOp)
 
 
+def mul(a: Dim, b: Dim) -> Dim:
+    """A product of sizes; one by 1 is left out.
+
+    The runtime joins `1 * n` and a vector of constants into a product of the type of `n`.
+    """
+    if isinstance(a, int) and a == 1:
+        return b
+    return a if isinstance(b, int) and b == 1 else _times(a, b)
+
+
 def product(dims: Sequence[Dim]) -> Dim:
     """The number of elements of a shape."""
-    static = math.prod(d for d in dims if isinstance(d, int))
-    total: Dim = static
+    total: Dim = math.prod(d for d in dims if isinstance(d, int))
     for dim in dims:
         if not isinstance(dim, int):
-            total = dim if total is static and static == 1 else mul(total, dim)
+            total = mul(total, dim)
     return total
 
 

@@ -184,6 +184,10 @@ def same_sizes(ctx: Ctx, one: str, other: str) -> list[bool]:
         case(f32(4, 3), [None, i64(2, values=(2, -3))]),
         case(f32(4, 3), [i64(2, values=(3, -1)), i64(2, values=(0, -2))]),
         case(f32(4, 3), [i64(2, 1, values=(3, -1)), i64(1, 2, values=(0, -2))]),
+        # A first axis of one: its stride in elements is the size of the second alone.
+        case(
+            f32(1, 2), [i64(3, values=(-1, 0), constant=True), i64(3, constant=True, low=0, high=1)]
+        ),
         case(f32(4, 3, 20), [i32(2, values=(3, -1)), i64(1, values=(1,))]),
         case(f32(2, 4, 3), [None, i64(2, values=(3, -1)), i64(2, values=(0, -2))]),
         case(f32(2, 4, 3), [i64(3, values=(0, 1, 1)), None, i64(3, values=(0, 2, 1))]),
