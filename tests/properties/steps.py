@@ -248,8 +248,10 @@ def bits(choose: Choices) -> Step | None:
         "right": lambda a, b: a >> (b.abs() % 4),
     }
     name = choose.one_of(list(table))
-    place = choose.value(lambda h: not is_float(h))
-    other = None if place is None else _partner(choose, place, lambda h: not is_float(h))
+    # Export shifts no booleans, which eager does.
+    fits = is_integer if name in ("left", "right") else lambda h: not is_float(h)
+    place = choose.value(fits)
+    other = None if place is None else _partner(choose, place, fits)
     return None if other is None else Step(name, table[name], (place, other), exact=True)
 
 
