@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .factors import INVARIANTS
 from .modules import Call
 
 # The place of `dim` among the arguments, which is -1 by default.
@@ -16,6 +17,8 @@ DIM = {"argsort": 1, "kthvalue": 2, "mode": 1, "sort": 1, "topk": 2}
 
 def settled(name: str, call: Call, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The results with the elements for their places, and whether these are places and differ."""
+    if name in INVARIANTS:
+        return INVARIANTS[name](results)
     args, kwargs = pytree.tree_unflatten(list(call.leaves), call.spec)
     if name not in DIM or not args[0].dim() or kwargs.get("stable"):
         return list(results)

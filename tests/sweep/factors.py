@@ -1,0 +1,32 @@
+"""Factorisations whose vectors have no sign of their own: judged by what does not depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+Tensors = Sequence[torch.Tensor]
+
+
+def _eigen(results: Tensors) -> list[torch.Tensor]:
+    """Values, vectors up to sign, their products, and the matrix they make."""
+    values, vectors = results
+    whole = (vectors * values.unsqueeze(-2)) @ vectors.mT
+    return [values, vectors.abs(), vectors.mT @ vectors, whole]
+
+
+def _singular(left: torch.Tensor, values: torch.Tensor, right: torch.Tensor) -> list[torch.Tensor]:
+    """The same, where a full basis has vectors of no value, of which any that fit will do."""
+    count = values.shape[-1]
+    first, second = left[..., :count], right[..., :count, :]
+    whole = (first * values.unsqueeze(-2)) @ second
+    products = left.mT @ left, right @ right.mT
+    return [values, first.abs(), second.abs(), *products, first @ second, whole]
+
+
+INVARIANTS: dict[str, Callable[[Tensors], list[torch.Tensor]]] = {
+    "linalg.eigh": _eigen,
+    "linalg.svd": lambda usv: _singular(*usv),
+    "svd": lambda usv: _singular(usv[0], usv[1], usv[2].mT),
+}
