@@ -1,14 +1,18 @@
-"""Converts PyTorch models to Core AI, and holds the numbers to eager PyTorch."""
+"""Converts PyTorch models to Core AI, and holds the numbers to eager PyTorch.
 
+Names are imported when they are asked for, so that `coreai-torch --help` need not wait for torch.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .converter import TorchConverter, get_decomp_table
-from .externalize.spec import ExternalizeSpec
-from .ir.composite import generate_composite_decl
-from .kernels import MetalParameter, TorchMetalKernel
-
 if TYPE_CHECKING:
+    from .converter import TorchConverter, get_decomp_table
+    from .externalize.spec import ExternalizeSpec
     from .interpreter import to_torch
+    from .ir.composite import generate_composite_decl
+    from .kernels import MetalParameter, TorchMetalKernel
     from .pipeline import convert
     from .verification import verify
 
@@ -27,13 +31,26 @@ __all__ = [
     "verify",
 ]
 
-# Imported when they are asked for.
-_LATE = {"convert": "pipeline", "to_torch": "interpreter", "verify": "verification"}
+_HOME = {
+    "ExternalizeSpec": "externalize.spec",
+    "MetalParameter": "kernels",
+    "TorchConverter": "converter",
+    "TorchMetalKernel": "kernels",
+    "convert": "pipeline",
+    "generate_composite_decl": "ir.composite",
+    "get_decomp_table": "converter",
+    "to_torch": "interpreter",
+    "verify": "verification",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    if name in _HOME:
+        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    if not name.startswith("__") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    return getattr(import_module(f".{_LATE[name]}", __name__), name)
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
