@@ -136,6 +136,7 @@ def _weighted(softmax: fx.Node, around: Surroundings) -> _Weighted | None:
             return _Weighted(products[0], tuple(passed), dropped)
         follower = next((r for r in readers if _hands_on(r, node)), None)
         if follower is None:
+            _refuse_folded(readers, node, around)
             return None
         if len(readers) > 1:
             if _weighted(follower, around) is None:
@@ -145,6 +146,15 @@ def _weighted(softmax: fx.Node, around: Surroundings) -> _Weighted | None:
         dropped = dropped or is_call(follower, aten.slice.Tensor)
         passed.append(follower)
         node = follower
+
+
+def _refuse_folded(readers: list[fx.Node], node: fx.Node, around: Surroundings) -> None:
+    """Say so if the weights meet values after a change of their leading axes."""
+    for reader in readers:
+        if is_view(reader) and same_sizes(shape_of(reader)[-2:], shape_of(node)[-2:]):
+            product = around.only_user(reader)
+            if is_call(product, *_PRODUCTS):
+                raise Mismatch(f"%{reader.name} folds heads and batch between softmax and values")
 
 
 def _hands_on(reader: fx.Node, node: fx.Node) -> bool:
@@ -198,9 +208,8 @@ class _Logits:
         terms = operands(node, aten.add.Tensor)
         if terms is None or not all(is_tensor(term) for term in terms):
             raise Mismatch(f"%{node.name} adds what is no mask")
-        logits, mask = terms if _leads_to_product(terms[0]) else terms[::-1]
-        if not _leads_to_product(logits):
-            raise Mismatch(f"%{node.name} adds two terms, none of which is a product")
+        # If neither is one, the first is followed, and the report names what stands in the way.
+        logits, mask = terms[::-1] if _leads_to_product(terms[1]) else terms
         self._add_mask(mask, None)
         return logits
 
@@ -208,7 +217,7 @@ class _Logits:
         given = arguments(node)
         fill, logits = given["self"], given["other"]
         number = _filling(fill)
-        if number is None or not _leads_to_product(logits):
+        if number is None or not is_tensor(logits):
             raise Mismatch(f"%{node.name} chooses between logits and something else")
         if number > _OUT_OF_REACH and number > torch.finfo(dtype_of(node)).min:
             raise Mismatch(f"the mask fills in {number}, which other logits may reach")

@@ -34,6 +34,7 @@ class Writer:
         """A node for the call, with the value that the exporter would promise for it."""
         with self._graph.inserting_before(self._place):
             node = self._graph.call_function(target, args, kwargs)
+        self.added.append(node)
         given = fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
         node.meta = {
             name: self._place.meta[name]
@@ -41,7 +42,6 @@ class Writer:
             if name in self._place.meta
         }
         node.meta["val"] = _faked(target, self._place.meta["val"], *given)
-        self.added.append(node)
         return node
 
     def cast(self, node: fx.Node, dtype: torch.dtype) -> fx.Node:
@@ -276,12 +276,18 @@ def _piece(source: Any, index: int) -> Part | None:
 
 def _one_of_pairs(pairs: fx.Node, dim: int, index: int) -> Part | None:
     """One of each two neighbours, taken off a view of the features as pairs."""
-    if not is_view(pairs) or not last_axis(dim, pairs) or shape_of(pairs)[-1] != 2:
+    base = paired_from(pairs)
+    if base is None or not last_axis(dim, pairs):
         return None
-    base = arguments(pairs)["self"]
-    width = shape_of(base)[-1]
-    if not isinstance(width, int) or not same_sizes(
-        shape_of(pairs), (*shape_of(base)[:-1], width // 2, 2)
-    ):
+    return Part(base, index % 2, shape_of(base)[-1], 2)
+
+
+def paired_from(node: Any) -> fx.Node | None:
+    """What a node is a view of, with two neighbours on a last axis of their own."""
+    if not is_view(node):
         return None
-    return Part(base, index % 2, width, 2)
+    base: fx.Node = arguments(node)["self"]
+    width = shape_of(base)[-1] if rank_of(base) else None
+    if not isinstance(width, int):
+        return None
+    return base if same_sizes(shape_of(node), (*shape_of(base)[:-1], width // 2, 2)) else None

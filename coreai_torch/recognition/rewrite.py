@@ -74,6 +74,8 @@ def _copied(module: fx.GraphModule) -> fx.GraphModule:
     """Another graph over the same weights; the graphs of branches are copied too."""
     result = fx.GraphModule(module, copy.deepcopy(module.graph))
     result.meta = module.meta
+    for copied, node in zip(result.graph.nodes, module.graph.nodes, strict=True):
+        copied.name = node.name  # a placeholder `input` would be `input_1` now
     for name, inner in list(result.named_children()):
         if isinstance(inner, fx.GraphModule):
             setattr(result, name, _copied(inner))

@@ -11,7 +11,6 @@ import torch.fx as fx
 
 from . import composites
 from .pattern import (
-    FLOATS,
     Match,
     Mismatch,
     Surroundings,
@@ -29,6 +28,7 @@ from .pattern import (
     rank_of,
     shape_of,
     through,
+    unwidened,
 )
 
 COMPOSITE = "rms_norm"
@@ -119,7 +119,7 @@ def _base_of_square(node: Any) -> fx.Node | None:
     if is_call(node, aten.pow.Tensor_Scalar) and arguments(node)["exponent"] == 2:
         return _tensor(arguments(node)["self"])
     factors = operands(node, aten.mul.Tensor)
-    if factors is not None and factors[0] is factors[1]:
+    if factors is not None and unwidened(factors[0]) is unwidened(factors[1]):
         return _tensor(factors[0])
     return None
 
@@ -145,8 +145,7 @@ def _normed(root: _Root, statistics: _Statistics, around: Surroundings) -> fx.No
         factors = product_with(user, is_root)
     if factors is None:
         raise Mismatch(f"the inverse root goes into %{user.name}, which is no product with it")
-    given, wide = factors[1], statistics.wide
-    if given is not wide and given is not cast_from(wide):
+    if unwidened(factors[1]) is not unwidened(statistics.wide):
         raise Mismatch(f"%{user.name} scales something else than what the mean square is of")
     if dtype_of(user) != torch.float32:
         raise Mismatch(f"the quotient is {dtype_of(user)} before it is rounded, not float32")
@@ -158,8 +157,7 @@ def _scaled(
 ) -> Match:
     """The longest chain of casts and scale after the quotient that the composite can mean."""
     wide = statistics.wide
-    source = cast_from(wide)
-    narrow = wide if source is None or dtype_of(source) not in FLOATS else source
+    narrow = wide if dtype_of(unwidened(wide)) == torch.float32 else unwidened(wide)
 
     def found(output: fx.Node, passed: list[fx.Node], input: fx.Node, scale: Any) -> Match:
         return Match(output, [*inside, *passed], _writer(input, scale, statistics.eps))

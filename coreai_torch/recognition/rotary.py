@@ -24,6 +24,7 @@ from .pattern import (
     is_view,
     last_axis,
     operands,
+    paired_from,
     part_of,
     product_with,
     rank_of,
@@ -34,16 +35,16 @@ from .pattern import (
 )
 
 COMPOSITE = "rope"
-ANCHORS = (aten.cat.default,)
+ANCHORS = (aten.cat.default, aten.view_as_real.default)
 
 
 @dataclass(frozen=True)
 class _Turn:
     """A rotation: of what, by which tables, and the node that holds the result."""
 
-    input: fx.Node
+    input: fx.Node | tuple[fx.Node, fx.Node]  # or its halves
     cos: fx.Node
-    sin: fx.Node
+    sin: fx.Node | None  # None: the first is complex and holds both
     interleaved: bool
     output: fx.Node
     inside: tuple[fx.Node, ...]
@@ -56,10 +57,11 @@ class _Turn:
 
 def match(anchor: fx.Node, around: Surroundings) -> Match | None:
     """The rotation that a join of two parts belongs to."""
-    join = _joined(anchor, around)
-    if join is None:
-        return None
-    turn = _by_halves(*join, around) or _by_swapping(*join, around)
+    if is_call(anchor, aten.view_as_real.default):
+        turn = _by_complex(anchor, around)
+    else:
+        join = _joined(anchor, around)
+        turn = join and (_by_halves(*join) or _by_swapping(*join, around))
     if turn is None:
         return None
     turn = _partial(_rounded(turn, around), around)
@@ -144,9 +146,7 @@ def _by_swapping(
     )
 
 
-def _by_halves(
-    join: _Join, joined: fx.Node, inside: tuple[fx.Node, ...], around: Surroundings
-) -> _Turn | None:
+def _by_halves(join: _Join, joined: fx.Node, inside: tuple[fx.Node, ...]) -> _Turn | None:
     """`cat(first * cos - second * sin, second * cos + first * sin)`."""
     minus = operands(join.first, aten.sub.Tensor)
     plus = operands(join.second, aten.add.Tensor)
@@ -158,20 +158,24 @@ def _by_halves(
         return None
     for first, cos in _both_ways(down[0]):
         for second, sin in _both_ways(down[1]):
-            base = _pairs(part_of(unwidened(first)), part_of(unwidened(second)), join.interleaved)
-            if base is None:
+            source = _halves(first, second, join.interleaved)
+            if source is None:
                 continue
             if not _is_other_row(up, first, second, cos, sin):
                 raise Mismatch("the two rows turn by different angles, or other features")
-            products = (*minus, *plus)
-            return _Turn(
-                unwidened(base),
-                cos,
-                sin,
-                join.interleaved,
-                joined,
-                (*products, join.first, join.second, *inside),
-            )
+            passed = (*minus, *plus, join.first, join.second, *inside)
+            return _Turn(source, cos, sin, join.interleaved, joined, passed)
+    return None
+
+
+def _halves(first: Any, second: Any, interleaved: bool) -> Any:
+    """What the two are the pairs of; or the two, if neighbours end up in two halves."""
+    parts = part_of(unwidened(first)), part_of(unwidened(second))
+    base = _pairs(*parts, interleaved)
+    if base is not None:
+        return unwidened(base)
+    if not interleaved and _pairs(*parts, True) is not None:
+        return first, second
     return None
 
 
@@ -185,9 +189,22 @@ def _is_other_row(up: list[Any], first: Any, second: Any, cos: Any, sin: Any) ->
     return rows in (wanted, wanted[::-1])
 
 
+def _by_complex(real: fx.Node, around: Surroundings) -> _Turn | None:
+    """`view_as_real(view_as_complex(pairs) * freqs)`, flattened."""
+    product = arguments(real)["self"]
+    factors = product_with(product, lambda n: is_call(n, aten.view_as_complex.default))
+    base = paired_from(arguments(factors[0])["self"]) if factors else None
+    if factors is None or base is None or not is_tensor(factors[1]):
+        return None
+    flat = around.only_user(real)
+    if not is_view(flat) or not same_sizes(shape_of(flat), shape_of(base)):
+        raise Mismatch(f"%{real.name} is not laid out as the features were")
+    return _Turn(unwidened(base), factors[1], None, True, flat, (product, real))
+
+
 def _rounded(turn: _Turn, around: Surroundings) -> _Turn:
     """With the cast back to the input's dtype, if the rotation ran in a wider one."""
-    if dtype_of(turn.output) == dtype_of(turn.input):
+    if isinstance(turn.input, tuple) or dtype_of(turn.output) == dtype_of(turn.input):
         return turn
     after = around.only_user(turn.output)
     if cast_from(after) is turn.output and dtype_of(after) == dtype_of(turn.input):
@@ -217,8 +234,15 @@ def _partial(turn: _Turn, around: Surroundings) -> _Turn:
 
 def _writer(turn: _Turn) -> Callable[[Writer], fx.Node]:
     def write(writer: Writer) -> fx.Node:
-        input = writer.cast(turn.input, dtype_of(turn.output))
-        tables = [_table(writer, t, rank_of(input)) for t in (turn.cos, turn.sin)]
+        given = turn.input
+        if isinstance(given, tuple):
+            given = writer.call(aten.cat.default, list(given), -1)
+        input = writer.cast(given, dtype_of(turn.output))
+        cos, sin = turn.cos, turn.sin
+        if sin is None:
+            both = writer.call(aten.view_as_real.default, cos)
+            cos, sin = (writer.call(aten.select.int, both, -1, at) for at in (0, 1))
+        tables = [_table(writer, table, rank_of(input)) for table in (cos, sin)]
         return writer.call(composites.rope, input, *tables, turn.dims, turn.interleaved)
 
     return write

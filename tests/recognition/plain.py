@@ -1,0 +1,114 @@
+"""Models that spell their composites out, recognised and held to eager torch."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from runtime import descriptor, run
+from torch import nn
+
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.recognition import recognized
+
+aten = torch.ops.aten
+# One step between neighbours at the worst place; float16 products add up in float16 at run time.
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2.0**-7}
+
+
+class Plain(nn.Module):
+    """A function with parameters."""
+
+    def __init__(self, function, **parameters):
+        super().__init__()
+        self.function = function
+        for name, value in parameters.items():
+            setattr(self, name, nn.Parameter(value, requires_grad=False))
+
+    def forward(self, *args):
+        return self.function(self, *args)
+
+
+class Several(nn.Module):
+    """Many models of the same arguments in one program: exporting takes the time."""
+
+    def __init__(self, models):
+        super().__init__()
+        self.models = nn.ModuleDict(models)
+
+    def forward(self, *args):
+        results = [model(*args) for model in self.models.values()]
+        return tuple(
+            r for result in results for r in (result if type(result) is tuple else [result])
+        )
+
+
+class _InAnyLayout(torch.fx.Interpreter):
+    """Views are of what lies in order; a composite may lay its result out in another way."""
+
+    def call_function(self, target, args, kwargs):
+        if target in (aten.view.default, aten._unsafe_view.default):
+            target = aten.reshape.default
+        return super().call_function(target, args, kwargs)
+
+
+def exported(model, *args, dynamic_shapes=None):
+    program = torch.export.export(model.eval(), args, dynamic_shapes=dynamic_shapes)
+    return program.run_decompositions(get_decomp_table())
+
+
+def looked_at(model, *args, **options):
+    """The report on a model, whose numbers are the same with composites in it."""
+    program = exported(model, *args, **options)
+    rewritten, report = recognized(program)
+    eager, got = model(*copy.deepcopy(args)), in_torch(rewritten, *args)
+    wanted = eager if isinstance(eager, tuple) else (eager,)
+    for mine, value in zip(got, wanted, strict=True):
+        close(mine, value)
+    return report
+
+
+def in_torch(program, *args):
+    placeholders = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+    held = {**dict(program.state_dict), **program.constants}
+    by_name = {
+        spec.arg.name: held[spec.target]
+        for spec in program.graph_signature.input_specs
+        if spec.target is not None
+    }
+    given = iter(args)
+    fed = [by_name[name] if name in by_name else next(given) for name in placeholders]
+    with torch.no_grad():
+        return _InAnyLayout(program.graph_module).run(*fed)
+
+
+def close(got, wanted):
+    tolerance = TOLERANCE.get(wanted.dtype, 0.0)
+    torch.testing.assert_close(got, wanted.detach(), rtol=tolerance, atol=tolerance)
+
+
+def converted(model, *args, dynamic_shapes=None, **options):
+    converter = TorchConverter(recognize=True, **options)
+    converter.add_exported_program(exported(model, *args, dynamic_shapes=dynamic_shapes))
+    return converter.to_coreai(), converter.recognition_report
+
+
+def runs_as(program, model, *calls):
+    """The program gives eager's numbers, before and after it is optimized."""
+    for optimized in (False, True):
+        if optimized:
+            program.optimize()
+        names = descriptor(program)
+        for args in calls:
+            got = run(program, dict(zip(names.input_names, args, strict=True)))
+            with torch.no_grad():
+                eager = model(*args)
+            wanted = eager if isinstance(eager, tuple) else (eager,)
+            for name, value in zip(names.output_names, wanted, strict=True):
+                close(got[name], value)
+
+
+def why(report, composite):
+    """The one reason for which a composite was left alone."""
+    (missed,) = (row for row in report.missed if row.composite == composite)
+    return missed.why

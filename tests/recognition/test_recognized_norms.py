@@ -1,0 +1,179 @@
+"""RMSNorm as models spell it, and what comes near to it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from compat.programs import composites, externalized
+from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
+from torch import nn
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssRMSNorm
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+from coreai_torch import ExternalizeSpec
+from coreai_torch.composite_ops import RMSNorm, RMSNormImpl
+
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+WEIGHT = torch.linspace(0.5, 1.5, 8)
+
+
+def drawn(*shape, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+def _library(cls):
+    norm = cls(8, eps=1e-6)
+    with torch.no_grad():
+        norm.weight.copy_(WEIGHT)
+    return norm
+
+
+def _mean_square(x):
+    return x.float().pow(2).mean(-1, keepdim=True) + 1e-6
+
+
+def _spelled(function):
+    return Plain(function, weight=WEIGHT.clone())
+
+
+SPELLINGS = {
+    "llama": lambda: _library(LlamaRMSNorm),
+    "gemma": lambda: _library(Gemma3RMSNorm),
+    "gpt_oss": lambda: _library(GptOssRMSNorm),
+    "divided": lambda: _spelled(
+        lambda m, x: (x.float() / torch.sqrt(_mean_square(x))).to(x.dtype) * m.weight
+    ),
+    "power": lambda: _spelled(
+        lambda m, x: ((x.float() * _mean_square(x).pow(-0.5)) * m.weight.float()).to(x.dtype)
+    ),
+    "reciprocal": lambda: _spelled(
+        lambda m, x: m.weight * (x.float() * _mean_square(x).sqrt().reciprocal()).to(x.dtype)
+    ),
+    "promoted": lambda: _spelled(  # diffusers: the cast of the input is left to the product
+        lambda m, x: (x * torch.rsqrt(_mean_square(x))).to(x.dtype) * m.weight
+    ),
+    "squared": lambda: _spelled(
+        lambda m, x: (
+            m.weight
+            * (x.float() * torch.rsqrt((x.float() * x.float()).mean(-1, True) + 1e-6)).to(x.dtype)
+            if x.dtype != torch.float32
+            else m.weight * (x * torch.rsqrt((x * x).mean(-1, True) + 1e-6))
+        )
+    ),
+    "unscaled": lambda: Plain(lambda m, x: (x.float() * torch.rsqrt(_mean_square(x))).to(x.dtype)),
+    "gated": lambda: _spelled(  # the gate is no weight
+        lambda m, x: (x.float() * torch.rsqrt(_mean_square(x))).to(x.dtype) * x.sigmoid()
+    ),
+    "per_head": lambda: Plain(
+        lambda m, x: m.weight * (x.float() * torch.rsqrt(_mean_square(x))).to(x.dtype),
+        weight=torch.stack([WEIGHT, -WEIGHT, WEIGHT * 2]).unsqueeze(1),
+    ),
+    "kept_wide": lambda: _spelled(
+        lambda m, x: x.float() * torch.rsqrt(_mean_square(x)) * m.weight.float()
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_every_spelling_is_a_norm(dtype):
+    model = Several({name: spelled() for name, spelled in SPELLINGS.items()}).to(dtype)
+    report = looked_at(model, drawn(2, 3, 5, 8, dtype=dtype))
+    assert [(row.composite, row.path) for row in report.found] == [
+        ("rms_norm", f"models.{name}") for name in SPELLINGS
+    ]
+    assert not report.missed
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_norms_run_with_any_batch_and_length(dtype):
+    model = nn.Sequential(*map(_library, (LlamaRMSNorm, Gemma3RMSNorm, GptOssRMSNorm))).to(dtype)
+    sizes = {0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("length", max=64)}
+    x = drawn(2, 5, 8, dtype=dtype)
+    program, report = converted(model, x, dynamic_shapes=(sizes,))
+    assert [(row.composite, row.path) for row in report.found] == [
+        ("rms_norm", "0"),
+        ("rms_norm", "1"),
+        ("rms_norm", "2"),
+    ]
+    runs_as(program, model, (x,), (drawn(3, 7, 8, dtype=dtype),))
+
+
+@pytest.mark.parametrize("dtype", FLOATS[::2], ids=str)
+def test_the_composite_is_that_of_the_module(dtype):
+    x = drawn(2, 3, 8, dtype=dtype)
+    theirs, _ = converted(_library(LlamaRMSNorm).to(dtype), x)
+    ours = externalized(
+        RMSNorm(8, eps=1e-6).to(dtype),
+        x,
+        modules=[ExternalizeSpec(RMSNormImpl, "rms_norm", ["axes", "eps", "version"])],
+    )
+    (mine,), (wanted,) = composites(theirs, "rms_norm"), composites(ours, "rms_norm")
+    assert (mine.inputs, mine.outputs, mine.attrs) == (wanted.inputs, wanted.outputs, wanted.attrs)
+    assert mine.private
+    assert mine.noinline
+
+
+def test_a_norm_of_torch_is_reported_as_kept():
+    model = nn.RMSNorm(8, eps=1e-6)
+    report = looked_at(model, drawn(2, 3, 8))
+    assert report.counts == {"rms_norm": 1}
+    assert report.found[0].kept
+
+
+def _two_readers(m, x):
+    root = torch.rsqrt(_mean_square(x))
+    return x * root, root
+
+
+def _normed_elsewhere(m, x):
+    mean = x.pow(2).mean(-1, keepdim=True)
+    return x * torch.rsqrt(mean + 1e-6), mean
+
+
+NEAR = {
+    "axis": (
+        lambda m, x: x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-6),
+        r"the mean is over axes \[1\] of 3, not the last",
+    ),
+    "axes": (
+        lambda m, x: x * torch.rsqrt(x.pow(2).mean((1, 2), keepdim=True) + 1e-6),
+        r"the mean is over axes \[1, 2\] of 3, not the last",
+    ),
+    "keepdim": (
+        lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1) + 1e-6).unsqueeze(-1),
+        "the mean drops its axis",
+    ),
+    "epsilon": (
+        lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + x[:1, :1, :1].abs()),
+        "what is added to the mean square is no constant",
+    ),
+    "other": (
+        lambda m, x: x.sin() * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
+        "scales something else than what the mean square is of",
+    ),
+    "readers": (_two_readers, r"the inverse root is read by %mul_\d+, %output"),
+    "inside": (
+        _normed_elsewhere,
+        r"%mean_\d+, inside of it, is read by the caller, who gets it as an output or state, too",
+    ),
+}
+
+
+def test_what_comes_near_is_left_alone_and_told():
+    model = Several({name: Plain(function) for name, (function, _) in NEAR.items()})
+    report = looked_at(model, drawn(2, 3, 8, dtype=torch.float32))
+    assert report.counts == {}
+    reasons = {row.path.removeprefix("models."): row.why for row in report.missed}
+    assert reasons.keys() == NEAR.keys()
+    for name, (_, reason) in NEAR.items():
+        assert re.search(reason, reasons[name])
+
+
+def test_statistics_in_a_narrow_dtype_are_no_norm():
+    model = Plain(lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+    report = looked_at(model, drawn(2, 3, 8, dtype=torch.bfloat16))
+    assert report.counts == {}
+    assert why(report, "rms_norm") == ("the mean square is taken in torch.bfloat16, not in float32")
