@@ -52,7 +52,8 @@ class Ctx:
     def uses(self, result: int) -> bool:
         """Whether anything reads this one of the several results."""
         return any(
-            user.args[1] == result if user.op == "call_function" else True
+            # Export takes every result out of its tuple, needed or not.
+            user.args[1] == result and bool(user.users) if user.op == "call_function" else True
             for user in self.call.node.users
         )
 

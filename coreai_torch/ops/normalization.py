@@ -186,7 +186,9 @@ def native_batch_norm_functional(
     if training:
         _refuse_training(ctx, "batch")
     output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
-    return [output, torch.empty(0), torch.empty(0), running_mean, running_var]
+    # Export promises float32 statistics for a batch of halves, whatever the buffers are.
+    moved = _statistic(ctx, 3, running_mean), _statistic(ctx, 4, running_var)
+    return [output, torch.empty(0), torch.empty(0), *moved]
 
 
 def _refuse_training(ctx: Ctx, kind: str) -> None:
