@@ -169,6 +169,8 @@ def _alone(name: str, call: Call) -> Outcome:
     try:
         decomposed = _decomposed(exported)
     except Exception as cause:
+        if isinstance(cause, ConversionError):  # a decomposition of ours refuses
+            return Outcome(Kind.RANDOM if _draws(exported) else Kind.REFUSED, _line("", cause))
         try:
             torch.export.export(batch, batch.tensors).run_decompositions()
         except Exception:

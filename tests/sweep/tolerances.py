@@ -12,9 +12,9 @@ BY_DTYPE = {
     torch.bfloat16: (1e-2, 1e-2),  # eight bits of mantissa: one unit is 0.8 %
 }
 
-# Entries that are made of matrix products. Their float16 samples keep shapes and arguments, but
-# hold small whole numbers, of which every order of summation gives the same bits: the run time
-# on Linux accumulates float16 products in float16, the devices and torch accumulate wide.
+# Entries that are made of matrix products. Their samples of 16 bits keep shapes and arguments,
+# but hold small whole numbers, of which every order of summation gives the same bits: the run
+# time on Linux accumulates half products in halves, the devices and torch accumulate wide.
 PRODUCTS = (
     "__rmatmul__",
     "addbmm",
@@ -55,7 +55,7 @@ UNDEFINED = {
 
 
 def in_whole_numbers(name: str, dtype: str) -> bool:
-    return dtype == "f16" and name in PRODUCTS
+    return dtype in ("f16", "bf16") and name in PRODUCTS
 
 
 def values_are_undefined(name: str) -> bool:

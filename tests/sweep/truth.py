@@ -43,23 +43,19 @@ def no_further_than_eager(got: torch.Tensor, want: torch.Tensor, true: torch.Ten
     """Whether each element is near the truth, or no further from it than twice eager's worst.
 
     Attention over logits of 200 differs from float64 by 1.7e-5 in eager float32: there 1e-5 of
-    eager's number asks for its very order of summation.
+    eager's number asks for its very order of summation. In float16 eager's `log1p(exp(12))` is
+    infinite, and 12 is right.
     """
     if got.dtype != want.dtype or want.dtype not in BY_DTYPE or not got.is_floating_point():
         return False
-    finite = want.isfinite()
-    if true.shape != want.shape or not _same_elsewhere(got, want, finite):
+    if not got.numel() or true.shape != want.shape:
         return False
     relative, absolute = BY_DTYPE[want.dtype]
-    got, want, true = (t[finite].double() for t in (got, want, true))
-    if not len(true) or not true.isfinite().all():
-        return False
-    ours, eagers = (got - true).abs(), (want - true).abs()
-    most = min(_TIMES_EAGER * eagers.max(), _LARGEST * relative * true.abs().max())
-    return bool((ours <= (absolute + relative * true.abs()).maximum(most)).all())
-
-
-def _same_elsewhere(got: torch.Tensor, want: torch.Tensor, finite: torch.Tensor) -> bool:
-    """Whether infinities and NaNs stand in the same places."""
-    same = torch.equal(got.isfinite(), finite)
-    return same and torch.equal(got[~finite].nan_to_num(), want[~finite].nan_to_num())
+    got, want, true = got.double(), want.double(), true.double()
+    near = torch.isclose(got, true, rtol=relative, atol=absolute, equal_nan=True) | (got == want)
+    known = want.isfinite() & true.isfinite()
+    if not known.any():
+        return bool(near.all())
+    eagers = (want - true)[known].abs().max()
+    most = min(_TIMES_EAGER * eagers, _LARGEST * relative * true[known].abs().max())
+    return bool((near | (known & ((got - true).abs() <= most))).all())
