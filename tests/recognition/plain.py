@@ -57,14 +57,20 @@ def exported(model, *args, dynamic_shapes=None):
     return program.run_decompositions(get_decomp_table())
 
 
-def looked_at(model, *args, **options):
-    """The report on a model, whose numbers are the same with composites in it."""
-    program = exported(model, *args, **options)
+def looked_at(model, *args, wide=False):
+    """The report on a model, whose numbers are the same with composites in it.
+
+    With `wide` they are held to the model in float32, rounded once.
+    """
+    program = exported(model, *args)
     rewritten, report = recognized(program)
-    eager, got = model(*copy.deepcopy(args)), in_torch(rewritten, *args)
+    got = in_torch(rewritten, *args)
+    if wide:
+        model, args = copy.deepcopy(model).float(), [a.float() for a in args]
+    eager = model(*args)
     wanted = eager if isinstance(eager, tuple) else (eager,)
     for mine, value in zip(got, wanted, strict=True):
-        close(mine, value)
+        close(mine, value.to(mine.dtype) if wide else value)
     return report
 
 

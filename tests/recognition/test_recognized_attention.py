@@ -1,0 +1,257 @@
+"""Attention written out, with grouped heads, masks and sinks; and what comes near to it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from compat.programs import composites, externalized
+from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
+from torch import nn
+from torch.nn import functional as F
+from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
+from transformers.models.llama import modeling_llama as llama
+
+from coreai_torch import ExternalizeSpec
+from coreai_torch.composite_ops import SDPA
+
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+SDPA_NAME = "scaled_dot_product_attention"
+SCALE = 8**-0.5
+
+
+def drawn(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def qkv(queries=3, keys=5, groups=2, batch=2, dtype=torch.float32):
+    shapes = [(batch, 4, queries, 8), (batch, groups, keys, 8), (batch, groups, keys, 8)]
+    return tuple(drawn(*shape, seed=i, dtype=dtype) for i, shape in enumerate(shapes))
+
+
+def causal(q, k):
+    at = torch.arange(q.shape[-2])[:, None] + k.shape[-2] - q.shape[-2]
+    hidden = torch.arange(k.shape[-2])[None] > at
+    return torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, torch.finfo(q.dtype).min)
+
+
+class _Attention(nn.Module):
+    """What transformers' attention functions read off a module."""
+
+    num_key_value_groups = 2
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.sinks = nn.Parameter(torch.tensor([0.5, -1.0, 2.0, 0.0]))
+
+    def forward(self, q, k, v):
+        given = {"scaling": SCALE, "dropout": 0.0}
+        return self.function(self, q, k, v, causal(q, k)[None, None], **given)[0]
+
+
+def repeated(x):
+    return x.repeat_interleave(2, 1)
+
+
+def _filled(m, q, k, v):
+    weights = q @ repeated(k).mT / 3.0
+    weights = weights.masked_fill(causal(q, k) != 0, float("-inf"))
+    return F.dropout(weights.softmax(-1), 0.1, training=False) @ repeated(v)
+
+
+def _filled_finite(m, q, k, v):
+    weights = (q @ repeated(k).mT * SCALE).masked_fill(causal(q, k) != 0, torch.finfo(q.dtype).min)
+    return weights.softmax(-1) @ repeated(v)
+
+
+def _biased(m, q, k, v):
+    """T5 and its kin: no scale, a bias of positions and a mask."""
+    weights = q @ repeated(k).transpose(3, 2)
+    weights = weights + m.bias[:, :, : q.shape[2]] + causal(q, k)
+    return weights.float().softmax(-1).type_as(weights) @ repeated(v)
+
+
+def _one_head(m, q, k, v):
+    """All query heads read the same keys, without a copy of them."""
+    return (q @ k[:, :1].mT * SCALE).softmax(-1) @ v[:, :1]
+
+
+def _folded(m, q, k, v):
+    """Heads and batch on one axis."""
+    q, k, v = q.flatten(0, 1), repeated(k).flatten(0, 1), repeated(v).flatten(0, 1)
+    return torch.bmm(torch.bmm(q, k.transpose(1, 2)).softmax(-1), v)
+
+
+def _permuted(m, q, k, v):
+    """Keys that are kept as `[batch, length, heads, width]`."""
+    keys = repeated(k).permute(0, 2, 1, 3).contiguous()
+    return (q @ keys.permute(0, 2, 3, 1) * SCALE).softmax(-1) @ repeated(v)
+
+
+MODELS = {
+    "llama": lambda: _Attention(llama.eager_attention_forward),
+    "gpt_oss": lambda: _Attention(gpt_oss.eager_attention_forward),
+    "filled": lambda: Plain(_filled),
+    "filled_finite": lambda: Plain(_filled_finite),
+    "biased": lambda: Plain(_biased, bias=drawn(1, 4, 3, 5)),
+    "one_head": lambda: Plain(_one_head),
+    "folded": lambda: Plain(_folded),
+    "permuted": lambda: Plain(_permuted),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_every_spelling_is_attention(dtype):
+    model = Several({name: make() for name, make in MODELS.items()}).to(dtype)
+    # Eager rounds logits and weights to the narrow dtype; attention as one op does not.
+    report = looked_at(model, *qkv(dtype=dtype), wide=dtype != torch.float32)
+    assert not report.missed
+    assert [(row.composite, row.path) for row in report.found] == [
+        (SDPA_NAME, f"models.{name}") for name in MODELS
+    ]
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt_oss"])
+@pytest.mark.parametrize("steps", [1, 3], ids=["decode", "prefill"])
+def test_keys_are_not_repeated_at_any_length(name, steps):
+    model = MODELS[name]()
+    keys = {2: torch.export.Dim("keys", min=2, max=64)}
+    queries = {2: torch.export.Dim("queries", min=2, max=64)} if steps > 1 else None
+    q, k, v = qkv(queries=steps)
+    program, report = converted(model, q, k, v, dynamic_shapes=(queries, keys, keys))
+    assert report.counts == {SDPA_NAME: 1}
+    (graph,) = composites(program, SDPA_NAME)
+    assert graph.inputs == ["query", "key", "value", "attn_mask"] + (
+        ["sinks"] if name == "gpt_oss" else []
+    )
+    assert "x2x2x" not in str(program)  # keys spread over [batch, groups, copies, ...]
+    calls = [(q, k, v)]
+    if steps > 1:
+        calls.append((drawn(2, 4, 6, 8, seed=3), drawn(2, 2, 9, 8, seed=4), drawn(2, 2, 9, 8)))
+    runs_as(program, model, *calls)
+
+
+@pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
+def test_narrow_attention_runs(dtype):
+    model = Several({name: MODELS[name]() for name in ("llama", "gpt_oss", "filled")}).to(dtype)
+    given = qkv(dtype=dtype)
+    program, report = converted(model, *given)
+    assert report.counts == {SDPA_NAME: 3}
+    runs_as(program, model, given)
+
+
+def test_two_attentions_of_equal_types_keep_their_own_lengths():
+    """In the first the queries are as many as the keys; in the second they are not."""
+
+    def both(m, q, k):
+        return (q @ q.mT).softmax(-1) @ q, (q @ k.mT).softmax(-1) @ k
+
+    model, given = Plain(both), (drawn(2, 4, 3, 8), drawn(2, 4, 5, 8, seed=1))
+    sizes = ({2: torch.export.Dim("queries", max=64)}, {2: torch.export.Dim("keys", max=64)})
+    program, report = converted(model, *given, dynamic_shapes=(sizes,))
+    assert report.counts == {SDPA_NAME: 2}
+    runs_as(program, model, given, (drawn(2, 4, 6, 8), drawn(2, 4, 2, 8, seed=1)))
+
+
+def test_repeated_keys_of_an_op_of_torch_are_not_repeated():
+    def attend(m, q, k, v):
+        return F.scaled_dot_product_attention(q, repeated(k), repeated(v), is_causal=True)
+
+    model, given = Plain(attend), qkv(queries=5)
+    program, report = converted(model, *given)
+    assert report.counts == {SDPA_NAME: 1}
+    assert report.found[0].kept
+    assert "x2x2x" not in str(program)
+    runs_as(program, model, given)
+
+
+class _Module(nn.Module):
+    def __init__(self, sinks):
+        super().__init__()
+        self.attend = SDPA(scale=SCALE)
+        self.sinks = nn.Parameter(torch.zeros(4)) if sinks else None
+
+    def forward(self, q, k, v):
+        return self.attend(q, k, v, causal(q, k)[None, None], sinks=self.sinks)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt_oss"])
+def test_the_composite_is_that_of_the_module(name):
+    theirs, _ = converted(MODELS[name](), *qkv())
+    spec = ExternalizeSpec(SDPA, SDPA_NAME, ["scale", "is_causal", "window_size", "version"])
+    ours = externalized(_Module(name == "gpt_oss"), *qkv(), modules=[spec])
+    (mine,), (wanted,) = composites(theirs, SDPA_NAME), composites(ours, SDPA_NAME)
+    assert (mine.inputs, mine.outputs, mine.attrs) == (wanted.inputs, wanted.outputs, wanted.attrs)
+
+
+def _capped(m, q, k, v):
+    weights = (q @ repeated(k).mT * SCALE / 50.0).tanh() * 50.0
+    return (weights + causal(q, k)).softmax(-1) @ repeated(v)
+
+
+def _returned(m, q, k, v):
+    weights = (q @ repeated(k).mT * SCALE).softmax(-1)
+    return weights @ repeated(v), weights
+
+
+def _masked_first(m, q, k, v):
+    return ((q @ repeated(k).mT + m.bias) * SCALE).softmax(-1) @ repeated(v)
+
+
+def _mild_fill(m, q, k, v):
+    weights = (q @ repeated(k).mT).masked_fill(causal(q, k) != 0, -10.0)
+    return weights.softmax(-1) @ repeated(v)
+
+
+def _tempered(m, q, k, v):
+    return (q @ repeated(k).mT * q[:1, :1, :1, :1]).softmax(-1) @ repeated(v)
+
+
+def _logits_read(m, q, k, v):
+    logits = q @ repeated(k).mT
+    return logits.softmax(-1) @ repeated(v), logits
+
+
+def _column_kept(m, q, k, v):
+    logits = torch.cat((q @ repeated(k).mT, m.column.expand(2, 4, 3, 1)), -1)
+    values = torch.cat((repeated(v), repeated(v)[:, :, :1]), -2)
+    return logits.softmax(-1) @ values
+
+
+NEAR = {
+    "capped": (_capped, {}, r"%tanh \(aten.tanh.default\) makes the logits"),
+    "returned": (_returned, {}, "the weights are read by %output too"),
+    "masked_first": (_masked_first, {"bias": drawn(3, 5)}, "the mask is added before the scale"),
+    "mild_fill": (_mild_fill, {}, "the mask fills in -10.0, which other logits may reach"),
+    "tempered": (_tempered, {}, "scales the logits by what is no constant"),
+    "logits_read": (_logits_read, {}, "inside of it, is read by the caller"),
+    "column_kept": (
+        _column_kept,
+        {"column": drawn(1, 4, 1, 1)},
+        "is not one number per head|joins the softmax or is dropped from it, but not both",
+    ),
+}
+
+
+def test_what_comes_near_is_left_alone_and_told():
+    model = Several({name: Plain(function, **w) for name, (function, w, _) in NEAR.items()})
+    report = looked_at(model, *qkv())
+    assert report.counts == {}
+    reasons = {row.path.removeprefix("models."): row.why for row in report.missed}
+    assert reasons.keys() == NEAR.keys()
+    for name, (_, _, reason) in NEAR.items():
+        assert re.search(reason, reasons[name])
+
+
+def test_a_mask_that_adds_an_axis_is_told():
+    model = Plain(lambda m, q, k, v: (q @ k.mT + m.mask).softmax(-1) @ v, mask=drawn(2, 1, 1, 3, 5))
+    report = looked_at(model, *qkv(groups=4))
+    assert report.counts == {}
+    assert "which does not expand to" in why(report, SDPA_NAME)
+
+
+def test_a_softmax_of_a_classifier_is_no_near_miss():
+    report = looked_at(Plain(lambda m, x: (x @ m.w).softmax(-1), w=drawn(8, 4)), drawn(2, 8))
+    assert (report.found, report.missed) == ((), ())

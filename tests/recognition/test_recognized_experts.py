@@ -1,0 +1,146 @@
+"""Products with the weights of chosen experts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from compat.programs import composites, externalized
+from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
+from torch import nn
+from transformers.integrations import moe  # noqa: F401  registers its product of groups
+
+from coreai_torch import ExternalizeSpec
+from coreai_torch.composite_ops import GatherMM
+
+EXPERTS, WIDTH, HIDDEN = 4, 8, 6
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+
+
+def drawn(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def _columns(m, x, chosen):
+    """transformers' batched experts: weights `[experts, out, in]`."""
+    return torch.bmm(m.out_in[chosen], x.unsqueeze(-1)).squeeze(-1)
+
+
+def _rows(m, x, chosen):
+    return torch.bmm(x.unsqueeze(1), m.in_out[chosen]).squeeze(1)
+
+
+def _transposed(m, x, chosen):
+    return (x.unsqueeze(1) @ m.out_in[chosen].mT).squeeze(1)
+
+
+def _selected(m, x, chosen):
+    return (x.unsqueeze(1) @ m.in_out.index_select(0, chosen)).squeeze(1)
+
+
+def _several_each(m, x, chosen):
+    """Two experts for each row: indices of two axes."""
+    pairs = torch.stack((chosen, (chosen + 1) % EXPERTS), 1)
+    return x[:, None, None] @ m.in_out[pairs]
+
+
+def _grouped(m, x, chosen):
+    """transformers' experts of sorted rows."""
+    ordered, order = chosen.sort()
+    ends = (ordered[:, None] <= torch.arange(EXPERTS)).sum(0).int()
+    return torch.ops.transformers.grouped_mm_fallback(x[order], m.out_in.mT, ends)
+
+
+def _grouped_short(m, x, chosen):
+    """The last rows are of no group."""
+    ends = torch.arange(EXPERTS, dtype=torch.int32) + chosen[0].int() * 0
+    return torch.ops.transformers.grouped_mm_fallback(x, m.in_out, ends)
+
+
+SPELLINGS = {
+    "columns": _columns,
+    "rows": _rows,
+    "transposed": _transposed,
+    "selected": _selected,
+    "several_each": _several_each,
+    "grouped": _grouped,
+    "grouped_short": _grouped_short,
+}
+
+
+def _model(function):
+    weights = {"in_out": drawn(EXPERTS, WIDTH, HIDDEN), "out_in": drawn(EXPERTS, HIDDEN, WIDTH)}
+    return Plain(function, **weights)
+
+
+CHOSEN = torch.tensor([2, 0, 3, 3, 1])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_every_spelling_is_a_gather(dtype):
+    model = Several({name: _model(function) for name, function in SPELLINGS.items()}).to(dtype)
+    report = looked_at(model, drawn(5, WIDTH, dtype=dtype), CHOSEN)
+    assert not report.missed
+    assert [(row.composite, row.path) for row in report.found] == [
+        ("gather_mm", f"models.{name}") for name in SPELLINGS
+    ]
+
+
+def test_gathers_run_with_any_number_of_rows():
+    chosen = ("columns", "transposed", "several_each", "grouped")
+    model = Several({name: _model(SPELLINGS[name]) for name in chosen})
+    rows = torch.export.Dim("rows", min=2, max=64)
+    x = drawn(5, WIDTH)
+    program, report = converted(model, x, CHOSEN, dynamic_shapes=(({0: rows}, {0: rows}),))
+    assert report.counts == {"gather_mm": 4}
+    runs_as(program, model, (x, CHOSEN), (drawn(7, WIDTH), torch.tensor([0, 3, 3, 1, 2, 2, 0])))
+
+
+def test_grouped_products_in_bfloat16_run():
+    """They reach the converter as products with every expert, of which one is picked."""
+
+    def grouped(m, x, chosen):
+        ordered, order = chosen.sort()
+        ends = (ordered[:, None] <= torch.arange(EXPERTS)).sum(0).int()
+        return torch._grouped_mm(x[order], m.weight, ends)
+
+    weight = drawn(EXPERTS, 16, 8, dtype=torch.bfloat16)
+    model, x = Plain(grouped, weight=weight), drawn(5, 16, dtype=torch.bfloat16)
+    program, report = converted(model, x, CHOSEN)
+    assert report.counts == {"gather_mm": 1}
+    runs_as(program, model, (x, CHOSEN))
+
+
+class _Module(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(drawn(EXPERTS, WIDTH, HIDDEN))
+        self.product = GatherMM()
+
+    def forward(self, x, chosen):
+        return self.product(x.unsqueeze(1), self.weight, rhs_indices=chosen)
+
+
+def test_the_composite_is_that_of_the_module():
+    x = drawn(5, WIDTH)
+    theirs, _ = converted(_model(_rows), x, CHOSEN)
+    spec = ExternalizeSpec(GatherMM, "gather_mm", ["num_batch_axes", "version"])
+    ours = externalized(_Module(), x, CHOSEN, modules=[spec])
+    (mine,), (wanted,) = composites(theirs, "gather_mm"), composites(ours, "gather_mm")
+    assert (mine.inputs, mine.outputs, mine.attrs) == (wanted.inputs, wanted.outputs, wanted.attrs)
+
+
+def test_what_is_picked_must_be_a_weight():
+    model = Plain(lambda m, x, at: x[at] @ x)
+    report = looked_at(model, drawn(5, 3, 3), CHOSEN)
+    assert report.counts == {}
+    assert why(report, "gather_mm") == "%args_0, which is picked from, is no weight"
+
+
+def test_weights_that_are_read_twice_are_told():
+    def twice(m, x, chosen):
+        picked = m.in_out[chosen]
+        return x.unsqueeze(1) @ picked, picked.sum()
+
+    report = looked_at(_model(twice), drawn(5, WIDTH), CHOSEN)
+    assert report.counts == {}
+    assert "inside of it, is read by %sum_1" in why(report, "gather_mm")
