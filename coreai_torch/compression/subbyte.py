@@ -30,7 +30,7 @@ class SubbyteTensor(torch.Tensor):  # type: ignore[misc]  # torch is untyped to 
     def _like(self, elem: torch.Tensor) -> SubbyteTensor:
         return type(self)(elem)
 
-    def _for_op(self) -> torch.Tensor:
+    def for_op(self) -> torch.Tensor:
         """What the compression ops take in its place."""
         return self.unpack()
 
@@ -47,7 +47,7 @@ class SubbyteTensor(torch.Tensor):  # type: ignore[misc]  # torch is untyped to 
             return args[0]._like(func(args[0].elem, *args[1:], **kwargs))
         ours = func.namespace == "coreai"
         args, kwargs = pytree.tree_map_only(
-            SubbyteTensor, lambda t: t._for_op() if ours else t.unpack(), (args, kwargs)
+            SubbyteTensor, lambda t: t.for_op() if ours else t.unpack(), (args, kwargs)
         )
         return func(*args, **kwargs)
 
@@ -77,7 +77,8 @@ class Float4Tensor(SubbyteTensor):
         """The numbers, as float32."""
         return torch_ops.float4_values(self.elem)
 
-    def _for_op(self) -> torch.Tensor:
+    def for_op(self) -> torch.Tensor:
+        """The bytes: two numbers in each."""
         return self.elem
 
     def __tensor_flatten__(self) -> tuple[list[str], None]:

@@ -13,6 +13,7 @@ import torch
 from ..compression import checks
 from ..compression.packing import pack_intx, pack_uintx
 from ..compression.scalars import FLOAT4, FLOAT8, SCALES_OF_TWO, Integers
+from ..compression.subbyte import SubbyteTensor
 from ..compression.torch_ops import unpack_bits as unpacked
 from ..ir import compression as cmp
 from ..ir import dialect as cai
@@ -52,9 +53,14 @@ def unpack_bits(ctx: Ctx, packed: Held, bits: int, shape: Any, signed: bool) -> 
     return unpacked(packed, bits, list(shape), signed)
 
 
+def plain(held: Any) -> Any:
+    """A packed tensor as the op takes it; decomposition would have done that already."""
+    return held.for_op() if isinstance(held, SubbyteTensor) else held
+
+
 @lowers(coreai.lut_to_dense.default, cases=LUTS)
 def lut_to_dense(ctx: Ctx, indices: Held, lut: Held, axis: Axis) -> Value:
-    entries = int(ctx.fake("lut").shape[-2])
+    indices, entries = plain(indices), int(ctx.fake("lut").shape[-2])
     bits = next((b for b in _INDEX_BITS if 2**b >= entries), None)
     if bits is None:
         ctx.refuse(f"lut {ctx.path('lut')!r} of {entries} entries; 256 is the most")
@@ -122,7 +128,7 @@ def constexpr_blockwise_shift_scale(
     kind = checks.data(ctx.fake("input"), ctx.fake("scale"), input_dtype)
     if ctx.out.rank == 0:
         ctx.refuse(f"input {ctx.path('input')!r} of rank 0", "a weight with at least one axis")
-    dtype = ctx.out_dtype
+    x, dtype = plain(x), ctx.out_dtype
     if kind.numbers is not None:
         return scaled_integers(ctx, x, kind.numbers, scale, zero_point, minval)
     if kind.dtype == FLOAT4:
@@ -213,7 +219,7 @@ def _scaled_float4(ctx: Ctx, x: Any, scale: Any, dtype: torch.dtype) -> Value:
 
 @lowers(coreai.sparse_to_dense.default, cases=SPARSE)
 def sparse_to_dense(ctx: Ctx, nonzero_data: Held, mask: Held) -> Value:
-    name = ctx.path("mask")
+    mask, name = plain(mask), ctx.path("mask")
     if not isinstance(mask, torch.Tensor):
         ctx.refuse(f"mask {name!r} that is computed at run time", "a constant or buffer")
     data = ctx.fake("nonzero_data")

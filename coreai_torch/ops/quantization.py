@@ -18,7 +18,7 @@ from ..lowering.binding import Axis, Held
 from ..lowering.cases import T, bf16, case, f16, f32, i8, i32, u8
 from ..lowering.context import Ctx
 from ..lowering.registry import lowers
-from .compression import ELEMENT, floats, integers, refuse_unless, scaled_integers
+from .compression import ELEMENT, floats, integers, plain, refuse_unless, scaled_integers
 
 coreai = torch.ops.coreai
 
@@ -116,7 +116,7 @@ def dequantize(
     output_dtype: torch.dtype | None,
 ) -> Value:
     kind = checks.data(ctx.fake("input"), ctx.fake("scale"), input_dtype)
-    dtype, numbers = ctx.out_dtype, kind.numbers
+    x, dtype, numbers = plain(x), ctx.out_dtype, kind.numbers
     if isinstance(x, torch.Tensor):
         if numbers is not None and x.dim():
             held = (scale, zero_point, minval)
