@@ -1,7 +1,4 @@
-"""Entries that the converter refuses in part or whole, with how many samples and why.
-
-Fewer refusals than a row says are progress: lower the row. More are a regression.
-"""
+"""Entries that the converter refuses in part or whole, in which dtypes and why."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Refusal:
-    """Samples refused at most, by dtype; a dtype that is not named refuses none."""
+    """A dtype that is not named refuses no sample."""
 
     reason: str
-    samples: dict[str, int]
+    dtypes: tuple[str, ...]
 
 
 KNOWN_REFUSALS: dict[str, Refusal] = {}

@@ -15,10 +15,10 @@ from typing import Any
 from . import entries, worker
 from .outcome import Kind, Outcome, Verdict
 
-PATIENCE = 90  # seconds that a sample may take; a batch gets five more for each sample
+PATIENCE = 300  # seconds that a sample may take; a batch gets five more for each sample
 
 
-Job = tuple[str, list[str]]  # an entry and the dtypes to try it with
+Job = tuple[str, dict[str, int | None]]  # an entry, and how many samples of which dtypes at most
 Samples = set[tuple[str, int]]  # by dtype and number
 
 
@@ -28,6 +28,7 @@ class Result:
 
     entry: str
     verdicts: list[Verdict] = field(default_factory=list)
+    seconds: float = 0.0  # of a processor, less those of children that died
 
     def of(self, dtype: str) -> list[Verdict]:
         return [v for v in self.verdicts if v.dtype == dtype]
@@ -46,17 +47,17 @@ class Worker:
         self._log = Path(self._folder.name) / "stderr"
         self._process: Any = None
 
-    def judge(self, entry: str, dtypes: list[str], most: int | None = None) -> Result:
+    def judge(self, entry: str, most: dict[str, int | None]) -> Result:
         """Every sample of an entry gets a verdict, whatever happens to the child.
 
-        Or only so many of each dtype, if `most` says so.
+        Of each dtype named in `most` so many samples, or all for None.
         """
         result = Result(entry)
-        left, suspects = self._send((entry, dtypes, most), set(), result)
+        left, suspects = self._send((entry, most), set(), result)
         while left:
             at_once = suspects or left
             left, suspects = self._send((entry, _by_dtype(at_once), bool(suspects)), left, result)
-        result.verdicts.sort(key=lambda v: (dtypes.index(v.dtype), v.index))
+        result.verdicts.sort(key=lambda v: (list(most).index(v.dtype), v.index))
         return result
 
     def close(self) -> None:
@@ -81,7 +82,9 @@ class Worker:
                 result.verdicts.append(content)
                 left = left - {(content.dtype, content.index)}
             else:
-                if not content:
+                goes_on, seconds = content
+                result.seconds += seconds
+                if not goes_on:
                     self._stop()
                 return left, set()
 
@@ -141,7 +144,7 @@ def _by_dtype(samples: Samples) -> dict[str, list[int]]:
     }
 
 
-def sweep(jobs: Iterable[Job], workers: int, most: int | None = None) -> Iterator[Result]:
+def sweep(jobs: Iterable[Job], workers: int) -> Iterator[Result]:
     """Judge all jobs, each worker with a child of its own; results come as they are ready."""
     waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
     ready: queue.SimpleQueue[Result | None] = queue.SimpleQueue()
@@ -154,7 +157,7 @@ def sweep(jobs: Iterable[Job], workers: int, most: int | None = None) -> Iterato
         worker = Worker()
         try:
             while (job := waiting.get()) is not None:
-                ready.put(worker.judge(*job, most))
+                ready.put(worker.judge(*job))
         finally:
             worker.close()
             ready.put(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 import warnings
 from typing import Any
 
@@ -29,7 +30,7 @@ def warm_up() -> None:
 def serve(pipe: Any, log: str) -> None:
     """Answer jobs until the pipe closes.
 
-    A job is `(entry, dtypes, most samples of each)`, or `(entry, samples by dtype, alone)`.
+    A job is `(entry, most samples by dtype)`, or `(entry, samples by dtype, alone)`.
     """
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -43,17 +44,17 @@ def serve(pipe: Any, log: str) -> None:
 
     while True:
         try:
-            name, wanted, how = pipe.recv()
+            name, wanted, *alone = pipe.recv()
         except EOFError:
             return
-        first = isinstance(wanted, list)
-        if first:
-            wanted = {d: entries.chosen(entries.samples(name, d), how) for d in wanted}
+        start = time.process_time()
+        if not alone:
+            wanted = {d: entries.chosen(entries.samples(name, d), n) for d, n in wanted.items()}
             pipe.send(("chosen", wanted))
-        for verdict in judge(name, wanted, alone=not first and how, trying=trying):
+        for verdict in judge(name, wanted, alone=any(alone), trying=trying):
             pipe.send(("verdict", verdict))
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if _IN_BYTES else 1024)
-        pipe.send(("done", used < LARGEST_MEMORY))
+        pipe.send(("done", (used < LARGEST_MEMORY, time.process_time() - start)))
 
 
 if __name__ == "tests.sweep.worker" and os.environ.get("SWEEP_WARM"):

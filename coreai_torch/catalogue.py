@@ -1,0 +1,91 @@
+"""What the converter supports, op by op: read off the registry, for the docs and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import ops as _ops  # noqa: F401  fills the registry
+from .lowering.cases import Case, T
+from .lowering.registry import BUILTIN, Decomposition, key
+
+_SHORT = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.int16: "int16",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
+    torch.bool: "bool",
+    torch.complex64: "complex64",
+}
+
+
+@dataclass(frozen=True)
+class Op:
+    """One op that can be converted, and what its tests cover."""
+
+    name: str  # as errors write it: aten.add.Tensor
+    how: str  # "lowered" to the dialect, or "decomposed" into other torch ops
+    dtypes: tuple[str, ...]  # of the tensors in its cases
+    dynamic: bool  # whether its cases also run with sizes that vary
+    notes: str  # where it departs from what its name says; often empty
+
+
+def supported() -> list[Op]:
+    """Every op with a built-in lowering or decomposition of the converter's own, by name.
+
+    Torch's default decompositions stand beside these: an op that is not listed and that they
+    take apart into listed ones converts too.
+    """
+    return sorted((_op(entry) for entry in BUILTIN), key=lambda op: op.name)
+
+
+def _op(entry: Any) -> Op:
+    cases = list(entry.cases)
+    found = {t.dtype for one in cases for t in _tensors((*one.args, *one.kwargs.values()))}
+    fixed = {one.static_only for one in cases if one.static_only}
+    dynamic = any(map(_can_vary, cases))
+    return Op(
+        name=_name(key(entry.target)),
+        how="decomposed" if isinstance(entry, Decomposition) else "lowered",
+        dtypes=tuple(short for dtype, short in _SHORT.items() if dtype in found),
+        dynamic=dynamic,
+        notes=" ".join([_first_sentence(entry.fn), *_static(fixed, dynamic)]).strip(),
+    )
+
+
+def _name(registered: str) -> str:
+    """`aten::add.Tensor` as `aten.add.Tensor`, `aten::exp` as `aten.exp.default`."""
+    namespace, found, rest = registered.partition("::")
+    if not found or namespace == "higher_order":
+        return rest or namespace
+    return f"{namespace}.{rest}" if "." in rest else f"{namespace}.{rest}.default"
+
+
+def _tensors(given: Iterable[Any]) -> Iterator[T]:
+    for one in given:
+        if isinstance(one, T):
+            yield one
+        elif isinstance(one, list | tuple):
+            yield from _tensors(one)
+
+
+def _can_vary(one: Case) -> bool:
+    tensors = _tensors((*one.args, *one.kwargs.values()))
+    return not one.static_only and any(t.shape and not t.fixed for t in tensors)
+
+
+def _first_sentence(fn: Any) -> str:
+    text = " ".join((fn.__doc__ or "").split("\n\n")[0].split())
+    return text if not text or text.endswith(".") else f"{text}."
+
+
+def _static(reasons: set[str], dynamic: bool) -> list[str]:
+    some = "Some arguments need" if dynamic else "Needs"
+    return [f"{some} static sizes: {'; '.join(sorted(reasons))}."] if reasons else []
