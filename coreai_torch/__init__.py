@@ -3,6 +3,7 @@
 Names are imported when they are asked for, so that `coreai-torch --help` need not wait for torch.
 """
 
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,10 @@ _HOME = {
     "to_torch": "interpreter",
     "verify": "verification",
 }
+
+# Exported programs hold the compression ops by name, and loading one asks for nothing of ours.
+if "torch" in sys.modules:
+    import_module(".compression.torch_ops", __name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,8 @@
 """What the compression ops mean in eager torch, written out once more the plain way."""
 
 import itertools
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -31,6 +33,13 @@ SCHEMAS = {
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_schema(name):
     assert str(getattr(ops, name).default._schema) == f"coreai::{name}{SCHEMAS[name]}"
+
+
+@pytest.mark.slow  # torch is imported once more
+def test_ops_are_there_once_torch_and_the_package_are_imported():
+    code = "import torch, coreai_torch; print(torch.ops.coreai.quantize.default)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.strip() == "coreai.quantize.default", found.stderr
 
 
 def seeded(*shape, high=None, dtype=torch.float32):
