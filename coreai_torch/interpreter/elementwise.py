@@ -34,6 +34,17 @@ def _both(name: str) -> list[str]:
     return [name, f"decomposable.broadcasting_{name}"]
 
 
+def _part_by_part(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A sum of complex numbers as two of reals: torch's `0 - (inf + 1j)` is `-inf + nan j`."""
+
+    def summed(x: Tensor, y: Tensor) -> Tensor:
+        if not x.dtype.is_complex:
+            return function(x, y)
+        return torch.view_as_complex(function(torch.view_as_real(x), torch.view_as_real(y)))
+
+    return summed
+
+
 def _divide(x: Tensor, y: Tensor) -> Tensor:
     if not carriers.is_integer(x.dtype):
         return x / y
@@ -74,8 +85,8 @@ def _unsigned_divide(x: Any, y: Any) -> Any:
 
 
 _BINARY: dict[str, tuple[Callable[..., Tensor], Any]] = {
-    "add": (torch.add, np.add),
-    "sub": (torch.sub, np.subtract),
+    "add": (_part_by_part(torch.add), np.add),
+    "sub": (_part_by_part(torch.sub), np.subtract),
     "mul": (torch.mul, np.multiply),
     "divide": (_divide, _unsigned_divide),
     "floor_divide": (_floor_divide, _unsigned_divide),

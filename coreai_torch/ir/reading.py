@@ -232,8 +232,8 @@ class _Reader:
             raise errors.ConversionError(f"a constant of {type_} cannot be held by torch")
         name = re.match(r"dense_resource<(.*?)> :", _text(op.attributes)) if self._blobs else None
         raw = self._blobs.get(name[1].strip('"')) if name else None
-        if raw is None or raw.numel() != _bytes(type_):
-            held = np.zeros(_bytes(type_), np.uint8)
+        if raw is None or raw.numel() != bytes_of(type_):
+            held = np.zeros(bytes_of(type_), np.uint8)
             if held.size:
                 copy_constant_value_to_array(constant_op=op, destination=held)
             raw = torch.from_numpy(held)
@@ -263,7 +263,8 @@ def _bits(element: str) -> int:
     return int(found[1]) if found else 8
 
 
-def _bytes(type_: Type) -> int:
+def bytes_of(type_: Type) -> int:
+    """What the elements take in a file; those narrower than a byte are packed."""
     return -(-math.prod(type_.shape) * _bits(type_.element) // 8)
 
 
@@ -274,7 +275,7 @@ def _elements(raw: torch.Tensor, type_: Type) -> torch.Tensor:
         return torch.empty(type_.shape, dtype=type_.dtype)
     if bits < 8:
         raw = _unpacked(raw, type_, bits)
-    elif raw.data_ptr() % 16:  # a file's own alignment may be less than torch wants
+    elif raw.data_ptr() % type_.dtype.itemsize:  # as blobs of a file may lie, and tensors not
         raw = raw.clone()
     return raw.view(type_.dtype).reshape(type_.shape)
 

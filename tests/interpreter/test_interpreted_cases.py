@@ -10,7 +10,7 @@ from coreai_torch import to_torch
 # The values of the cases fit 32 bits; the warning has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning")
 
-EVERY = 26  # one case in so many is tried in the fast run
+EVERY = 31  # one case in so many is tried in the fast run
 
 
 def check(entry, case, *, dynamic):
