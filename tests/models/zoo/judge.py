@@ -1,0 +1,209 @@
+"""Exports, converts, optimizes, saves and runs one model, and compares it with eager torch."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import re
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Verdict:
+    """What came of one model; `failure` is empty when it agrees with torch."""
+
+    name: str
+    failure: str = ""
+    trace: str = ""
+    error: float = float("nan")  # the worst, of the largest value of its output
+    parameters: int = 0
+    nodes: int = 0
+    operations: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    composites: dict[str, int] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
+
+
+def judge(name: str, dtype: str = "float32") -> Verdict:
+    """Never raises: what goes wrong is the verdict."""
+    import torch
+
+    import zoo
+
+    row = zoo.ROWS[name]
+    verdict = Verdict(name)
+    torch.set_num_threads(1)
+    try:
+        _judge(row, getattr(torch, dtype), verdict)
+    except Exception as error:
+        verdict.failure = f"{type(error).__name__}: {error}"
+        verdict.trace = traceback.format_exc()
+    return verdict
+
+
+class _Stages:
+    def __init__(self, verdict: Verdict) -> None:
+        self._seconds = verdict.seconds
+        self._since = time.perf_counter()
+
+    def done(self, stage: str) -> None:
+        now = time.perf_counter()
+        self._seconds[stage] = now - self._since
+        self._since = now
+
+
+def _judge(row: Any, dtype: Any, verdict: Verdict) -> None:
+    import torch
+
+    from coreai_torch import TorchConverter
+
+    stages = _Stages(verdict)
+    torch.manual_seed(0)
+    model = row.build().eval()
+    _shake(model, row.gain)
+    model = model.to(dtype)
+    inputs = _made(row.inputs, dtype)
+    verdict.parameters = sum(p.numel() for p in model.parameters())
+    stages.done("build")
+    with torch.no_grad():
+        wanted = [_results(model, inputs, row.flags)]
+    stages.done("eager")
+    exported = _exported(row, model, inputs)
+    verdict.nodes = len(exported.graph.nodes)
+    stages.done("export")
+    program = TorchConverter().add_exported_program(exported).to_coreai()
+    stages.done("convert")
+    program.optimize()
+    stages.done("optimize")
+    _count(program, verdict)
+    calls = [inputs]
+    if row.open is not None:
+        torch.manual_seed(1)
+        calls.append({**inputs, **_made(row.open.other, dtype)})
+        with torch.no_grad():
+            wanted.append(_results(model, calls[1], row.flags))
+    stages = _Stages(verdict)
+    got = _run(program, calls)
+    stages.done("run")
+    for one, other in zip(got, wanted, strict=True):
+        verdict.outputs = list(one)
+        _compare(one, other, row.tolerance, verdict)
+
+
+def _shake(model: Any, gain: float) -> None:
+    """Give noise to what an initialiser left constant: gains of one and biases of zero hide much.
+
+    Heads of zeros would also give equal scores, and no order among them is right or wrong.
+    """
+    import torch
+
+    with torch.no_grad():
+        for tensor in model.parameters():
+            if tensor.dim() == 4:
+                tensor.mul_(gain)
+            if tensor.numel() > 1 and (tensor == tensor.flatten()[0]).all():
+                tensor.add_(torch.randn_like(tensor), alpha=0.1)
+        for name, tensor in model.named_buffers():
+            if name.endswith("running_mean"):
+                tensor.add_(torch.randn_like(tensor), alpha=0.1)
+            elif name.endswith("running_var"):
+                tensor.mul_(torch.rand_like(tensor) + 0.5)
+
+
+def _made(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
+    made = {name: tensor.make() for name, tensor in inputs.items()}
+    return {n: t.to(dtype) if t.is_floating_point() else t for n, t in made.items()}
+
+
+def _results(model: Any, inputs: dict[str, Any], flags: dict[str, Any]) -> list[Any]:
+    import torch
+    from torch.utils import _pytree as pytree
+
+    cloned = {n: t.clone() for n, t in inputs.items()}
+    leaves = pytree.tree_leaves(model(**cloned, **flags))
+    return [x for x in leaves if isinstance(x, torch.Tensor | int | float)]
+
+
+def _exported(row: Any, model: Any, inputs: dict[str, Any]) -> Any:
+    import torch
+    from torch.export import Dim
+
+    from coreai_torch import get_decomp_table
+    from coreai_torch.capture.sequence_lengths import open_lengths
+
+    shapes = None
+    if row.open is not None:
+        shapes = {n: dict.fromkeys(row.open.axes.get(n, ()), Dim.DYNAMIC) for n in inputs}
+        shapes.update(dict.fromkeys(row.flags))
+    with open_lengths():  # export alone would fix the length of a recurrent layer's sequence
+        exported = torch.export.export(
+            model, (), {**inputs, **row.flags}, dynamic_shapes=shapes, strict=False
+        )
+        return exported.run_decompositions(get_decomp_table())
+
+
+def _count(program: Any, verdict: Verdict) -> None:
+    """Operations of the optimized program, and its composites by name."""
+    text = str(program)
+    verdict.operations = len(re.findall(r"^ +(?:%\S+ = )?\"?coreai\w*\.", text, re.MULTILINE))
+    found = re.findall(r"composite_decl<\"?([\w.]+)", text)
+    verdict.composites = dict(collections.Counter(found))
+
+
+def _run(program: Any, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return asyncio.run(_called(program, calls))
+
+
+async def _called(program: Any, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    import runtime
+
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        asset = program.save_asset(Path(folder) / "model.aimodel")
+        async with asset.executable() as model:
+            function = model.load_function("main")
+            names = function.desc.input_names
+            for inputs in calls:
+                assert set(names) <= set(inputs), f"inputs are {names}, not {list(inputs)}"
+                result = await function({n: runtime.ndarray(inputs[n]) for n in names})
+                order = function.desc.output_names
+                results.append({n: runtime.tensor(result[n]) for n in order})
+    return results
+
+
+def _compare(got: dict[str, Any], wanted: list[Any], tolerance: float, verdict: Verdict) -> None:
+    import torch
+
+    assert len(got) == len(wanted), f"{len(got)} outputs for {len(wanted)}: {list(got)}"
+    worst = 0.0
+    for (name, value), other in zip(got.items(), wanted, strict=True):
+        want = torch.as_tensor(other)
+        assert value.shape == want.shape, f"{name} is {[*value.shape]}, not {[*want.shape]}"
+        if not want.is_floating_point():
+            assert torch.equal(value.long(), want.long()), f"{name}: whole numbers differ"
+            continue
+        worst = max(worst, _distance(name, value.double(), want.double()))
+    verdict.error = max(worst, verdict.error) if verdict.error == verdict.error else worst
+    assert worst <= tolerance, f"differs by {worst:.2g} of the largest value"
+
+
+def _distance(name: str, value: Any, want: Any) -> float:
+    """The greatest difference, of the largest wanted value; infinities and NaN must agree."""
+    import torch
+
+    finite = want.isfinite()
+    assert torch.equal(value.isfinite(), finite), f"{name}: other places are finite"
+    same = torch.where(finite, 0.0, want)
+    assert torch.equal(torch.where(finite, 0.0, value).nan_to_num(9.0), same.nan_to_num(9.0)), (
+        f"{name}: infinities differ"
+    )
+    value, want = value[finite], want[finite]
+    if not want.numel():
+        return 0.0
+    scale = want.abs().max().item()
+    return (value - want).abs().max().item() / (scale or 1.0)

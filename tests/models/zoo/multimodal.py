@@ -1,0 +1,416 @@
+"""Models of pictures with text, of `transformers`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .row import Row, exactly, normal, ones, tokens
+from .transformers_rows import hf, model
+
+_TEXT: dict[str, Any] = {
+    "vocab_size": 96,
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_SIGHT: dict[str, Any] = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "image_size": 32,
+    "patch_size": 8,
+}
+_LLAMA = {**_TEXT, "model_type": "llama", "num_key_value_heads": 2, "use_cache": False}
+_PICTURE = normal(1, 3, 32, 32)
+_PAIRED = {
+    "input_ids": tokens(2, 7),
+    "pixel_values": normal(2, 3, 32, 32),
+    "attention_mask": ones(2, 7),
+}
+
+
+def _with_picture(count: int, token: int) -> Any:
+    return exactly([[1, *[token] * count, 5, 8, 13]])
+
+
+_QWEN2_VL: dict[str, Any] = {
+    "text_config": {
+        **_TEXT,
+        "num_key_value_heads": 2,
+        "use_cache": False,
+        "rope_parameters": {
+            "rope_type": "default",
+            "mrope_section": [2, 2, 2],
+            "rope_theta": 10000.0,
+        },
+    },
+    "vision_config": {
+        "depth": 2,
+        "embed_dim": 32,
+        "num_heads": 4,
+        "hidden_size": 48,
+        "mlp_ratio": 2,
+        "patch_size": 4,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+    },
+    "image_token_id": 90,
+    "video_token_id": 91,
+    "vision_start_token_id": 88,
+    "vision_end_token_id": 89,
+}
+
+
+def _qwen2_vl() -> Any:
+    """With a picture of a fixed size: the model reads sizes off a tensor, as numbers."""
+    import torch
+    from torch import nn
+
+    class OfFixedSize(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model("Qwen2VLForConditionalGeneration", _QWEN2_VL)
+
+        def forward(self, input_ids: Any, pixel_values: Any, position_ids: Any) -> Any:
+            return self.model(
+                input_ids=input_ids,
+                pixel_values=pixel_values,
+                position_ids=position_ids,
+                image_grid_thw=torch.tensor([[1, 4, 4]]),
+                use_cache=False,
+            )
+
+    return OfFixedSize()
+
+
+ROWS = [
+    hf(
+        "clip",
+        "CLIPModel",
+        "multimodal",
+        {"text_config": _TEXT, "vision_config": _SIGHT, "projection_dim": 32},
+        _PAIRED,
+    ),
+    hf(
+        "siglip",
+        "SiglipModel",
+        "multimodal",
+        {"text_config": _TEXT, "vision_config": _SIGHT},
+        {k: _PAIRED[k] for k in ("input_ids", "pixel_values")},
+    ),
+    hf(
+        "chinese_clip",
+        "ChineseCLIPModel",
+        "multimodal",
+        {"text_config": _TEXT, "vision_config": _SIGHT, "projection_dim": 32},
+        _PAIRED,
+    ),
+    hf(
+        "clipseg",
+        "CLIPSegForImageSegmentation",
+        "multimodal",
+        {
+            "text_config": _TEXT,
+            "vision_config": {**_SIGHT, "num_hidden_layers": 3},
+            "projection_dim": 32,
+            "reduce_dim": 16,
+            "extract_layers": [0, 1, 2],
+            "decoder_num_attention_heads": 4,
+            "decoder_intermediate_size": 32,
+            "conditional_layer": 0,
+        },
+        _PAIRED,
+    ),
+    hf(
+        "owlvit",
+        "OwlViTForObjectDetection",
+        "multimodal",
+        {
+            "text_config": {**_TEXT, "max_position_embeddings": 16},
+            "vision_config": _SIGHT,
+            "projection_dim": 48,
+        },
+        {"input_ids": tokens(2, 7), "pixel_values": _PICTURE, "attention_mask": ones(2, 7)},
+    ),
+    hf(
+        "blip",
+        "BlipForConditionalGeneration",
+        "multimodal",
+        {"text_config": {**_TEXT, "encoder_hidden_size": 48}, "vision_config": _SIGHT},
+        {"pixel_values": _PICTURE, "input_ids": tokens(1, 7)},
+    ),
+    hf(
+        "blip_retrieval",
+        "BlipForImageTextRetrieval",
+        "multimodal",
+        {
+            "text_config": {**_TEXT, "encoder_hidden_size": 48},
+            "vision_config": _SIGHT,
+            "image_text_hidden_size": 32,
+        },
+        {"pixel_values": _PICTURE, "input_ids": tokens(1, 7)},
+    ),
+    hf(
+        "blip2",
+        "Blip2ForConditionalGeneration",
+        "multimodal",
+        {
+            "vision_config": _SIGHT,
+            "qformer_config": {
+                "vocab_size": 96,
+                "hidden_size": 48,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "intermediate_size": 64,
+                "encoder_hidden_size": 48,
+            },
+            "text_config": {**_TEXT, "model_type": "opt", "ffn_dim": 64, "word_embed_proj_dim": 48},
+            "num_query_tokens": 4,
+            "image_token_index": 90,
+        },
+        {"pixel_values": _PICTURE, "input_ids": _with_picture(4, 90), "attention_mask": ones(1, 8)},
+        flags={"use_cache": False},
+    ),
+    hf(
+        "git",
+        "GitForCausalLM",
+        "multimodal",
+        {**_TEXT, "vision_config": _SIGHT, "num_image_with_embedding": None, "use_cache": False},
+        {"pixel_values": _PICTURE, "input_ids": tokens(1, 7)},
+    ),
+    hf(
+        "vilt",
+        "ViltModel",
+        "multimodal",
+        {**_TEXT, **_SIGHT, "max_image_length": -1},
+        {"input_ids": tokens(1, 7), "pixel_values": _PICTURE, "pixel_mask": ones(1, 32, 32)},
+        refused="Could not guard on data-dependent expression",
+        because="torch.export: the model branches on the sizes it finds in the mask",
+    ),
+    hf(
+        "llava",
+        "LlavaForConditionalGeneration",
+        "multimodal",
+        {
+            "vision_config": {**_SIGHT, "model_type": "clip_vision_model"},
+            "text_config": _LLAMA,
+            "image_token_index": 90,
+            "image_seq_length": 16,
+            "use_cache": False,
+        },
+        {"input_ids": _with_picture(16, 90), "pixel_values": _PICTURE},
+        flags={"use_cache": False},
+    ),
+    hf(
+        "paligemma",
+        "PaliGemmaForConditionalGeneration",
+        "multimodal",
+        {
+            "vision_config": {
+                **_SIGHT,
+                "model_type": "siglip_vision_model",
+                "vision_use_head": False,
+            },
+            "text_config": {
+                **_TEXT,
+                "model_type": "gemma",
+                "num_key_value_heads": 1,
+                "head_dim": 16,
+                "use_cache": False,
+            },
+            "image_token_index": 90,
+            "projection_dim": 48,
+        },
+        {
+            "input_ids": _with_picture(16, 90),
+            "pixel_values": _PICTURE,
+            "attention_mask": ones(1, 20),
+            "token_type_ids": exactly([[0] * 20]),
+        },
+        flags={"use_cache": False},
+    ),
+    Row(
+        "qwen2_vl",
+        "transformers",
+        "multimodal",
+        _qwen2_vl,
+        {
+            "input_ids": exactly([[88, 90, 90, 90, 90, 89, 5, 8]]),
+            "pixel_values": normal(16, 96),
+            "position_ids": exactly(
+                [[[0, 1, 1, 1, 1, 3, 4, 5]], [[0, 1, 1, 2, 2, 3, 4, 5]], [[0, 1, 2, 1, 2, 3, 4, 5]]]
+            ),
+        },
+    ),
+    hf(
+        "idefics3",
+        "Idefics3ForConditionalGeneration",
+        "multimodal",
+        {
+            "vision_config": _SIGHT,
+            "text_config": _LLAMA,
+            "image_token_id": 90,
+            "scale_factor": 2,
+            "use_cache": False,
+        },
+        {"input_ids": _with_picture(4, 90), "pixel_values": normal(1, 1, 3, 32, 32)},
+        flags={"use_cache": False},
+        refused="Could not guard on data-dependent expression",
+        because="torch.export: the model drops empty pictures, whose number depends on the data",
+    ),
+    hf(
+        "internvl",
+        "InternVLForConditionalGeneration",
+        "multimodal",
+        {
+            "vision_config": {
+                **_SIGHT,
+                "image_size": [32, 32],
+                "patch_size": [8, 8],
+                "model_type": "internvl_vision",
+            },
+            "text_config": _LLAMA,
+            "image_token_id": 90,
+            "downsample_ratio": 0.5,
+            "use_cache": False,
+        },
+        {"input_ids": _with_picture(4, 90), "pixel_values": _PICTURE},
+        flags={"use_cache": False},
+    ),
+    hf(
+        "gemma3_vision",
+        "Gemma3ForConditionalGeneration",
+        "multimodal",
+        {
+            "vision_config": {
+                **_SIGHT,
+                "model_type": "siglip_vision_model",
+                "vision_use_head": False,
+            },
+            "text_config": {
+                **_TEXT,
+                "num_key_value_heads": 2,
+                "head_dim": 16,
+                "use_cache": False,
+                "sliding_window": 4,
+                "layer_types": ["sliding_attention", "full_attention"],
+            },
+            "image_token_index": 90,
+            "mm_tokens_per_image": 4,
+        },
+        {
+            "input_ids": _with_picture(4, 90),
+            "pixel_values": _PICTURE,
+            "attention_mask": ones(1, 8),
+            "token_type_ids": exactly([[0, 1, 1, 1, 1, 0, 0, 0]]),
+        },
+        flags={"use_cache": False},
+    ),
+    hf(
+        "altclip",
+        "AltCLIPModel",
+        "multimodal",
+        {
+            "text_config": {**_TEXT, "project_dim": 32, "pad_token_id": 1},
+            "vision_config": _SIGHT,
+            "projection_dim": 32,
+        },
+        _PAIRED,
+    ),
+    hf(
+        "layoutlm",
+        "LayoutLMModel",
+        "multimodal",
+        {**_TEXT, "max_2d_position_embeddings": 96},
+        {"input_ids": tokens(1, 7), "bbox": exactly([[[1, 2, 30, 40]] * 7])},
+    ),
+    hf(
+        "table_transformer",
+        "TableTransformerForObjectDetection",
+        "detection",
+        {
+            "use_timm_backbone": False,
+            "use_pretrained_backbone": False,
+            "backbone": None,
+            "backbone_config": {
+                "model_type": "resnet",
+                "embedding_size": 8,
+                "hidden_sizes": [8, 16],
+                "depths": [1, 1],
+                "layer_type": "basic",
+                "out_features": ["stage2"],
+            },
+            "d_model": 32,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 64,
+            "decoder_ffn_dim": 64,
+            "num_queries": 6,
+            "num_labels": 5,
+        },
+        {"pixel_values": normal(1, 3, 64, 64)},
+    ),
+    hf(
+        "patchtst",
+        "PatchTSTForPrediction",
+        "time series",
+        {
+            "num_input_channels": 3,
+            "context_length": 32,
+            "patch_length": 8,
+            "patch_stride": 8,
+            "d_model": 32,
+            "num_attention_heads": 4,
+            "num_hidden_layers": 2,
+            "ffn_dim": 64,
+            "prediction_length": 8,
+        },
+        {"past_values": normal(2, 32, 3)},
+    ),
+    hf(
+        "patchtsmixer",
+        "PatchTSMixerForPrediction",
+        "time series",
+        {
+            "num_input_channels": 3,
+            "context_length": 32,
+            "patch_length": 8,
+            "patch_stride": 8,
+            "d_model": 16,
+            "num_layers": 2,
+            "prediction_length": 8,
+        },
+        {"past_values": normal(2, 32, 3)},
+    ),
+    hf(
+        "decision_transformer",
+        "DecisionTransformerModel",
+        "time series",
+        {
+            "state_dim": 5,
+            "act_dim": 3,
+            "hidden_size": 32,
+            "max_ep_len": 64,
+            "n_layer": 2,
+            "n_head": 4,
+            "n_positions": 64,
+            "vocab_size": 1,
+        },
+        {
+            "states": normal(1, 6, 5),
+            "actions": normal(1, 6, 3),
+            "rewards": normal(1, 6, 1),
+            "returns_to_go": normal(1, 6, 1),
+            "timesteps": exactly([[0, 1, 2, 3, 4, 5]]),
+            "attention_mask": ones(1, 6),
+        },
+    ),
+]

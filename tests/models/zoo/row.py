@@ -1,0 +1,85 @@
+"""A model of the zoo as data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+TOLERANCE = 1e-4  # of the largest output: errors add up over the layers of a model
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An example input, made when it is wanted: a row costs nothing until it is run."""
+
+    shape: tuple[int, ...]
+    kind: str = "normal"  # or "tokens", "ones", "uniform"
+    below: int = 96  # tokens are less than this
+    values: Any = None  # the tensor itself, as nested lists
+
+    def make(self) -> Any:
+        import torch
+
+        if self.values is not None:
+            return torch.tensor(self.values)
+        if self.kind == "tokens":
+            return torch.randint(1, self.below, self.shape)
+        if self.kind == "ones":
+            return torch.ones(self.shape, dtype=torch.int64)
+        if self.kind == "uniform":
+            return torch.rand(self.shape)
+        return torch.randn(self.shape)
+
+
+def normal(*shape: int) -> Tensor:
+    return Tensor(shape)
+
+
+def uniform(*shape: int) -> Tensor:
+    return Tensor(shape, "uniform")
+
+
+def tokens(*shape: int, below: int = 96) -> Tensor:
+    return Tensor(shape, "tokens", below)
+
+
+def ones(*shape: int) -> Tensor:
+    return Tensor(shape, "ones")
+
+
+def exactly(values: Any) -> Tensor:
+    return Tensor((), values=values)
+
+
+@dataclass(frozen=True)
+class Open:
+    """Sizes that may vary, by input and axis, and other inputs to try."""
+
+    axes: dict[str, tuple[int, ...]]
+    other: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One architecture with random weights: how to build it, call it and judge it."""
+
+    name: str
+    library: str
+    family: str
+    build: Callable[[], Any]
+    inputs: dict[str, Tensor]
+    flags: dict[str, Any] = field(default_factory=dict)  # keyword arguments that are no tensors
+    open: Open | None = None
+    gain: float = 1.0  # of convolutions whose initialiser lets the picture fade to a constant
+    tolerance: float = TOLERANCE
+    refused: str = ""  # a part of the message, for a model that cannot be converted
+    because: str = ""  # why it is refused, or has a tolerance of its own
+    fast: bool = False  # in the fast suite
+    half: bool = False  # stands for its family in half precision
+
+    def __post_init__(self) -> None:
+        usual = math.isclose(self.tolerance, TOLERANCE) and not self.refused
+        if usual != (not self.because):
+            raise ValueError(f"{self.name}: what is not usual has a reason, and nothing else has")

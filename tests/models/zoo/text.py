@@ -1,0 +1,153 @@
+"""Encoders and encoder-decoders of `transformers`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .row import Open, Row, exactly, ones, tokens
+from .transformers_rows import hf
+
+_SMALL: dict[str, Any] = {
+    "vocab_size": 96,
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+}
+_MASK = exactly([[1] * 9, [1] * 6 + [0] * 3])
+_TEXT = {"input_ids": tokens(2, 9), "attention_mask": _MASK}
+_SEQUENCE = Open(
+    {"input_ids": (0, 1), "attention_mask": (0, 1)},
+    {"input_ids": tokens(3, 5), "attention_mask": ones(3, 5)},
+)
+_PAIR = {**_TEXT, "decoder_input_ids": tokens(2, 5)}
+
+
+def _encoder(name: str, class_name: str, config: dict[str, Any] = _SMALL, **more: Any) -> Row:
+    return hf(name, class_name, "encoder", config, _TEXT, **more)
+
+
+def _pair(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
+    flags = {"use_cache": False}
+    return hf(name, class_name, "encoder-decoder", config, _PAIR, flags=flags, **more)
+
+
+_T5 = {"vocab_size": 96, "d_model": 48, "d_kv": 12, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+_BART = {
+    "vocab_size": 96,
+    "d_model": 48,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 1,
+}
+
+ROWS = [
+    _encoder("bert", "BertModel", open=_SEQUENCE),
+    _encoder("roberta", "RobertaForSequenceClassification", {**_SMALL, "pad_token_id": 1}),
+    _encoder(
+        "distilbert",
+        "DistilBertModel",
+        {
+            "vocab_size": 96,
+            "dim": 48,
+            "n_layers": 2,
+            "n_heads": 4,
+            "hidden_dim": 64,
+            "max_position_embeddings": 64,
+        },
+    ),
+    _encoder("albert", "AlbertModel", {**_SMALL, "embedding_size": 24}),
+    _encoder("electra", "ElectraForTokenClassification", {**_SMALL, "embedding_size": 24}),
+    _encoder(
+        "deberta",
+        "DebertaModel",
+        {**_SMALL, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    ),
+    _encoder(
+        "deberta_v2",
+        "DebertaV2Model",
+        {
+            **_SMALL,
+            "relative_attention": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_buckets": 8,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "conv_kernel_size": 3,
+        },
+    ),
+    _encoder("mpnet", "MPNetModel"),
+    _encoder(
+        "modernbert",
+        "ModernBertModel",
+        {
+            **_SMALL,
+            "global_attn_every_n_layers": 2,
+            "local_attention": 4,
+            "cls_token_id": 1,
+            "sep_token_id": 2,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "reference_compile": False,
+        },
+    ),
+    hf("fnet", "FNetModel", "encoder", _SMALL, {"input_ids": tokens(2, 9)}),
+    _encoder("convbert", "ConvBertModel", {**_SMALL, "embedding_size": 48, "head_ratio": 2}),
+    _encoder(
+        "xlnet",
+        "XLNetModel",
+        {"vocab_size": 96, "d_model": 48, "n_layer": 2, "n_head": 4, "d_inner": 64},
+    ),
+    _encoder(
+        "mobilebert",
+        "MobileBertModel",
+        {**_SMALL, "embedding_size": 24, "intra_bottleneck_size": 24, "true_hidden_size": 24},
+    ),
+    _encoder("squeezebert", "SqueezeBertModel", {**_SMALL, "embedding_size": 48}),
+    _encoder("roformer", "RoFormerModel", {**_SMALL, "embedding_size": 48}),
+    _encoder(
+        "esm", "EsmModel", {**_SMALL, "position_embedding_type": "rotary", "mask_token_id": 95}
+    ),
+    _encoder(
+        "funnel",
+        "FunnelModel",
+        {
+            "vocab_size": 96,
+            "d_model": 48,
+            "n_head": 4,
+            "d_head": 12,
+            "d_inner": 64,
+            "block_sizes": [1, 1],
+            "num_decoder_layers": 1,
+        },
+    ),
+    _encoder(
+        "longformer",
+        "LongformerModel",
+        {**_SMALL, "attention_window": [4, 4], "max_position_embeddings": 80},
+        refused="Could not guard on data-dependent expression",
+        because="torch.export: the model branches on whether any attention is global",
+    ),
+    _encoder("megatron_bert", "MegatronBertModel"),
+    _pair("t5", "T5ForConditionalGeneration", {**_T5, "decoder_start_token_id": 0}),
+    _pair(
+        "mt5",
+        "MT5ForConditionalGeneration",
+        {**_T5, "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0},
+    ),
+    _pair("umt5", "UMT5ForConditionalGeneration", {**_T5, "decoder_start_token_id": 0}),
+    _pair("bart", "BartForConditionalGeneration", _BART),
+    _pair("mbart", "MBartForConditionalGeneration", _BART),
+    _pair("marian", "MarianMTModel", _BART),
+    _pair("pegasus", "PegasusForConditionalGeneration", _BART),
+    _pair("m2m100", "M2M100ForConditionalGeneration", _BART),
+    _pair("blenderbot", "BlenderbotForConditionalGeneration", _BART),
+]
