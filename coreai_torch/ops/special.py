@@ -144,7 +144,7 @@ _LGAMMA = (
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680)
 
 
-def _log_gamma(x: torch.Tensor) -> torch.Tensor:
+def log_gamma(x: torch.Tensor) -> torch.Tensor:
     """Of positive arguments."""
     near_one = x < 1
     zeros = torch.where(near_one, x * (x - 1), (x - 1) * (x - 2))
@@ -169,8 +169,8 @@ def lgamma(x: torch.Tensor) -> torch.Tensor:
     """Reflected where it is negative; the sine is taken of what is left of a whole number."""
     left = x - torch.round(x)
     sine = torch.log(torch.sin(math.pi * left.abs()))
-    reflected = math.log(math.pi) - sine - _log_gamma(1 - x)
-    value = torch.where(x < 0, reflected, _log_gamma(x))
+    reflected = math.log(math.pi) - sine - log_gamma(1 - x)
+    value = torch.where(x < 0, reflected, log_gamma(x))
     return torch.where((x == 0) | torch.isinf(x) | ((x < 0) & (left == 0)), _INF, value)
 
 
