@@ -2,6 +2,7 @@
 
 from . import (
     activation,
+    airy,
     assigning,
     attention,
     bessel,
@@ -23,6 +24,7 @@ from . import (
     grouped,
     histogram,
     householder,
+    incomplete_gamma,
     indexing,
     jacobi,
     joining,
@@ -59,6 +61,7 @@ from . import (
 
 __all__ = [
     "activation",
+    "airy",
     "assigning",
     "attention",
     "bessel",
@@ -80,6 +83,7 @@ __all__ = [
     "grouped",
     "histogram",
     "householder",
+    "incomplete_gamma",
     "indexing",
     "jacobi",
     "joining",
