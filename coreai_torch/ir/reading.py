@@ -247,11 +247,12 @@ class _Reader:
 
 
 def _text(attributes: Any) -> str:
-    """The constant's attribute; the binding refuses to show complex elements."""
+    """What names a constant's blob; nothing if it holds its elements itself."""
     try:
-        return str(attributes["value"])[:400]
-    except TypeError:
+        value = attributes["value"]
+    except TypeError:  # the binding refuses to show complex elements
         return ""
+    return "" if isinstance(value, ir.DenseElementsAttr) else str(value)
 
 
 def _bits(element: str) -> int:
@@ -280,10 +281,17 @@ def _elements(raw: torch.Tensor, type_: Type) -> torch.Tensor:
     return raw.view(type_.dtype).reshape(type_.shape)
 
 
+def _codes(raw: torch.Tensor, bits: int, count: int) -> torch.Tensor:
+    if 8 % bits == 0:
+        shifts = torch.arange(0, 8, bits, dtype=torch.uint8)
+        return (raw[:, None] >> shifts & 2**bits - 1).reshape(-1)[:count]
+    flat = np.unpackbits(raw.numpy(), bitorder="little")[: count * bits].reshape(count, bits)
+    return torch.from_numpy(np.packbits(flat, axis=1, bitorder="little").reshape(count))
+
+
 def _unpacked(raw: torch.Tensor, type_: Type, bits: int) -> torch.Tensor:
     count = math.prod(type_.shape)
-    flat = np.unpackbits(raw.numpy(), bitorder="little")[: count * bits].reshape(count, bits)
-    codes = torch.from_numpy(np.packbits(flat, axis=1, bitorder="little").reshape(count))
+    codes = _codes(raw, bits, count)
     if type_.element == "f4E2M1FN":
         return _FLOAT4[codes.long()].to(type_.dtype).view(torch.uint8)
     if type_.element.startswith("si"):
