@@ -18,7 +18,10 @@ class _View(Mapping[str, Any]):
         self._kind = kind
 
     def _named(self) -> dict[str, Any]:
-        return {str(e.target): e for e in BUILTIN if isinstance(e.target, self._kind)}
+        found = {str(e.target): e for e in BUILTIN if isinstance(e.target, self._kind)}
+        if self._kind is torch._ops.OpOverload:
+            found |= {_dotted(e.target): e for e in BUILTIN if isinstance(e.target, str)}
+        return found
 
     def __getitem__(self, name: str) -> Any:
         return self._named()[name]
@@ -28,6 +31,12 @@ class _View(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._named())
+
+
+def _dotted(name: str) -> str:
+    """`torchvision::nms`, an op of a library that may not be there, as its overload would say."""
+    namespace, _, op = name.partition("::")
+    return f"{namespace}.{op}" if "." in op else f"{namespace}.{op}.default"
 
 
 _aten_to_core_resolver = _View(torch._ops.OpOverload)

@@ -14,6 +14,16 @@ UNFOLDED = object()
 
 # Larger results are only kept if they cost no more than what they replace.
 _SMALL = 1 << 20
+# Of bytes that are widened, even fewer: they are the weights of a quantized model.
+_SMALL_OF_BYTES = 1 << 10
+# Ops of other namespaces that make few bits of many; with constants, they make weights.
+_QUANTIZING = (
+    "coreai::quantize",
+    "quantized_decomposed::choose_qparams",
+    "quantized_decomposed::quantize_",
+    "torchao::choose_qparams_affine",
+    "torchao::quantize_affine",
+)
 _UNINITIALISED = {
     "aten::empty.memory_format",
     "aten::empty_like",
@@ -50,7 +60,8 @@ def is_foldable(node: fx.Node) -> bool:
 def _foldable(target: Any) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         seeded = torch.Tag.nondeterministic_seeded in target.tags
-        return target.namespace in ("aten", "prims") and not seeded and not _mutates(target)
+        known = target.namespace in ("aten", "prims") or target.name().startswith(_QUANTIZING)
+        return known and not seeded and not _mutates(target)
     return not isinstance(target, torch._ops.HigherOrderOperator)
 
 
@@ -77,12 +88,26 @@ def _grows(node: fx.Node, args: Any, kwargs: Any) -> bool:
     promised = node.meta.get("val")
     results = promised if isinstance(promised, list | tuple) else [promised]
     made = sum(_bytes(r) for r in results)
+    given = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if _widens_bytes(given, results):
+        return made > _SMALL_OF_BYTES
     if made <= _SMALL:
         return False
-    given = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     is_view = isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
     is_copy = is_view or "_copy" in getattr(node.target, "__name__", "")
     return bool(given) and (is_copy or made > sum(_bytes(g) for g in given))
+
+
+def _widens_bytes(given: list[torch.Tensor], results: Any) -> bool:
+    """Whether a tensor of 8-bit numbers becomes one of wider numbers, place by place."""
+    one = len(given) == 1 and len(results) == 1 and isinstance(results[0], torch.Tensor)
+    return (
+        one
+        and given[0].element_size() == 1
+        and given[0].dtype != torch.bool
+        and given[0].numel() == results[0].numel()
+        and results[0].element_size() > 1
+    )
 
 
 def _bytes(tensor: Any) -> int:

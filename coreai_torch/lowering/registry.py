@@ -138,8 +138,9 @@ class Registry:
         return iter({**inherited, **self._own}.values())
 
     def whole(self) -> set[Any]:
-        """The overloads that must reach the converter undecomposed."""
-        return {e.target for e in self if isinstance(e, Lowering)}
+        """The overloads that must reach the converter undecomposed; some by their names."""
+        named = {e.target for e in self if isinstance(e.target, str)}
+        return named | {e.target for e in self if isinstance(e, Lowering)}
 
     def rewrites(self) -> Mapping[Any, Callable[..., Any]]:
         """The overloads that are written in torch, with their functions."""

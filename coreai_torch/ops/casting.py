@@ -7,7 +7,10 @@ import torch
 from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, case, lowers
+from ..lowering.binding import Held
 from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
+from .compression import ELEMENT
+from .quantized import widened
 
 aten = torch.ops.aten
 _PLACEMENT = ("layout", "device", "pin_memory", "non_blocking", "memory_format")
@@ -36,8 +39,13 @@ _EDGES = (1.5, -1.5, -2.5, 0.3, 300.7, 1e9)
         case(f16(3), device="cpu", memory_format=torch.contiguous_format, non_blocking=True),
     ],
 )
-def _to_copy(ctx: Ctx, x: Value) -> Value:
-    return cai.cast(x, ctx.out_dtype)
+def _to_copy(ctx: Ctx, x: Held) -> Value:
+    if not isinstance(x, torch.Tensor):
+        return cai.cast(x, ctx.out_dtype)
+    # A constant that is not folded: the weight of a quantized model, to be kept as it is.
+    if x.element_size() == 1 and x.dim() and ctx.out_dtype in ELEMENT and x.dtype != torch.bool:
+        return widened(x, ctx.path("self"), ctx.out_dtype)
+    return cai.cast(cai.tensor_constant(x, ctx.path("self")), ctx.out_dtype)
 
 
 @lowers(
