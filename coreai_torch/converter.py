@@ -22,6 +22,7 @@ from .lowering.fold import is_foldable
 from .lowering.legacy import LegacyLowering
 from .lowering.program import Staged, build
 from .lowering.registry import BUILTIN, Lowering, Registry
+from .lowering.survey import Blocker, survey
 from .progress import progress
 from .recognition import (
     RecognitionReport,
@@ -169,6 +170,16 @@ class TorchConverter:
         other = copy.copy(self)
         other._mode, other._staged, other._reports = mode or self._mode, {}, {}
         return other
+
+    def blockers(
+        self,
+        exported_program: torch.export.ExportedProgram,
+        externalized: Sequence[Match] = (),
+    ) -> list[Blocker]:
+        """All that keeps a decomposed program from being converted; nothing is staged."""
+        staged = Staged("main", exported_program, plan(exported_program, Names()), externalized)
+        with progress("checking", len(exported_program.graph.nodes)) as advance:
+            return survey(staged, self._registry, advance)
 
     def register_torch_lowering(
         self, qualified_name: str, allow_override: bool = False

@@ -58,7 +58,7 @@ def check(
     undone = [node for node in missing if node.target in replaced or _in_place(node.target)]
     if undone:
         raise NotDecomposedError(_undecomposed(undone))
-    raise unsupported([(node, _hint(node)) for node in missing])
+    raise unsupported([(node, way_out(node)) for node in missing])
 
 
 def _implicit(target: Any) -> bool:
@@ -83,7 +83,8 @@ def _undecomposed(nodes: list[fx.Node]) -> str:
     )
 
 
-def _hint(node: fx.Node) -> str:
+def way_out(node: fx.Node) -> str:
+    """What a user can do about an op that has no lowering."""
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return "random numbers drawn by the caller and passed as an input: a program draws none"
     if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten":

@@ -39,12 +39,13 @@ def build(
         module.reserve(one.entrypoint for one in staged)
         for one in staged:
             locations = Locations(one.entrypoint, debug)
-            _entrypoint(one, Walk(registry, locations, on_node, one.externalized))
+            entrypoint(one, Walk(registry, locations, on_node, one.externalized))
     program: Program = Program._from_mlir_module(module.module)
     return program
 
 
-def _entrypoint(staged: Staged, walk: Walk) -> None:
+def entrypoint(staged: Staged, walk: Walk) -> None:
+    """The graph of one staged program, in the module that is open."""
     plan = staged.plan
     states = [graph.Port(s.name, types.ranked(s.node.meta["val"])) for s in plan.states]
     inputs = [graph.Port(i.name, types.ranked(i.node.meta["val"])) for i in plan.inputs]

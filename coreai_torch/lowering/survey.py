@@ -1,0 +1,115 @@
+"""Everything in a program that cannot be lowered, found without stopping at the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..capture.validate import way_out
+from ..errors import ConversionError, module_path, source_line, target_name
+from ..ir import types
+from ..ir.build import Build
+from ..ir.locations import Locations
+from ..ir.stand_in import stand_in
+from .program import Staged, entrypoint
+from .registry import Registry
+from .scope import Scope
+from .walk import Walk
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a blocker stands."""
+
+    node: str
+    module: str
+    source_line: str
+    result: str  # the shape and dtype of what it should give
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """One reason why a program cannot be converted, and all the places where it holds."""
+
+    op: str
+    problem: str
+    code: str
+    hint: str
+    places: tuple[Place, ...]
+
+    @property
+    def count(self) -> int:
+        """How often it stands in the way."""
+        return len(self.places)
+
+
+def survey(
+    staged: Staged, registry: Registry, on_node: Callable[[], None] = lambda: None
+) -> list[Blocker]:
+    """Lower a program into a module that is thrown away; what fails is noted and stood in for."""
+    walk = _Surveyor(registry, Locations(staged.entrypoint, False), on_node, staged.externalized)
+    build = Build()
+    with build.open():
+        build.reserve([staged.entrypoint])
+        try:
+            entrypoint(staged, walk)
+        except Exception:  # a stand-in that does not fit is no news
+            if not walk.found:
+                raise
+    return walk.blockers()
+
+
+@dataclass(frozen=True)
+class _Surveyor(Walk):
+    """A walk that goes on."""
+
+    found: list[tuple[fx.Node, str, str, str]] = field(default_factory=list)
+
+    def _node(self, node: fx.Node, scope: Scope) -> Any:
+        try:
+            return super()._node(node, scope)
+        except ConversionError as error:
+            self._note(node, error)
+            return _stand_ins(node.meta.get("val"))
+
+    def _note(self, node: fx.Node, error: ConversionError) -> None:
+        told = str(error.args[0]).splitlines() or [type(error).__name__]
+        tries = [line.removeprefix("  try   ") for line in told if line.startswith("  try   ")]
+        missing = self.registry.for_node(node) is None
+        problem = "no lowering" if missing else told[0]
+        hint = way_out(node) if missing else next(iter(tries), "")
+        self.found.append((node, problem, error.code, hint))
+
+    def blockers(self) -> list[Blocker]:
+        """What was found, equal problems together, the most frequent first."""
+        grouped: dict[tuple[str, str, str, str], list[Place]] = {}
+        for node, problem, code, hint in self.found:
+            key = (target_name(node.target), problem, code, hint)
+            grouped.setdefault(key, []).append(_place(node))
+        every = [Blocker(*key, tuple(places)) for key, places in grouped.items()]
+        return sorted(every, key=lambda b: (-b.count, b.op))
+
+
+def _place(node: fx.Node) -> Place:
+    return Place(node.name, module_path(node), source_line(node), _told(node.meta.get("val")))
+
+
+def _told(val: Any) -> str:
+    if isinstance(val, list | tuple):
+        return ", ".join(_told(part) for part in val)
+    if isinstance(val, torch.Tensor):
+        return f"{str(val.dtype).removeprefix('torch.')}{list(val.shape)}"
+    return type(val).__name__
+
+
+def _stand_ins(val: Any) -> Any:
+    if isinstance(val, list | tuple):
+        return [_stand_ins(part) for part in val]
+    try:
+        return None if val is None else stand_in(types.ranked(val))
+    except ConversionError:  # a type that Core AI does not have was the problem itself
+        return None
