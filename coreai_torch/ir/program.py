@@ -14,6 +14,8 @@ from coreai.authoring import AIModelAsset, AIProgram, OSVersion
 from coreai.authoring.asset import _COREAI_PRODUCER
 from coreai.runtime import _AIModelAsset
 
+from . import resources
+
 REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
 
 # Left out of the rewrite. It moves the reshape of an operand behind the op that broadcasts it
@@ -80,6 +82,17 @@ def mlir_module_of(program: AIProgram) -> Any:
     if hasattr(program, "_mlir_module"):
         return program._mlir_module
     return program._module._mlir_module
+
+
+def stripped(source: Path, target: Path) -> AIModelAsset:
+    """Save an asset again without locations: no file, no line, no module path is left."""
+    resources.check(source)
+    asset = AIModelAsset.load(source)
+    module = mlir_module_of(asset.program)
+    with module.context:
+        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+    program: Program = Program._from_mlir_module(module)
+    return program.save_asset(target, asset.metadata)
 
 
 def write_module(program: AIProgram, path: Path) -> None:

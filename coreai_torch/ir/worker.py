@@ -14,6 +14,7 @@ import pickle
 import struct
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ class Session:
         asset._write_odix(Path(folder.name), enable_debug_info=self._trace.detailed)
         self._trace.write("stage", "loading")
         model = await AIModel.load(folder.name)
-        self._held += [folder, model]
+        self._held = [folder, model]
         profiler = self._trace.profiler(_places(model)) if self._trace.detailed else None
         names = list(model.function_names)
         if request["entrypoint"] not in names:
@@ -122,6 +123,19 @@ class Session:
             "outputs": {n: results[n].numpy() for n in self._function.desc.output_names},
             "states": {name: array.numpy() for name, array in states.items()},
         }
+
+    async def timed(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Several calls with the same inputs, and what each took."""
+        self._trace.write("stage", "running")
+        given = {name: NDArray(array) for name, array in request["inputs"].items()}
+        states = {name: NDArray(array) for name, array in request["states"].items()}
+        seconds = []
+        for number in range(request["warmup"] + request["runs"]):
+            began = time.perf_counter()
+            await self._function(given, state=states)
+            if number >= request["warmup"]:
+                seconds.append(time.perf_counter() - began)
+        return {"seconds": seconds}
 
 
 def _module(program: Any) -> Any:

@@ -47,9 +47,17 @@ def _dtypes(node: fx.Node) -> list[torch.dtype]:
 
 
 def compared(
-    name: str, got: torch.Tensor, want: torch.Tensor, tolerance: Mapping[torch.dtype, float]
+    name: str,
+    got: torch.Tensor,
+    want: torch.Tensor,
+    tolerance: Mapping[torch.dtype, float],
+    usual: float = 0.0,
 ) -> OutputError:
-    """One result held against torch's; 64-bit results of torch are narrowed first."""
+    """One result held against torch's; 64-bit results of torch are narrowed first.
+
+    `usual` is the largest value of this result on other inputs. It counts where the values are
+    unusually small: the norm of a constant row is 0, or 2e-6 for the rounding of its mean.
+    """
     want = want.detach().to(narrow(want.dtype))
     limit = tolerance.get(want.dtype, 0.0)
     dtype, shape = str(want.dtype).removeprefix("torch."), tuple(want.shape)
@@ -61,7 +69,7 @@ def compared(
         return OutputError(name, dtype, shape, False, limit, problem=problem)
     if want.numel() == 0:
         return OutputError(name, dtype, shape, True, limit)
-    figures = _figures(_wide(got), _wide(want), limit)
+    figures = _figures(_wide(got), _wide(want), limit, usual)
     figures["argmax_agreement"] = _argmax_agreement(got, want)
     return OutputError(name, dtype, shape, tolerance=limit, **figures)
 
@@ -70,7 +78,13 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
-def _figures(got: torch.Tensor, want: torch.Tensor, limit: float) -> dict[str, Any]:
+def largest(tensor: torch.Tensor) -> float:
+    """The largest finite absolute value."""
+    finite = tensor[tensor.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def _figures(got: torch.Tensor, want: torch.Tensor, limit: float, usual: float) -> dict[str, Any]:
     """All figures over the elements that are finite on both sides."""
     nan_agrees = bool((got.isnan() == want.isnan()).all())
     infinite = want.isinf() | got.isinf()
@@ -78,7 +92,7 @@ def _figures(got: torch.Tensor, want: torch.Tensor, limit: float) -> dict[str, A
     finite = got.isfinite() & want.isfinite()
     error = torch.where(finite, (got - want).abs(), 0.0)
     size = torch.where(finite, want.abs(), 0.0)
-    scale = float(size.max())
+    scale = max(float(size.max()), usual)
     count = max(1, int(finite.sum()))
     close = error <= limit * (size + scale)
     root = math.sqrt(float((error**2).sum()) / count)

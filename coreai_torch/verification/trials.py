@@ -15,7 +15,7 @@ from . import ports
 from .arrays import array, tensor
 from .draws import Draw
 from .isolation import Arrays, Ports
-from .measure import compared
+from .measure import compared, largest
 from .subject import Call, Subject
 from .verdict import OutputError, Trial
 
@@ -64,6 +64,7 @@ class Trials:
     problems: dict[str, None] = field(default_factory=dict)  # an ordered set
     left_out: list[str] = field(default_factory=list)
     failure: Failure | None = None
+    usual: dict[str, float] = field(default_factory=dict)  # the largest value of each result
 
     def run(self, start: Start, draws: Iterable[Draw], steps: int) -> None:
         """Try all draws, as long as time lasts; the first is always tried."""
@@ -172,7 +173,9 @@ class Trials:
     def _compared(
         self, got: dict[str, torch.Tensor], want: dict[str, torch.Tensor]
     ) -> tuple[OutputError, ...]:
-        return tuple(compared(n, got[n], want[n], self.tolerance) for n in want)
+        for name, value in want.items():
+            self.usual[name] = max(self.usual.get(name, 0.0), largest(value))
+        return tuple(compared(n, got[n], want[n], self.tolerance, self.usual[n]) for n in want)
 
 
 def _arrays(names: list[str], values: list[Any]) -> Arrays:

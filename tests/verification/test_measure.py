@@ -104,3 +104,9 @@ def test_the_tolerance_of_a_graph_grows_with_its_depth_and_its_narrowest_type():
     program = torch.export.export(Deep(), (torch.ones(2),))
     limits = allowed(program.graph)
     assert limits[torch.float32] == pytest.approx(1e-3 * math.sqrt(102), rel=0.02)
+
+
+def test_values_that_are_small_for_once_are_held_to_the_usual_size():
+    got, want = torch.tensor([2e-6]), torch.tensor([0.0])
+    assert not compared("y", got, want, TOLERANCE).ok
+    assert compared("y", got, want, TOLERANCE, usual=1.0).ok
