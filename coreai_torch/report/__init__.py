@@ -1,0 +1,16 @@
+"""What there is to tell of a finished program: its contents, its hazards, how two differ."""
+
+from .differences import Difference, differences
+from .hazards import Hazard, hazards
+from .summary import FunctionSummary, PortSummary, Summary, summarize
+
+__all__ = [
+    "Difference",
+    "FunctionSummary",
+    "Hazard",
+    "PortSummary",
+    "Summary",
+    "differences",
+    "hazards",
+    "summarize",
+]

@@ -1,0 +1,104 @@
+"""How two programs differ: ports, composites, ops, weights."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from ..ir.reading import Function, Op, Program, Source, read
+from .summary import ops_of
+
+_CONTEXT = 2  # equal ops shown around those that differ
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not the same."""
+
+    function: str
+    what: str  # "functions", "inputs", "outputs", "ops", "weights"
+    told: str
+
+
+def differences(first: Source, second: Source) -> list[Difference]:
+    """All differences; none means that both compute the same with the same weights.
+
+    Names of values, locations and metadata do not count.
+    """
+    a, b = read(first), read(second)
+    found: list[Difference] = []
+    only = [f"only the {side} has {name!r}" for side, name in _unshared(a, b)]
+    found += [Difference("", "functions", told) for told in only]
+    for name, function in a.functions.items():
+        if name in b.functions and not function.is_private:
+            found += _between(name, a, b)
+    return found
+
+
+def _unshared(a: Program, b: Program) -> list[tuple[str, str]]:
+    """Entrypoints alone: private graphs bear a hash in their names."""
+    first = [f.name for f in a.functions.values() if not f.is_private]
+    second = [f.name for f in b.functions.values() if not f.is_private]
+    return [("first", n) for n in first if n not in second] + [
+        ("second", n) for n in second if n not in first
+    ]
+
+
+def _between(name: str, first: Program, second: Program) -> list[Difference]:
+    found = []
+    a, b = first.functions[name], second.functions[name]
+    for what, ports in (("inputs", (a.inputs, b.inputs)), ("outputs", (a.outputs, b.outputs))):
+        one, two = ([f"{p.name}: {p.type}" for p in side] for side in ports)
+        if one != two:
+            found.append(Difference(a.name, what, f"{one} became {two}"))
+    one, two = (_lines(p.functions[name], p) for p in (first, second))
+    if one != two:
+        told = difflib.unified_diff(one, two, "first", "second", lineterm="", n=_CONTEXT)
+        found.append(Difference(a.name, "ops", "\n".join(told)))
+    weights = [_weights(p.functions[name], p) for p in (first, second)]
+    if weights[0] != weights[1]:
+        lost, new = weights[0] - weights[1], weights[1] - weights[0]
+        lines = (
+            f"{lost.total()} constants of the first are not in the second, {new.total()} are new"
+        )
+        found.append(Difference(a.name, "weights", lines))
+    return found
+
+
+def _executed(function: Function, program: Program, depth: int = 0) -> Iterator[tuple[int, Op]]:
+    """The ops of a function and, after each call, those of the graph that is called."""
+    for op in ops_of(function.body):
+        yield depth, op
+        if op.name == "coreai.invoke":
+            yield from _executed(program.functions[op.attributes["callee"]], program, depth + 1)
+
+
+def _lines(function: Function, program: Program) -> list[str]:
+    return [
+        "  " * depth + _line(op)
+        for depth, op in _executed(function, program)
+        if op.name != "coreai.constant"
+    ]
+
+
+def _line(op: Op) -> str:
+    operands = ", ".join(str(t) for t in op.operand_types)
+    results = ", ".join(str(t) for t in op.types)
+    plain = {k: v for k, v in op.attributes.items() if k != "callee"}
+    told = " ".join(f"{k}={v}" for k, v in sorted(plain.items()))
+    return f"{op.name.removeprefix('coreai.')}({operands}) -> {results} {told}".rstrip()
+
+
+def _weights(function: Function, program: Program) -> Counter[str]:
+    constants = (op for _, op in _executed(function, program) if op.name == "coreai.constant")
+    return Counter(f"{op.types[0]} {_digest(op.attributes['value'])}" for op in constants)
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.blake2b(flat.numpy().tobytes(), digest_size=16).hexdigest()
