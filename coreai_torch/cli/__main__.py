@@ -1,0 +1,5 @@
+"""`python -m coreai_torch.cli`, where no script is installed."""
+
+from .app import main
+
+main()

@@ -1,0 +1,95 @@
+"""The commands, put together; nothing here imports torch."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from . import bench, check, convert, diff, doctor, inspect, ops, run, strip, verify
+from .console import ERROR, INTERRUPTED, USAGE, tell_error, tell_warning
+
+_HELP = """Convert PyTorch models to Core AI, and hold them to torch's numbers.
+
+\b
+  coreai-torch check   models.py:net --input "x=f32[1,3,224,224]"
+  coreai-torch convert models.py:net --input "x=f32[1,3,224,224]" -o net.aimodel
+  coreai-torch verify  models.py:net net.aimodel --input "x=f32[1,3,224,224]"
+  coreai-torch inspect net.aimodel
+  coreai-torch run     net.aimodel x=photo.png -o scores.npz
+
+Every command takes --json. Exit codes: 0 done and right, 1 a check failed, 2 a wrong call,
+3 it could not be done (the message ends in a code that docs/errors.md explains).
+"""
+
+app = typer.Typer(
+    help=_HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for _command in (convert, check, verify, inspect, run, bench, diff, ops, strip, doctor):
+    _name = _command.__name__.rpartition(".")[2]
+    app.command(_name, help=_command.HELP, no_args_is_help=_name not in ("ops", "doctor"))(
+        getattr(_command, _name)
+    )
+
+
+# Typer has a copy of click of its own from some version on, and exports this one class of it not.
+_ClickException: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Tell the version and leave.")] = False,
+) -> None:
+    if version:
+        from .. import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console script; leaves with the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given
+    warnings.filterwarnings("ignore", category=FutureWarning)  # torch's, of its own code
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    warnings.showwarning = tell_warning
+    raise SystemExit(_outcome(given, as_json))
+
+
+def _outcome(given: list[str], as_json: bool) -> int:
+    try:
+        left = int(app(given, standalone_mode=False, prog_name="coreai-torch") or 0)
+        if left == INTERRUPTED:  # some versions of typer take the interruption for themselves
+            raise KeyboardInterrupt
+        return left
+    except _ClickException as wrong:
+        if as_json:
+            tell_error(wrong.format_message(), "usage", as_json=True)
+        else:
+            wrong.show()
+        return USAGE
+    except (typer.Abort, KeyboardInterrupt):
+        tell_error("interrupted; nothing was left half-written", "interrupted", as_json=as_json)
+        return INTERRUPTED
+    except OSError as wrong:
+        tell_error(str(wrong), "usage", as_json=as_json)
+        return USAGE
+    except Exception as error:
+        if (code := _code(error)) is None:
+            raise
+        tell_error(str(error), code, as_json=as_json)
+        return ERROR
+
+
+def _code(error: Any) -> str | None:
+    """The stable code of an error that is ours; others are bugs and keep their traceback."""
+    code = getattr(error, "code", None)
+    return code if isinstance(code, str) and code.startswith("CAT") else None

@@ -1,0 +1,57 @@
+"""`coreai-torch check`: can it be converted, and if not, all that stands in the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .console import Inputs, Json, Source, answer, counted
+
+if TYPE_CHECKING:
+    from ..lowering.survey import Blocker
+
+HELP = """Tell whether a model can be converted: every blocker at once; nothing is converted.
+
+\b
+  coreai-torch check model.pt2
+  coreai-torch check models.py:net --input "x=f32[1,3,224,224]" --json
+
+Each blocker comes with how often it occurs, the module, the source line and a way out. Leaves with
+1 if there are any.
+"""
+_SHOWN = 3  # places of one blocker
+
+
+def check(source: Source, inputs: Inputs = None, as_json: Json = False) -> None:
+    """Look for blockers."""
+    from ..converter import TorchConverter
+    from .model_source import load
+
+    program = load(source, inputs or ()).exported()
+    blockers = TorchConverter().blockers(program)
+    count = sum(n.op == "call_function" for n in program.graph.nodes)
+    data = {
+        "ops": count,
+        "blockers": [{**dataclasses.asdict(b), "count": b.count} for b in blockers],
+    }
+    if not blockers:
+        answer(data, f"{source} can be converted: {counted(count, 'op')}", as_json=as_json, ok=True)
+    answer(data, _told(source, blockers), as_json=as_json, ok=False)
+
+
+def _told(source: str, blockers: list[Blocker]) -> Iterator[str]:
+    total = sum(b.count for b in blockers)
+    many = f"{counted(len(blockers), 'blocker')} in {counted(total, 'place')}"
+    yield f"{source} cannot be converted: {many}"
+    for blocker in blockers:
+        times = "once" if blocker.count == 1 else f"{blocker.count} times"
+        yield f"\n{blocker.op}, {times}: {blocker.problem}"
+        for place in blocker.places[:_SHOWN]:
+            inside = f"in module {place.module!r}" if place.module else ""
+            parts = [f"%{place.node}", place.result, inside, place.source_line]
+            yield "  at    " + ", ".join(part for part in parts if part)
+        if blocker.count > _SHOWN:
+            yield f"        and {blocker.count - _SHOWN} more"
+        yield f"  try   {blocker.hint}"
+        yield f"  code  {blocker.code}"

@@ -1,0 +1,96 @@
+"""How commands answer: text for people or JSON for programs, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NoReturn, TextIO
+
+import typer
+
+OK, FAILED, USAGE, ERROR, INTERRUPTED = 0, 1, 2, 3, 130
+
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        help="An example input, as x=f32[1,3,224,224]; n:4 is a size that may vary, "
+        "i64[1,9]<1000 are integers below 1000, x=@file.npy is a file.",
+    ),
+]
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="An exported program (.pt2), or package.module:factory, or file.py:factory.",
+        show_default=False,
+    ),
+]
+
+
+def answer(data: dict[str, Any], text: str | Iterable[str], *, as_json: bool, ok: bool) -> NoReturn:
+    """Say it, and leave with 0 or 1."""
+    if as_json:
+        typer.echo(json.dumps(plain({"ok": ok, **data}), indent=2, allow_nan=False))
+    else:
+        typer.echo(text if isinstance(text, str) else "\n".join(text))
+    raise typer.Exit(OK if ok else FAILED)
+
+
+def tell_error(message: str, code: str, *, as_json: bool) -> None:
+    """An error, where its reader looks for it."""
+    if as_json:
+        typer.echo(json.dumps({"ok": False, "error": {"code": code, "message": message}}, indent=2))
+    else:
+        typer.echo(f"error: {message}", err=True)
+
+
+def tell_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning without the line of the library it was raised in."""
+    typer.echo(f"warning: {message}", err=True)
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: paths and numbers that it lacks become strings."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def table(rows: Sequence[Sequence[Any]], indent: str = "  ") -> list[str]:
+    """Lines with their columns one under the other."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    if not cells:
+        return []
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    return [
+        indent
+        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
+def counted(count: int, what: str) -> str:
+    """`1 op`, `2 ops`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def size(count: int) -> str:
+    """Bytes in words."""
+    for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,69 @@
+"""`coreai-torch convert`: a model to an .aimodel that was held to torch's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .console import Inputs, Json, Source, answer, counted, size
+
+HELP = """Export, decompose, convert, check the numbers, optimize and save.
+
+\b
+  coreai-torch convert model.pt2 -o model.aimodel
+  coreai-torch convert models.py:net -i "x=f32[1,3,224,224]" -o net.aimodel
+  coreai-torch convert models.py:net -i "x=f32[batch:2:1..64,10]" -o net.aimodel
+  coreai-torch convert pkg.bert:small -i "ids=i64[1,16]<30522" --output-names states -o b.aimodel
+
+Nothing is saved if the numbers differ from torch's; --no-verify skips the check.
+"""
+
+
+def convert(
+    source: Source,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .aimodel to write.")],
+    inputs: Inputs = None,
+    input_names: Annotated[str, typer.Option(help="Names of the inputs, with commas.")] = "",
+    output_names: Annotated[str, typer.Option(help="Names of the outputs, with commas.")] = "",
+    state_names: Annotated[str, typer.Option(help="Names of the states, with commas.")] = "",
+    verify: Annotated[bool, typer.Option(help="Hold the program to torch's numbers.")] = True,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Keep source lines and FX nodes in the asset.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Convert and save."""
+    from .. import TorchConverter
+    from .. import convert as convert_model
+    from ..report import summarize
+    from .model_source import load
+
+    loaded = load(source, inputs or ())
+    mode = TorchConverter.Mode.DEBUG if debug else TorchConverter.Mode.RELEASE
+    names = {"input_names": input_names, "output_names": output_names, "state_names": state_names}
+    convert_model(
+        loaded.model_or_exported,
+        loaded.args,
+        loaded.kwargs,
+        dynamic_shapes=loaded.dynamic_shapes,
+        verify=verify,
+        output=output,
+        converter=TorchConverter(mode),
+        **{what: _listed(given) for what, given in names.items()},
+    )
+    contents = summarize(output)
+    data: dict[str, Any] = {
+        "output": output,
+        "bytes": contents.file_bytes,
+        "ops": sum(function.ops for function in contents.functions),
+        "verified": verify,
+    }
+    checked = "numbers equal torch's" if verify else "numbers not checked"
+    told = f"{output}: {counted(data['ops'], 'op')}, {size(contents.file_bytes or 0)}, {checked}"
+    answer(data, told, as_json=as_json, ok=True)
+
+
+def _listed(given: str) -> list[str] | None:
+    return [name.strip() for name in given.split(",")] if given else None

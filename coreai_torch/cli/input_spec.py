@@ -1,0 +1,112 @@
+"""Example inputs as they are typed: `x=f32[n:4,3]`, `ids=i64[1,9]<1000`, `x=@file.npy`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+
+_DTYPES = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f64": "float64",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "b1": "bool",
+    "c64": "complex64",
+}
+_INPUT = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](?:<(?P<below>\d+))?")
+_SIZE = re.compile(
+    r"(?:(?P<name>[A-Za-z_]\w*):)?(?P<size>\d+)(?::(?P<least>\d+)\.\.(?P<most>\d+))?"
+)
+_HELP = "try  x=f32[1,3,224,224], x=f32[n:4,3] or x=f32[n:4:1..64,3] for a size that varies"
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size, and the name and bounds of one that may vary."""
+
+    size: int
+    name: str = ""
+    least: int | None = None
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An input to be made."""
+
+    name: str
+    dtype: str
+    sizes: tuple[Size, ...] = ()
+    below: int = 2  # of integers; embeddings have at least two rows
+    file: Path | None = None
+
+    def tensor(self) -> torch.Tensor:
+        """Random values, the same each time; or what the file holds."""
+        import torch
+
+        if self.file is not None:
+            from .tensors import read
+
+            held = read(self.file)
+            if len(held) != 1 and self.name not in held:
+                raise typer.BadParameter(f"{self.file} holds {list(held)}, not {self.name!r}")
+            return held.get(self.name, next(iter(held.values())))
+        dtype = getattr(torch, _DTYPES[self.dtype])
+        shape = [size.size for size in self.sizes]
+        generator = torch.Generator().manual_seed(0)
+        if dtype == torch.bool:
+            return torch.rand(shape, generator=generator) < 0.5
+        if dtype.is_floating_point or dtype.is_complex:
+            wide = torch.complex64 if dtype.is_complex else torch.float32
+            return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
+        return torch.randint(0, self.below, shape, generator=generator).to(dtype)
+
+    def dynamic(self) -> dict[int, Any]:
+        """The axes whose sizes may vary, as `torch.export` takes them."""
+        import torch
+
+        axes = {}
+        for axis, size in enumerate(self.sizes):
+            if size.name:
+                bounds = {"min": size.least, "max": size.most}
+                given = {k: v for k, v in bounds.items() if v is not None}
+                axes[axis] = torch.export.Dim(size.name, **given)
+        return axes
+
+
+def parse(text: str) -> InputSpec:
+    """Read one input; what cannot be read is told with an example."""
+    name, found, what = text.partition("=")
+    if not found or not name.isidentifier():
+        raise typer.BadParameter(f"{text!r} is no input; {_HELP}")
+    if what.startswith("@"):
+        return InputSpec(name, "", file=Path(what[1:]))
+    read = _INPUT.fullmatch(what.replace(" ", ""))
+    if read is None:
+        raise typer.BadParameter(f"{text!r} is no input; {_HELP}")
+    if read["dtype"] not in _DTYPES:
+        known = ", ".join(_DTYPES)
+        raise typer.BadParameter(f"{read['dtype']!r} is no dtype; there are {known}")
+    sizes = tuple(_size(part, text) for part in read["sizes"].split(",") if part)
+    below = int(read["below"]) if read["below"] else 2
+    return InputSpec(name, read["dtype"], sizes, below)
+
+
+def _size(part: str, text: str) -> Size:
+    read = _SIZE.fullmatch(part)
+    if read is None:
+        raise typer.BadParameter(f"{part!r} is no size, in {text!r}; {_HELP}")
+    bounds = [int(read[side]) if read[side] else None for side in ("least", "most")]
+    return Size(int(read["size"]), read["name"] or "", *bounds)

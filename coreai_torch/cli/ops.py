@@ -1,0 +1,61 @@
+"""`coreai-torch ops`: what is supported, and does it work here?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from .console import Json, answer, counted, table
+
+HELP = """List the ops that can be converted; with --check, run the cases they are tested with.
+
+\b
+  coreai-torch ops
+  coreai-torch ops pool
+  coreai-torch ops softmax --check
+
+Ops that torch decomposes into these convert too. --check leaves with 1 if a case fails.
+"""
+
+
+def ops(
+    pattern: Annotated[str, typer.Argument(help="Part of an op's name.")] = "",
+    check: Annotated[bool, typer.Option("--check", help="Run the cases on this machine.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List or check."""
+    if check:
+        _check(pattern, as_json)
+    from ..catalogue import supported
+
+    found = [op for op in supported() if pattern in op.name]
+    lines = [
+        counted(len(found), "op"),
+        *table([(op.name, op.how, " ".join(op.dtypes), _sizes(op.dynamic)) for op in found]),
+    ]
+    data = {"ops": [dataclasses.asdict(op) for op in found]}
+    answer(data, lines, as_json=as_json, ok=bool(found) or not pattern)
+
+
+def _sizes(dynamic: bool) -> str:
+    return "sizes may vary" if dynamic else "static sizes"
+
+
+def _check(pattern: str, as_json: bool) -> None:
+    from ..progress import progress
+    from ..verification.self_check import check_ops
+
+    results = []
+    with progress(f"checking {pattern}".strip(), 0) as advance:
+        for result in check_ops(pattern):
+            results.append(result)
+            advance()
+    failed = [r for r in results if not r.ok]
+    lines = [f"{len(results) - len(failed)} of {len(results)} runs agree with torch"]
+    for result in failed:
+        when = "after" if result.optimized else "before"
+        lines.append(f"  {result.op}, case {result.case}, {when} optimize(): {result.told}")
+    data = {"runs": len(results), "failed": [dataclasses.asdict(r) for r in failed]}
+    answer(data, lines, as_json=as_json, ok=bool(results) and not failed)

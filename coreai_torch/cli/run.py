@@ -1,0 +1,127 @@
+"""`coreai-torch run`: files in, files out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .console import Json, answer, table
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..interpreter import Function
+
+HELP = """Run an asset on tensors, pictures or sounds from files.
+
+\b
+  coreai-torch run net.aimodel inputs.npz -o outputs.npz
+  coreai-torch run net.aimodel x=photo.png -o scores.safetensors
+  coreai-torch run style.aimodel x=photo.png -o y=painted.png
+  coreai-torch run speech.aimodel samples=hello.wav ids=tokens.npz -o text.npz
+
+A file of several tensors gives each input the one of its name. Pictures become floats between 0
+and 1 in the input's layout, sounds floats between -1 and 1. States start as zeros and are saved
+with the outputs. The program runs in a process of its own.
+"""
+
+
+def run(
+    asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
+    given: Annotated[
+        list[str] | None, typer.Argument(help="name=file, or a file that names its tensors.")
+    ] = None,
+    output: Annotated[
+        list[str] | None, typer.Option("--output", "-o", help="file, or name=file for one output.")
+    ] = None,
+    function: Annotated[str, typer.Option(help="The function to call.")] = "main",
+    engine: Annotated[str, typer.Option(help="runtime or torch.")] = "runtime",
+    as_json: Json = False,
+) -> None:
+    """Call once."""
+    from ..interpreter import to_torch
+    from ..verification.arrays import array, tensor
+    from ..verification.engines import Engine, start
+    from ..verification.isolation import Source
+
+    signature = to_torch(asset).functions.get(function)
+    if signature is None:
+        raise typer.BadParameter(f"{asset} has no function {function!r}")
+    inputs = _inputs(signature, given or [])
+    states = {name: _zeros(name, type_) for name, type_ in signature.states.items()}
+    runner = start(
+        Engine(engine),
+        Source(asset=asset.absolute()),
+        entrypoint=function,
+        optimize=False,
+        timeout=600.0,
+    )
+    try:
+        raw, left = runner.call(
+            {n: array(v) for n, v in inputs.items()}, {n: array(v) for n, v in states.items()}
+        )
+    finally:
+        runner.close()
+    results = {n: tensor(v) for n, v in {**raw, **left}.items()}
+    written = _write(results, output or [])
+    told = {n: {"dtype": _dtype(v), "shape": list(v.shape)} for n, v in results.items()}
+    lines = table(
+        [(n, f"{t['dtype']}{t['shape']}", _shown(results[n])) for n, t in told.items()], ""
+    )
+    answer({"outputs": told, "written": written}, lines, as_json=as_json, ok=True)
+
+
+def _inputs(signature: Function, given: list[str]) -> dict[str, torch.Tensor]:
+    from .tensors import fitted, read
+
+    found: dict[str, torch.Tensor] = {}
+    for text in given:
+        name, named, file = text.rpartition("=")
+        path = Path(file)
+        held = read(path)
+        if named and name not in signature.inputs:
+            raise typer.BadParameter(f"no input {name!r}; there are {list(signature.inputs)}")
+        single = {name: held.get(name, next(iter(held.values())))} if named else held
+        for port, value in single.items():
+            if port in signature.inputs:
+                type_ = signature.inputs[port]
+                found[port] = fitted(value, path, type_.dtype, type_.shape)
+    missing = [n for n in signature.inputs if n not in found]
+    if missing:
+        raise typer.BadParameter(f"nothing was given for {missing}; try  {missing[0]}=file.npz")
+    return found
+
+
+def _zeros(name: str, type_: Any) -> torch.Tensor:
+    import torch
+
+    if any(size < 0 for size in type_.shape):
+        raise typer.BadParameter(f"the state {name!r} is {type_}: its sizes are not known")
+    return torch.zeros(type_.shape, dtype=type_.dtype)
+
+
+def _write(results: Mapping[str, torch.Tensor], outputs: list[str]) -> list[str]:
+    from .tensors import write
+
+    written = []
+    for text in outputs:
+        name, named, file = text.rpartition("=")
+        if named and name not in results:
+            raise typer.BadParameter(f"no output {name!r}; there are {list(results)}")
+        write(Path(file), {name: results[name]} if named else results)
+        written.append(file)
+    return written
+
+
+def _dtype(value: torch.Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _shown(value: torch.Tensor) -> str:
+    """The first few numbers."""
+    first = value.flatten()[:4].tolist()
+    more = " ..." if value.numel() > 4 else ""
+    return " ".join(f"{v:.5g}" if isinstance(v, float) else str(v) for v in first) + more

@@ -1,0 +1,41 @@
+"""`coreai-torch strip`: an asset without debug info."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import Json, answer, size
+
+HELP = """Take the debug info out of an asset: file names, source lines, module paths.
+
+\b
+  coreai-torch strip net.aimodel                 (in place)
+  coreai-torch strip net.aimodel -o small.aimodel
+
+The ops and the weights stay what they are.
+"""
+
+
+def strip(
+    asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Strip."""
+    from ..ir.program import stripped
+
+    before = _bytes(asset)
+    target = output or asset
+    stripped(asset, target)
+    after = _bytes(target)
+    data = {"output": target, "bytes_before": before, "bytes_after": after}
+    answer(data, f"{target}: {size(before)} became {size(after)}", as_json=as_json, ok=True)
+
+
+def _bytes(asset: Path) -> int:
+    return sum(file.stat().st_size for file in asset.rglob("*") if file.is_file())

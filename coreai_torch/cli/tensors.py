@@ -1,0 +1,201 @@
+"""Tensors in files: .npz, .npy, .safetensors, .png and .wav, read and written."""
+
+from __future__ import annotations
+
+import json
+import struct
+import wave
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+
+_HEADER = struct.Struct("<Q")
+_NAMES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+_RATE = 16_000  # of written sound, unless the file read had another
+
+
+def read(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file by name; pictures and sounds are called after the file."""
+    if not path.is_file():
+        raise typer.BadParameter(f"there is no file {path}")
+    return _reader(path)(path)
+
+
+def _reader(path: Path) -> Callable[[Path], dict[str, torch.Tensor]]:
+    readers = {
+        ".npz": _read_npz,
+        ".npy": _read_npz,
+        ".safetensors": _read_safetensors,
+        ".png": _read_picture,
+        ".jpg": _read_picture,
+        ".jpeg": _read_picture,
+        ".wav": _read_sound,
+    }
+    if path.suffix.lower() not in readers:
+        raise typer.BadParameter(f"{path.name}: tensors come as {', '.join(readers)}")
+    return readers[path.suffix.lower()]
+
+
+def _read_npz(path: Path) -> dict[str, torch.Tensor]:
+    import numpy as np
+    import torch
+
+    held = np.load(path)
+    arrays = {path.stem: held} if isinstance(held, np.ndarray) else dict(held)
+    return {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+
+
+def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    import torch
+
+    data = path.read_bytes()
+    (length,) = _HEADER.unpack(data[: _HEADER.size])
+    start = _HEADER.size + length
+    header = json.loads(data[_HEADER.size : start])
+    tensors = {}
+    for name, told in header.items():
+        if name != "__metadata__":
+            first, last = told["data_offsets"]
+            raw = torch.frombuffer(bytearray(data[start + first : start + last]), dtype=torch.uint8)
+            tensors[name] = raw.view(getattr(torch, _NAMES[told["dtype"]])).reshape(told["shape"])
+    return tensors
+
+
+def _read_picture(path: Path) -> dict[str, torch.Tensor]:
+    """Bytes, [height, width, channels]."""
+    import numpy as np
+    import torch
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        plain = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
+        pixels = torch.from_numpy(np.array(plain, copy=True))
+    return {path.stem: pixels.reshape(pixels.shape[0], pixels.shape[1], -1)}
+
+
+def _read_sound(path: Path) -> dict[str, torch.Tensor]:
+    """Samples between -1 and 1, [samples, channels]."""
+    import numpy as np
+    import torch
+
+    with wave.open(str(path), "rb") as file:
+        if file.getsampwidth() != 2:
+            raise typer.BadParameter(f"{path.name}: only 16-bit samples are read")
+        raw = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
+        channels = file.getnchannels()
+    samples = torch.from_numpy(raw.astype(np.float32) / 32768)
+    return {path.stem: samples.reshape(-1, channels)}
+
+
+def fitted(tensor: torch.Tensor, path: Path, dtype: torch.dtype, shape: tuple[Any, ...]) -> Any:
+    """A picture or sound in the layout of an input; other tensors are only cast or narrowed."""
+    suffix = path.suffix.lower()
+    if suffix in (".png", ".jpg", ".jpeg"):
+        if dtype.is_floating_point:
+            tensor = tensor.to(dtype) / 255
+        if len(shape) >= 3 and shape[-3] in (1, 3) and shape[-1] not in (1, 3):
+            tensor = tensor.movedim(-1, 0)
+    elif suffix == ".wav":
+        tensor = tensor.movedim(-1, 0) if tensor.shape[1] > 1 else tensor[:, 0]
+    while tensor.dim() < len(shape):
+        tensor = tensor.unsqueeze(0)
+    return tensor.to(dtype).contiguous()
+
+
+def write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """All tensors in one file; a picture or sound is a single one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        _write_npz(path, tensors)
+    elif suffix == ".safetensors":
+        _write_safetensors(path, tensors)
+    elif suffix in (".png", ".wav"):
+        if len(tensors) != 1:
+            raise typer.BadParameter(
+                f"{path.name} holds one output of {list(tensors)}; try  y={path}"
+            )
+        (_write_picture if suffix == ".png" else _write_sound)(path, next(iter(tensors.values())))
+    else:
+        raise typer.BadParameter(f"{path.name}: results go to .npz, .safetensors, .png or .wav")
+
+
+def _write_npz(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    import numpy as np
+    import torch
+
+    wide = {n: t.float() if t.dtype == torch.bfloat16 else t for n, t in tensors.items()}
+    np.savez(path, **{n: t.numpy() for n, t in wide.items()})  # numpy has no bfloat16
+
+
+def _write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    import torch
+
+    codes = {getattr(torch, name): code for code, name in _NAMES.items()}
+    header: dict[str, Any] = {}
+    parts, at = [], 0
+    for name, tensor in tensors.items():
+        raw = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        offsets = [at, at + len(raw)]
+        header[name] = {
+            "dtype": codes[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": offsets,
+        }
+        parts.append(raw)
+        at += len(raw)
+    told = json.dumps(header).encode()
+    told += b" " * (-len(told) % 8)
+    path.write_bytes(_HEADER.pack(len(told)) + told + b"".join(parts))
+
+
+def _write_picture(path: Path, tensor: torch.Tensor) -> None:
+    """Floats are taken to lie between 0 and 1."""
+    from PIL import Image
+
+    pixels = tensor
+    while pixels.dim() > 3 and pixels.shape[0] == 1:
+        pixels = pixels[0]
+    if pixels.dim() == 3 and pixels.shape[0] in (1, 3):
+        pixels = pixels.movedim(0, -1)
+    if pixels.dim() not in (2, 3) or (pixels.dim() == 3 and pixels.shape[-1] not in (1, 3)):
+        raise typer.BadParameter(f"an output of {list(tensor.shape)} is no picture")
+    if pixels.is_floating_point():
+        pixels = (pixels.clamp(0, 1) * 255).round()
+    pixels = pixels.byte()
+    Image.fromarray(
+        pixels.squeeze(-1).numpy()
+        if pixels.dim() == 3 and pixels.shape[-1] == 1
+        else pixels.numpy()
+    ).save(path)
+
+
+def _write_sound(path: Path, tensor: torch.Tensor) -> None:
+    samples = tensor.squeeze()
+    if samples.dim() not in (1, 2):
+        raise typer.BadParameter(f"an output of {list(tensor.shape)} is no sound")
+    channels = samples.shape[0] if samples.dim() == 2 else 1
+    frames = (samples.T if samples.dim() == 2 else samples).float().clamp(-1, 1)
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(2)
+        file.setframerate(_RATE)
+        file.writeframes(
+            (frames * 32767).round().short().contiguous().numpy().astype("<i2").tobytes()
+        )

@@ -1,0 +1,58 @@
+"""`coreai-torch verify`: torch and a program on the same inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import Inputs, Json, Source, answer
+
+HELP = """Run torch and the program on the same inputs; leave with 1 if the numbers differ.
+
+\b
+  coreai-torch verify model.pt2 model.aimodel
+  coreai-torch verify models.py:net net.aimodel --input "x=f32[n:2,10]" --seeds 5
+  coreai-torch verify model.pt2                          (converts it now)
+
+Inputs are the given ones and others like them, edge values and other sizes; before and after
+optimize(); several calls where there is state. A failure names the first op that is wrong.
+"""
+
+
+def verify(
+    source: Source,
+    program: Annotated[
+        Path | None, typer.Argument(help="The .aimodel; without one the source is converted.")
+    ] = None,
+    inputs: Inputs = None,
+    seeds: Annotated[int, typer.Option(help="Random inputs to try.")] = 2,
+    sizes: Annotated[int, typer.Option(help="Other sizes to try, where sizes may vary.")] = 2,
+    steps: Annotated[int, typer.Option(help="Calls on one state.")] = 3,
+    edges: Annotated[bool, typer.Option(help="Try zeros and extremes.")] = True,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Relative to an output's largest value.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="auto, runtime or torch.")] = "auto",
+    seconds: Annotated[float, typer.Option(help="Time for generated inputs.")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Compare."""
+    from ..verification import Plan
+    from ..verification import verify as verify_program
+    from .model_source import load
+
+    loaded = load(source, inputs or ())
+    verdict = verify_program(
+        loaded.model_or_exported,
+        program,
+        loaded.args,
+        loaded.kwargs,
+        dynamic_shapes=loaded.dynamic_shapes,
+        trials=Plan(seeds, sizes, edges, steps),
+        tolerance=tolerance,
+        engine=engine,
+        seconds=seconds,
+    )
+    answer(verdict.as_dict(), str(verdict), as_json=as_json, ok=verdict.ok)

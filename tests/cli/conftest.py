@@ -1,0 +1,1 @@
+from cli.shell import shell  # noqa: F401  a fixture

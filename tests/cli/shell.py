@@ -1,0 +1,94 @@
+"""Calls commands in this process, and models for them to convert."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.cli import main
+
+MODELS = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.norm = nn.LayerNorm(4)
+
+    def forward(self, x, scale=None):
+        y = torch.relu(self.norm(x))
+        return y if scale is None else y * scale
+
+
+class Eig(nn.Module):
+    def forward(self, x):
+        return torch.linalg.eigvals(x).real
+
+
+class Bad(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Eig(), Eig()
+
+    def forward(self, x):
+        return self.first(x) + self.second(x + 1) + torch.rand(3)
+
+
+def net():
+    return Net()
+
+
+def with_args():
+    return Net(), (torch.ones(2, 4),)
+
+
+def bad():
+    return Bad(), (torch.ones(3, 3),)
+
+
+def number():
+    return 3
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def shell(capsys, monkeypatch, tmp_path):
+    """A function that runs a command in an empty folder with the models."""
+    (tmp_path / "models.py").write_text(MODELS)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([str(a) for a in arguments])
+        printed = capsys.readouterr()
+        return Said(left.value.code or 0, printed.out, printed.err)
+
+    return run
+
+
+def saved(path, model, *args, mode=None, **names):
+    """An asset, made without the command line."""
+    program = torch.export.export(model.eval(), args).run_decompositions(get_decomp_table())
+    converter = TorchConverter(mode).add_exported_program(program, **names)
+    result = converter.to_coreai()
+    result.optimize()
+    result.save_asset(path)
+    return path
