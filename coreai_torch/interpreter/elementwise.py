@@ -190,7 +190,7 @@ def _imaginary_part(x: Tensor) -> Tensor:
     return torch.imag(x)
 
 
-@implements("coreaix.copy_with_constraints", "coreaix.copy_discarding_constraints")
+@implements("coreaix.copy_with_constraints", "coreaix.copy_discarding_constraints", "coreaix.view")
 def _copy(x: Tensor) -> Tensor:
     return x
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..errors import UnsupportedOpError
 from ..ir.reading import Op
 from . import carriers
 from .registry import Int, Result, Tensor, plans
@@ -51,7 +52,10 @@ def _gather_nd(x: Tensor, indices: Tensor) -> Tensor:
 def _scatter_nd(op: Op) -> Callable[..., Result]:
     block = op.regions[0] if op.regions else None
     if block is not None and block.ops[-1].operands != block.arguments[1:2]:
-        raise NotImplementedError("a scatter_nd whose region does other than yield the update")
+        raise UnsupportedOpError(
+            f"coreai.scatter_nd with a region that does other than yield the update\n"
+            f"  at    {op.place or 'an unknown place'}"
+        )
 
     def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
         depth = indices.shape[-1]

@@ -14,7 +14,7 @@ from ..ir import reading
 from ..ir.reading import DYNAMIC, Block, Op, Port
 from . import registry
 from .control_flow import State
-from .plan import STRUCTURAL, Plan, Plans, RunError, Watch
+from .plan import STRUCTURAL, Plan, Plans, RunError, Watch, memory_of
 
 _ENDS = {"coreai.output", "coreai.yield", "coreai.condition", "coreai.constant"}
 
@@ -67,10 +67,10 @@ class Function:
             boxes[p.name] if p.name in boxes else _tensor(p, given[p.name])
             for p in self._function.inputs
         ]
-        shared = {_memory(a.content if isinstance(a, State) else a) for a in arguments}
+        shared = {memory_of(a.content if isinstance(a, State) else a) for a in arguments}
         plan = self._module.plan(self.name, is_watched=watch is not None)
         with torch.no_grad():
-            outputs = self._named(plan(arguments, watch), shared | _constants(plan))
+            outputs = self._named(plan(arguments, watch), shared | plan.memory)
             for name, box in boxes.items():
                 _store(held, name, box.content)
         return outputs
@@ -79,7 +79,7 @@ class Function:
         """The outputs; what shares memory with an input, a state or a constant is a copy."""
         ports = zip(self._function.outputs, results, strict=True)
         return {
-            port.name: value.clone() if _memory(value) in shared else value.contiguous()
+            port.name: value.clone() if memory_of(value) in shared else value.contiguous()
             for port, value in ports
             if port.type.kind != "token"
         }
@@ -137,14 +137,6 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
                 f"{function.name!r} takes {len(function.inputs)} inputs, {len(inputs)} were given"
             )
         return function({**dict(zip(function.inputs, inputs, strict=False)), **named})
-
-
-def _memory(value: Any) -> int:
-    return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
-
-
-def _constants(plan: Plan) -> set[int]:
-    return {_memory(v) for v in plan.template if isinstance(v, torch.Tensor)}
 
 
 def _store(held: dict[str, Any], name: str, content: torch.Tensor) -> None:

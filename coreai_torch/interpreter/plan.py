@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
+
 from ..ir.reading import Block, Function, Op
 from . import registry
 
@@ -78,6 +80,11 @@ def _told(op: Op, function: str, cause: Exception) -> str:
     return f"{op.name}({given}): {cause}\n  at    @{function}{where}"
 
 
+def memory_of(value: Any) -> int:
+    """Where a tensor's elements lie; two that share them have the same."""
+    return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
+
+
 class Plan:
     """One function, planned; `template` holds its constants and what follows from them alone."""
 
@@ -89,6 +96,7 @@ class Plan:
         used = set(self.body.ends).union(*(_uses(s.op) for s in self.body.steps))
         for number in self.fixed - used:
             self.template[number] = None
+        self.memory = frozenset(memory_of(value) for value in self.template)
 
     def __call__(self, arguments: Sequence[Any], watch: Watch | None = None) -> list[Any]:
         """What the function ends with, given a value for each of its arguments."""
