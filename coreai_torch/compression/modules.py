@@ -24,10 +24,8 @@ __all__ = [
 ops = torch.ops.coreai
 
 
-def _held(tensor: torch.Tensor | None) -> torch.Tensor | None:
+def _held(tensor: torch.Tensor) -> torch.Tensor:
     """A buffer of its own; packed integers are held as values, which tools can read."""
-    if tensor is None:
-        return None
     if isinstance(tensor, SubbyteTensor) and not isinstance(tensor, Float4Tensor):
         tensor = tensor.unpack()
     return tensor.detach()
@@ -38,7 +36,11 @@ class _Compressed(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
 
     def _hold(self, **tensors: torch.Tensor | None) -> None:
         for name, tensor in tensors.items():
-            self.register_buffer(name, _held(tensor))
+            if tensor is None:
+                # No buffer: `torch.export` of a root that holds a None among them goes wrong.
+                setattr(self, name, None)
+            else:
+                self.register_buffer(name, _held(tensor))
 
 
 class PalettizeModule(_Compressed):

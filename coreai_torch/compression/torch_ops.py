@@ -1,7 +1,8 @@
 """The compression ops of torch: their schemas, what they mean, and what they refuse.
 
-The meanings are those of the run time, bit by bit: numbers are decompressed in the result's
-dtype, one rounding after each step, and quantized in float32.
+The meanings are those of the run time: numbers are decompressed in the result's dtype, rounded
+after each step, and quantized in float32. On some shapes it joins the last two steps when it
+decompresses a weight, and differs by one in the last place.
 """
 
 from __future__ import annotations

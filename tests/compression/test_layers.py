@@ -103,6 +103,12 @@ def test_weight_survives_export_and_decomposition(make):
     torch.testing.assert_close(program.module()(x), model(x), rtol=0, atol=0)
 
 
+def test_layer_is_exported_by_itself():
+    layer = quantized()
+    assert layer.zero_point is None
+    torch.testing.assert_close(torch.export.export(layer, ()).module()(), layer(), rtol=0, atol=0)
+
+
 class Product(nn.Module):
     def __init__(self, layer):
         super().__init__()
