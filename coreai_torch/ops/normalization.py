@@ -353,5 +353,6 @@ def rms_norm(
     if len(axes) > 1:  # the composite is over the last axis alone
         return body(x, scale)
     contract = Composite("rms_norm", inputs=("input", "scale"), attrs={"axes": -1, "eps": least})
-    (output,) = ctx.emit(contract, body, x, scale)
+    # Torch rounds once, after the scale; the composite does so if the scale is float32.
+    (output,) = ctx.emit(contract, body, x, _wide(scale))
     return output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +137,14 @@ CONTRACTS = {
         (IMAGE,),
         aten.avg_pool3d.default,
     ),
+    "rms_norm": Contract(
+        "rms_norm",
+        ["input", "scale"],
+        {"axes": "-1 : si64", "eps": EPS},
+        settled(nn.RMSNorm(6, eps=1e-5)),
+        (IMAGE,),
+        aten.rms_norm.default,
+    ),
     "scaled_dot_product_attention": Contract(
         "scaled_dot_product_attention",
         ["query", "key", "value"],
@@ -190,6 +199,15 @@ def test_the_contract_is_kept(which):
 @pytest.mark.parametrize("which", CONTRACTS)
 def test_the_decomposition_table_leaves_the_op_alone(which):
     assert CONTRACTS[which].op not in get_decomp_table()
+
+
+def test_a_norm_that_rounds_once_has_a_wide_scale():
+    """The composite rounds before a narrow scale, as Llama does and torch's own op does not."""
+    model = settled(nn.RMSNorm(6, eps=1e-5)).bfloat16()
+    program = converted(model, (IMAGE.bfloat16(),))
+    (graph,) = composites(program, "rms_norm")
+    assert f"@{graph.name}(%arg0: tensor<2x4x6x6xbf16>" in str(program)
+    assert re.search(rf"@{graph.name}\(.*%arg1: tensor<6xf32>", str(program))
 
 
 def test_equal_calls_share_one_graph_and_others_do_not():
