@@ -168,6 +168,28 @@ def test_a_loop():
     check(doubled, (torch.tensor(4), X), (torch.tensor(0), X), (torch.tensor(9), X))
 
 
+def test_a_loop_that_counts_after_all_else():
+    """Cholesky's factor; the run time wrote over the counter before its last comparison."""
+
+    def factor(m, x):
+        places = torch.arange(5)
+
+        def step(k, a):
+            here = places == k
+            column = (a * here).sum(-1)
+            root = (column * here).sum(-1, keepdim=True).sqrt()
+            lower = torch.where(places >= k, column / root, 0.0)
+            below = torch.where(places > k, lower, 0.0)
+            a = a - below.unsqueeze(-1) * below.unsqueeze(-2)
+            a = torch.where(here, lower.unsqueeze(-1), a)
+            return k + 1, a
+
+        return torch.while_loop(lambda k, a: k < 5, step, (torch.tensor(0), x))
+
+    x = torch.rand(2, 5, 5)
+    check(factor, (x @ x.mT + torch.eye(5),))
+
+
 def test_a_loop_until_data_says_so():
     def halved(m, x):
         return torch.while_loop(lambda x: x.abs().max() > 0.1, lambda x: (x / 2,), (x,))
