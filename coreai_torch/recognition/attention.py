@@ -176,7 +176,8 @@ class _Logits:
 
     inside: list[fx.Node]
     scale: float = 1.0
-    masks: list[tuple[fx.Node, Any]] = field(default_factory=list)  # added; or filled by a number
+    # What is added; or a condition, and what is added where it holds and where not.
+    masks: list[tuple[fx.Node, tuple[float, float] | None]] = field(default_factory=list)
     sinks: fx.Node | None = None
     factors: tuple[fx.Node, fx.Node] = ()  # type: ignore[assignment]  # until the product is met
 
@@ -215,19 +216,20 @@ class _Logits:
 
     def _filled(self, node: fx.Node) -> fx.Node:
         given = arguments(node)
-        fill, logits = given["self"], given["other"]
+        hidden = _filling(given["self"]) is not None  # else the condition says what is seen
+        fill, logits = (given["self"], given["other"])[:: 1 if hidden else -1]
         number = _filling(fill)
         if number is None or not is_tensor(logits):
             raise Mismatch(f"%{node.name} chooses between logits and something else")
         if number > _OUT_OF_REACH and number > torch.finfo(dtype_of(node)).min:
             raise Mismatch(f"the mask fills in {number}, which other logits may reach")
-        self._add_mask(given["condition"], number)
+        self._add_mask(given["condition"], (number, 0.0) if hidden else (0.0, number))
         return logits
 
-    def _add_mask(self, mask: fx.Node, fill: float | None) -> None:
+    def _add_mask(self, mask: fx.Node, choice: tuple[float, float] | None) -> None:
         if self.scale != 1.0:
             raise Mismatch("the mask is added before the scale")
-        self.masks.append((mask, fill))
+        self.masks.append((mask, choice))
 
     def _scaled(self, node: fx.Node) -> fx.Node:
         given = arguments(node)
@@ -283,7 +285,9 @@ def _leads_to_product(node: Any) -> bool:
             ):
                 return False
             given = arguments(node)
-            step = given["other"] if is_call(node, aten.where.self) else given["self"]
+            step = given["self"]
+            if is_call(node, aten.where.self) and _filling(step) is not None:
+                step = given["other"]
         node = step
     return False
 
@@ -350,12 +354,10 @@ def _transposed(writer: Writer, node: fx.Node) -> fx.Node:
 def _mask(writer: Writer, logits: _Logits, dtype: torch.dtype) -> fx.Node | None:
     """All masks as one that is added."""
     added: fx.Node | None = None
-    for mask, fill in logits.masks:
+    for mask, choice in logits.masks:
         term = mask
-        if fill is not None:
-            numbers = [
-                writer.call(aten.full.default, [], number, dtype=dtype) for number in (fill, 0.0)
-            ]
+        if choice is not None:
+            numbers = [writer.call(aten.full.default, [], n, dtype=dtype) for n in choice]
             term = writer.call(aten.where.self, mask, *numbers)
         added = term if added is None else writer.call(aten.add.Tensor, added, term)
     return added

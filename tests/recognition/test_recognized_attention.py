@@ -66,6 +66,13 @@ def _filled_finite(m, q, k, v):
     return weights.softmax(-1) @ repeated(v)
 
 
+def _chosen(m, q, k, v):
+    """The mask says what is seen."""
+    logits = q @ repeated(k).mT * SCALE
+    lowest = torch.full([], torch.finfo(q.dtype).min, dtype=q.dtype)
+    return torch.where(causal(q, k) == 0, logits, lowest).softmax(-1) @ repeated(v)
+
+
 def _biased(m, q, k, v):
     """T5 and its kin: no scale, a bias of positions and a mask."""
     weights = q @ repeated(k).transpose(3, 2)
@@ -95,6 +102,7 @@ MODELS = {
     "gpt_oss": lambda: _Attention(gpt_oss.eager_attention_forward),
     "filled": lambda: Plain(_filled),
     "filled_finite": lambda: Plain(_filled_finite),
+    "chosen": lambda: Plain(_chosen),
     "biased": lambda: Plain(_biased, bias=drawn(1, 4, 3, 5)),
     "one_head": lambda: Plain(_one_head),
     "folded": lambda: Plain(_folded),
