@@ -15,7 +15,8 @@ def packed(module, dtype):
     """4-bit integers, and a scale for each block of them, in the weight's place."""
     rows, columns = module.weight.shape
     data = torch.randint(-8, 8, (rows, columns), dtype=torch.int8)
-    scale = torch.full((rows, columns // BLOCK), 0.1 / columns**0.5, dtype=dtype)
+    # All different, as equal ones would be stored once for several layers.
+    scale = torch.rand(rows, columns // BLOCK).to(dtype) * (0.2 / columns**0.5)
     return compressed(module, WeightDequantizeModule(data, scale, input_dtype=torch.int4))
 
 

@@ -87,7 +87,7 @@ WEIGHTS = {
 }
 
 
-def quantized(mode, weight=None, activation=None):
+def quantized(mode, weight=None, activation=None, **finalize):
     from coreai_opt.quantization import Quantizer, QuantizerConfig
     from coreai_opt.quantization.config import ModuleQuantizerConfig
     from coreai_opt.quantization.spec import QuantizationSpec
@@ -111,7 +111,7 @@ def quantized(mode, weight=None, activation=None):
     prepared = quantizer.prepare((x,))
     with quantizer.calibration_mode():
         prepared(x)
-    return quantizer.finalize(), x
+    return quantizer.finalize(**finalize), x
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])
@@ -122,6 +122,14 @@ def test_quantized(name, mode):
     weights = 2 * 64 * 128 * bits / 8
     more = 7_500 if "block" in spec else 5_000  # bias, scales and the program itself
     assert weights < saved_bytes(program) < weights + more
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize("name", ["int4", "float4"])
+def test_weights_in_files_are_read_from_there(name, mode, tmp_path):
+    model, x = quantized(mode, WEIGHTS[name][0], mmap_dir=tmp_path / "weights")
+    assert len(list((tmp_path / "weights").iterdir())) == 2
+    checked(model, x)
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])
