@@ -95,7 +95,20 @@ def _grows(node: fx.Node, args: Any, kwargs: Any) -> bool:
         return False
     is_view = isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
     is_copy = is_view or "_copy" in getattr(node.target, "__name__", "")
+    if is_copy and _is_packed_next(node):
+        is_copy = False  # the lowering makes bytes of its own, and needs to see the numbers
     return bool(given) and (is_copy or made > sum(_bytes(g) for g in given))
+
+
+def _is_packed_next(node: fx.Node) -> bool:
+    """Whether all that comes of a node goes into a compression op, by way of views perhaps."""
+    while len(node.users) == 1:
+        (node,) = node.users
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return False
+        if node.target.namespace == "coreai":
+            return True
+    return False
 
 
 def _widens_bytes(given: list[torch.Tensor], results: Any) -> bool:

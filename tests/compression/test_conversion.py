@@ -128,6 +128,26 @@ def test_what_is_done_with_a_weight_does_not_inflate_it():
     assert compressed_bytes < saved_bytes(program) < compressed_bytes + 4_000
 
 
+class Turned(nn.Module):
+    """Data that is turned and reshaped before it is scaled; too large to be copied for nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("data", whole(-8, 8, 1024, 1100))
+        self.register_buffer("scale", torch.rand(1100, 1))
+
+    def forward(self, x):
+        data = self.data.reshape(1024, 1, 1100).permute(2, 1, 0).squeeze(1)
+        weight = ops.constexpr_blockwise_shift_scale(data, self.scale, input_dtype=torch.int4)
+        return x * weight
+
+
+def test_data_that_is_turned_before_it_is_scaled_is_packed():
+    program = checked(Turned(), torch.randn(1024))
+    packed = 1024 * 1100 // 2 + 1100 * 4
+    assert packed < saved_bytes(program) < packed + 4_000
+
+
 class Both(nn.Module):
     """Held packed in torch already, at 3 bits and at 6."""
 
