@@ -27,19 +27,31 @@ class Hazard:
 
 
 Finding = tuple[str, str]  # the op or port, and its place
-Rule = Callable[[Program], Iterator[Finding]]
+Search = Callable[[Program], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of hazard, and how to find it."""
+
+    code: str
+    severity: str
+    problem: str
+    way_out: str
+    search: Search
 
 
 def hazards(source: Source) -> list[Hazard]:
     """All that was found, errors first."""
     program = read(source)
     found = []
-    for code, severity, problem, way_out, rule in _RULES:
-        hits = list(rule(program))
+    for rule in RULES:
+        hits = list(rule.search(program))
         if hits:
             what, place = hits[0]
             where = f"{what}, {place}" if place else what
-            found.append(Hazard(code, severity, problem, way_out, len(hits), where))
+            told = (rule.code, rule.severity, rule.problem, rule.way_out)
+            found.append(Hazard(*told, len(hits), where))
     return sorted(found, key=lambda h: h.severity != "error")
 
 
@@ -48,7 +60,7 @@ def _ops(program: Program) -> Iterator[Op]:
         yield from ops_of(function.body)
 
 
-def _that(test: Callable[[Op], bool]) -> Rule:
+def _that(test: Callable[[Op], bool]) -> Search:
     return lambda program: ((op.name, str(op.place)) for op in _ops(program) if test(op))
 
 
@@ -56,7 +68,7 @@ def _types(op: Op) -> tuple[Type, ...]:
     return (*op.types, *op.operand_types)
 
 
-def _ports(test: Callable[[Type], bool], *, outputs: bool) -> Rule:
+def _ports(test: Callable[[Type], bool], *, outputs: bool) -> Search:
     def rule(program: Program) -> Iterator[Finding]:
         for function in program.functions.values():
             if not function.is_private:
@@ -76,64 +88,64 @@ def _same_names(program: Program) -> Iterator[Finding]:
                 )
 
 
-_RULES: list[tuple[str, str, str, str, Rule]] = [
-    (
+RULES = [
+    Rule(
         "HAZ01",
         "error",
         "inputs or outputs of 64 bits, which devices do not have",
         "convert with coreai_torch, which narrows them to 32",
         _ports(lambda t: t.element in _WIDE, outputs=True),
     ),
-    (
+    Rule(
         "HAZ02",
         "error",
         "inputs or outputs of the same name: the run time keeps one of them",
         "input_names and output_names that differ",
         _same_names,
     ),
-    (
+    Rule(
         "HAZ03",
         "error",
         "results without elements, which abort the process on the GPU and the neural engine",
         "a model that does not compute them",
         _that(lambda op: any(0 in t.shape for t in op.types)),
     ),
-    (
+    Rule(
         "HAZ04",
         "warning",
         "boolean inputs, which devices refuse",
         "an int8 or float input that the model compares with zero",
         _ports(lambda t: t.element == "i1", outputs=False),
     ),
-    (
+    Rule(
         "HAZ05",
         "warning",
         "source files of the machine it was converted on",
         "coreai-torch strip",
         _that(lambda op: bool(op.place.file)),
     ),
-    (
+    Rule(
         "HAZ06",
         "warning",
         "sorting or argmax of float16, whose indices the neural engine gets wrong",
         "that part of the model in float32",
         _that(lambda op: op.name in _ORDERING and any(t.element == "f16" for t in _types(op))),
     ),
-    (
+    Rule(
         "HAZ07",
         "warning",
         f"tensors of more than {_MOST_AXES} axes, which the neural engine does not take",
         "axes joined by reshaping",
         _that(lambda op: any(len(t.shape) > _MOST_AXES for t in op.types)),
     ),
-    (
+    Rule(
         "HAZ08",
         "warning",
         "loops, which the GPU compiler has refused",
         "a fixed number of steps, written out",
         _that(lambda op: op.name == "coreai.while"),
     ),
-    (
+    Rule(
         "HAZ09",
         "warning",
         "Metal kernels, which run on the GPU alone",

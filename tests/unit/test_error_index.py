@@ -1,0 +1,40 @@
+"""Every error has a code of its own, shown in its message and explained in docs/errors.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from coreai_torch import errors
+from coreai_torch.report.hazards import RULES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+ROWS = dict(re.findall(r"^\| ((?:CAT|HAZ)\d+) \| `?(\w+)`? \|", PAGE, re.MULTILINE))
+CLASSES = [
+    cls
+    for cls in vars(errors).values()
+    if isinstance(cls, type) and issubclass(cls, Exception) and cls.__module__ == errors.__name__
+]
+
+
+def test_each_class_has_a_code_of_its_own():
+    assert all("code" in vars(cls) for cls in CLASSES)
+    assert len({cls.code for cls in CLASSES}) == len(CLASSES) >= 17
+
+
+def test_the_page_explains_all_and_nothing_else():
+    told = {cls.code: cls.__name__ for cls in CLASSES}
+    told.update((rule.code, rule.severity) for rule in RULES)
+    assert told == ROWS
+
+
+@pytest.mark.parametrize("cls", [c for c in CLASSES if issubclass(c, errors.CodedError)])
+def test_messages_end_in_the_code(cls):
+    assert str(cls("what happened")) == f"what happened\n  code  {cls.code}"
+
+
+def test_errors_are_caught_as_what_they_were_before():
+    assert issubclass(errors.ConversionError, ValueError)
+    assert issubclass(errors.NativeError, RuntimeError)
