@@ -10,6 +10,8 @@ import torch
 from ..errors import ExportError
 from .sequence_lengths import open_lengths
 
+_SHOWN = 4  # lines of torch's own message
+
 
 def exported(
     model: torch.nn.Module,
@@ -29,7 +31,8 @@ def exported(
                 model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )
     except Exception as cause:
-        first = next(iter(str(cause).strip().splitlines()), "")
+        told = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        first = "\n        ".join(told[:_SHOWN])
         raise ExportError(
             f"torch.export could not export {type(model).__name__}: "
             f"{type(cause).__name__}: {first}\n"

@@ -108,5 +108,11 @@ def _size(part: str, text: str) -> Size:
     read = _SIZE.fullmatch(part)
     if read is None:
         raise typer.BadParameter(f"{part!r} is no size, in {text!r}; {_HELP}")
+    if read["name"] and int(read["size"]) < 2:
+        name = read["name"]
+        raise typer.BadParameter(
+            f"{part!r}: torch fixes an example size of 0 or 1; try  {name}:2, or {name}:2:1..64 "
+            "for one that may be 1 later"
+        )
     bounds = [int(read[side]) if read[side] else None for side in ("least", "most")]
     return Size(int(read["size"]), read["name"] or "", *bounds)

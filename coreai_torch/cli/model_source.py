@@ -52,10 +52,11 @@ def load(source: str, inputs: Sequence[str]) -> Loaded:
             f"{source!r} is neither a .pt2 nor module:factory; "
             'try  models.py:net --input "x=f32[1,3,224,224]"'
         )
-    made = _called(path, factory)
-    model, *given = made if isinstance(made, tuple) else (made,)
     import torch
 
+    torch.manual_seed(0)  # so that untrained weights are the same for `convert` and for `verify`
+    made = _called(path, factory)
+    model, *given = made if isinstance(made, tuple) else (made,)
     if not isinstance(model, torch.nn.Module):
         raise typer.BadParameter(
             f"{source} gave a {type(model).__name__}; a factory returns an nn.Module, "

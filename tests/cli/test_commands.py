@@ -111,6 +111,7 @@ def test_wrong_calls_leave_with_2_and_an_example(shell):
         (("convert", "models.py:net", "-o", "n.aimodel", "-i", "x"), "'x' is no input; try x=f32"),
         (("convert", "models.py:net", "-o", "n.aimodel", "-i", "x=f9[3]"), "'f9' is no dtype"),
         (("convert", "models.py:net", "-o", "n.aimodel"), "missing a required argument: 'x'"),
+        (("check", "models.py:net", "-i", "x=f32[n:1,4]"), "torch fixes an example size"),
         (("check", "models.py:none"), "has no 'none'"),
         (("check", "models.py:number"), "gave a int; a factory returns an nn.Module"),
         (("check", "nothing"), "neither a .pt2 nor module:factory"),

@@ -1,0 +1,31 @@
+"""The commands of docs/command-line.md run as they stand there, in their order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+COMMANDS = [
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    for line in block.splitlines()
+]
+
+
+def test_every_command_of_the_page_works(shell, tmp_path):
+    (model,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    (tmp_path / "models.py").write_text(model)
+    pixels = np.zeros((16, 16, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    assert len(COMMANDS) == 10
+    for command in COMMANDS:
+        script, *arguments = shlex.split(command)
+        assert script == "coreai-torch"
+        said = shell(*arguments)
+        assert said.code == 0, f"{command}\n{said.out}{said.err}"
+    assert np.load(tmp_path / "scores.npz")["scores"].shape == (1, 10)
