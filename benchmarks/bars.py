@@ -32,7 +32,8 @@ def _times(one, other, clock="cpu", stage=STEP):
 
 def speed(figures):
     for workload, times in FASTER.items():
-        ours, peer = figures[workload].get("ours"), figures[workload].get("published")
+        row = figures.get(workload, {})
+        ours, peer = row.get("ours"), row.get("published")
         if _fine(ours, peer):
             found = _times(ours, peer)
             yield Bar(

@@ -77,8 +77,7 @@ def linears(count, width):
         with torch.device("meta"):
             layer = nn.Linear(width, width)
         layer = layer.to_empty(device="cpu")
-        layer.weight.data.fill_(1 / width)
-        layer.weight.data[0].uniform_(-1, 1)  # no two weights are equal
+        torch.outer(torch.randn(width), torch.randn(width), out=layer.weight.data)
         layer.bias.data.uniform_(-1, 1)
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers).eval(), (torch.rand(1, width),)

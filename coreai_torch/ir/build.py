@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -19,8 +19,9 @@ from . import constants, types
 
 _CURRENT: ContextVar[Build] = ContextVar("build")
 
-# Elements of a constant that is stored again under other sizes rather than reshaped by an op.
-_SMALL = 1 << 14
+# Elements of a constant that is stored in the layout it is used in. Weights above it keep theirs,
+# and an op that changes it: a transposed copy of 1 GB takes longer than the whole conversion.
+SMALL = 1 << 18
 
 
 def _never_fold(op: Any) -> bool:
@@ -44,6 +45,7 @@ class Build:
         self._symbols: set[str] = set()
         self._blocks: list[Block] = []
         self._emitted: list[dict[int, Value]] = []
+        self._superseded: list[list[Value]] = []
         self.shared_graphs: dict[Any, Any] = {}
 
     @staticmethod
@@ -72,12 +74,17 @@ class Build:
         """Build inside a graph; its large constants gather at the head of the block."""
         self._blocks.append(block)
         self._emitted.append({})
+        self._superseded.append([])
         try:
             with InsertionPoint(block):
                 yield
+            for owner in {value.owner for value in self._superseded[-1]}:
+                if not any(True for _ in owner.results[0].uses):
+                    owner.erase()
         finally:
             self._blocks.pop()
             self._emitted.pop()
+            self._superseded.pop()
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep these graph names for the entrypoints."""
@@ -108,15 +115,18 @@ class Build:
         """What a constant that was emitted here holds."""
         return self._contents.get(constant.owner.attributes["value"])
 
-    def reshaped(self, constant: Value, sizes: Sequence[int]) -> Value | None:
-        """A small constant under other sizes, which spares the op; else None."""
+    def changed(
+        self, constant: Value, change: Callable[[torch.Tensor], torch.Tensor]
+    ) -> Value | None:
+        """A small constant, changed by torch rather than by an op; None for any other value."""
         owner = constant.owner
         if isinstance(owner, Block) or owner.name != "coreai.constant":
             return None
         content = self.content(constant)
-        if content is None or content.numel() > _SMALL:
+        if content is None or content.numel() > SMALL:
             return None
-        return self.tensor(content.detach().reshape(tuple(sizes)), "reshaped")
+        self._superseded[-1].append(constant)
+        return self.tensor(change(content.detach()), "changed")
 
     def number(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
         """A small constant of the given narrow dtype, right here."""

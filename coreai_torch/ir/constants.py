@@ -94,7 +94,7 @@ class Constants:
 
     def _resource(self, raw: Bytes, type_: RankedTensorType, name: str) -> Attribute:
         step = max(1, raw.size // _SAMPLES)
-        look = (str(type_), raw[::step].tobytes())
+        look = (type_, raw[::step].tobytes())
         for other, attribute in self._by_look.setdefault(look, []):
             if np.array_equal(other, raw):
                 return attribute

@@ -11,12 +11,13 @@ from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 
 from . import shapes, types
-from .build import Build
+from .build import SMALL, Build
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
 from .reassociation import kept_apart
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
 
 __all__ = [
+    "SMALL",
     "Attribute",
     "Dim",
     "RankedTensorType",
@@ -185,6 +186,9 @@ def gelu(x: Value, approximate: str) -> Value:
 def transpose(x: Value, permutation: Sequence[int]) -> Value:
     if list(permutation) == list(range(x.type.rank)):
         return x
+    constant = Build.current().changed(x, lambda tensor: tensor.permute(*permutation).contiguous())
+    if constant is not None:
+        return constant
     return gen.TransposeOp(x, u32(list(permutation))).result
 
 
@@ -195,7 +199,7 @@ def expand_dims(x: Value, axes: Sequence[int]) -> Value:
     dims = list(sizes_of_type(x))
     for axis in sorted(axes):
         dims.insert(axis, 1)
-    constant = Build.current().reshaped(x, dims)
+    constant = Build.current().changed(x, lambda tensor: tensor.reshape(dims))
     if constant is not None:
         return constant
     type_ = RankedTensorType.get(dims, x.type.element_type)

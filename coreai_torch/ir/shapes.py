@@ -119,9 +119,10 @@ def reshape(x: Value, dims: Sequence[Dim]) -> Value:
     known = [d if isinstance(d, int) else -1 for d in dims]
     if x.type == type_ and -1 not in known:
         return x
-    constant = None if -1 in known else Build.current().reshaped(x, known)
-    if constant is not None:
-        return constant
+    if -1 not in known:
+        constant = Build.current().changed(x, lambda tensor: tensor.reshape(known))
+        if constant is not None:
+            return constant
     ones = next((i for i, d in enumerate(known) if d != 1), 0)
     if ones and -1 in known:
         # `optimize` moves a reshape that adds leading ones behind the broadcasting op that reads

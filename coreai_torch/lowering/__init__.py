@@ -1,6 +1,6 @@
 """The engine: torch's graphs and the dialect meet here."""
 
-from .binding import Axes, Axis, Number, Shape
+from .binding import Axes, Axis, Held, Number, Shape
 from .cases import case
 from .context import Ctx
 from .promotion import Promote
@@ -11,6 +11,7 @@ __all__ = [
     "Axes",
     "Axis",
     "Ctx",
+    "Held",
     "Number",
     "Promote",
     "Registry",

@@ -92,7 +92,8 @@ class Walk:
         if empty is not None:
             return empty
         entry = self.registry.for_node(node)
-        if entry is None or entry.origin == "built-in":
+        at_run_time = any(isinstance(scope.nodes.get(n), Value) for n in node.all_input_nodes)
+        if not at_run_time and (entry is None or entry.origin == "built-in"):
             folded = fold(node, scope.held(node.args), scope.held(dict(node.kwargs)))
             if folded is not UNFOLDED:
                 return folded

@@ -6,12 +6,14 @@ its weight for every element of a batch whose strides are not plain.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ..ir import dialect as cai
 from ..ir.dialect import Value
-from ..lowering import Ctx, Number, case, decomposes, lowers
+from ..lowering import Ctx, Held, Number, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
 
 aten = torch.ops.aten
@@ -120,9 +122,19 @@ def _matmul(ctx: Ctx, x: Value, other: Value) -> Value:
         case(f32(2, 0), f32(4, 0), f32(4), static_only="an empty operand"),
     ],
 )
-def linear(ctx: Ctx, x: Value, weight: Value, bias: Value | None) -> Value:
-    result = matmul(ctx, x, cai.transpose(weight, [1, 0]) if weight.type.rank == 2 else weight)
+def linear(ctx: Ctx, x: Value, weight: Held, bias: Value | None) -> Value:
+    result = matmul(ctx, x, _transposed(ctx, weight))
     return result if bias is None else cai.add(result, bias)
+
+
+def _transposed(ctx: Ctx, weight: Any) -> Value:
+    """The matrix to multiply with; a small constant is turned by torch, and only then emitted."""
+    if isinstance(weight, Tensor):
+        if weight.dim() == 2 and weight.numel() <= cai.SMALL:
+            return cai.tensor_constant(weight.detach().t().contiguous(), ctx.path("weight"))
+        weight = cai.tensor_constant(weight, ctx.path("weight"))
+    turned: Value = cai.transpose(weight, [1, 0]) if weight.type.rank == 2 else weight
+    return turned
 
 
 def _added(x: Value, result: Value, beta: Number, alpha: Number) -> Value:
