@@ -1,0 +1,65 @@
+"""Factorisations whose vectors have no sign of their own, and the limits of all of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from module_runner import check, convert
+
+from coreai_torch.errors import ConversionError
+
+DYNAMIC = torch.export.Dim.DYNAMIC
+
+
+def _products(basis):
+    return basis.mT @ basis
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "reduced"])
+@pytest.mark.parametrize("shape", [(2, 5, 3), (3, 6)], ids=str)
+def test_singular_vectors_are_orthogonal_and_make_the_matrix(shape, full):
+    def made(x):
+        left, values, right = torch.linalg.svd(x, full)
+        count = values.shape[-1]
+        whole = (left[..., :count] * values.unsqueeze(-2)) @ right[..., :count, :]
+        return whole, values, _products(left), _products(right.mT)
+
+    check(made, (torch.rand(shape),))
+
+
+def test_a_matrix_of_less_than_full_rank_has_a_full_basis():
+    """Of all zeros too, where any basis will do."""
+
+    def products(x):
+        left, values, right = torch.linalg.svd(x)
+        return values, _products(left), _products(right.mT)
+
+    x = torch.rand(3, 1) @ torch.rand(1, 3)
+    check(products, (torch.stack([x, torch.zeros(3, 3)]),))
+
+
+def test_eigenvectors_are_orthogonal_and_make_the_matrix():
+    def made(x):
+        values, vectors = torch.linalg.eigh(x)
+        return (vectors * values.unsqueeze(-2)) @ vectors.mT, values, _products(vectors)
+
+    check(made, (torch.rand(2, 5, 5),))
+
+
+def test_the_number_of_matrices_may_be_dynamic():
+    def solved(x, y):
+        return torch.linalg.solve(x @ x.mT + torch.eye(6), y)
+
+    sizes = [(torch.rand(n, 6, 6), torch.rand(n, 6, 2)) for n in (2, 3)]
+    check(solved, *sizes, dynamic_shapes=({0: DYNAMIC}, {0: DYNAMIC}))
+
+
+def test_the_size_of_a_matrix_may_not_be_dynamic():
+    size = torch.export.Dim("n", min=2, max=9)
+    with pytest.raises(ConversionError, match=r"cholesky: a matrix whose size is[\s\S]*known when"):
+        convert(torch.linalg.cholesky, (torch.eye(3),), ({0: size, 1: size},))
+
+
+def test_complex_matrices_are_refused():
+    with pytest.raises(ConversionError, match=r"linalg\.svd: a complex matrix"):
+        convert(torch.linalg.svdvals, (torch.rand(3, 3, dtype=torch.complex64),))
