@@ -67,22 +67,22 @@ class Function:
             boxes[p.name] if p.name in boxes else _tensor(p, given[p.name])
             for p in self._function.inputs
         ]
-        shared = {memory_of(a.content if isinstance(a, State) else a) for a in arguments}
+        before = {name: box.content for name, box in boxes.items()}
         plan = self._module.plan(self.name, is_watched=watch is not None)
         with torch.no_grad():
-            outputs = self._named(plan(arguments, watch), shared | plan.memory)
-            for name, box in boxes.items():
-                _store(held, name, box.content)
+            results = plan(arguments, watch)
+            taken = {*plan.memory, *map(memory_of, before.values()), *map(memory_of, arguments)}
+            written = {n: b.content for n, b in boxes.items() if b.content is not before[n]}
+            # Two states may have been swapped: what is written is kept before it is stored.
+            kept = {name: _own(content, taken) for name, content in written.items()}
+            outputs = self._named(results, taken)
+            for name, content in kept.items():
+                _store(held, name, content, in_place=state is not None)
         return outputs
 
-    def _named(self, results: Sequence[Any], shared: set[int]) -> dict[str, torch.Tensor]:
-        """The outputs; what shares memory with an input, a state or a constant is a copy."""
+    def _named(self, results: Sequence[Any], taken: set[int]) -> dict[str, torch.Tensor]:
         ports = zip(self._function.outputs, results, strict=True)
-        return {
-            port.name: value.clone() if memory_of(value) in shared else value.contiguous()
-            for port, value in ports
-            if port.type.kind != "token"
-        }
+        return {p.name: _own(value, taken) for p, value in ports if p.type.kind != "token"}
 
     def _content(self, name: str, type_: reading.Type, held: dict[str, Any]) -> torch.Tensor:
         if name not in held:
@@ -139,15 +139,23 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
         return function({**dict(zip(function.inputs, inputs, strict=False)), **named})
 
 
-def _store(held: dict[str, Any], name: str, content: torch.Tensor) -> None:
-    """Put a state's new content where the caller keeps it, in place where that is possible."""
+def _own(value: torch.Tensor, taken: set[int]) -> torch.Tensor:
+    """The value, as a copy if its memory is taken: by an input, a constant, another result."""
+    mine = value.clone() if memory_of(value) in taken else value
+    mine = mine.contiguous()
+    taken.add(memory_of(mine))
+    return mine
+
+
+def _store(held: dict[str, Any], name: str, content: torch.Tensor, *, in_place: bool) -> None:
+    """Put a state's new content where it is kept, in place if its size has not changed."""
     kept = held[name]
-    if isinstance(kept, np.ndarray):
+    if not in_place or kept.shape != content.shape:
+        held[name] = content
+    elif isinstance(kept, np.ndarray):
         kept[...] = _array(content, kept.dtype)
-    elif kept.shape == content.shape:
-        kept.copy_(content)
     else:
-        held[name] = content.clone()
+        kept.copy_(content)
 
 
 def _array(x: torch.Tensor, dtype: Any) -> Any:

@@ -153,6 +153,34 @@ def test_given_states_change_in_place(counts, made):
         module.function("main")({"x": torch.ones(4)}, state={})
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_states_may_be_swapped_and_returned(given):
+    class Swaps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2))
+            self.register_buffer("b", torch.zeros(2))
+
+        def forward(self, x):
+            old = self.a.clone()
+            self.a.copy_(self.b)
+            self.b.copy_(old)
+            return self.a + x, self.b.clone(), x
+
+    names = {"state_names": ["a", "b"], "output_names": ["sum", "now", "x"]}
+    module = to_torch(converted(Swaps(), torch.ones(2), **names))
+    mine = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3.0, 4.0])}
+    held = mine if given else module.states
+    module.states.update({name: value.clone() for name, value in mine.items()})
+    for turn in range(4):
+        got = module.function("main")({"x": torch.ones(2)}, state=mine if given else None)
+        a, b = ([3.0, 4.0], [1.0, 2.0]) if turn % 2 == 0 else ([1.0, 2.0], [3.0, 4.0])
+        assert (held["a"].tolist(), held["b"].tolist()) == (a, b)
+        assert (got["sum"].tolist(), got["now"].tolist()) == ([v + 1 for v in a], b)
+        for value in got.values():
+            value.fill_(9.0)
+
+
 def test_outputs_share_no_memory_with_what_goes_on_living():
     class Passes(nn.Module):
         def __init__(self):
@@ -160,11 +188,13 @@ def test_outputs_share_no_memory_with_what_goes_on_living():
             self.register_buffer("table", torch.arange(6.0).reshape(2, 3))
 
         def forward(self, x):
-            return x, self.table.t(), x.view(3, 1)
+            return x, self.table.t(), x.view(3, 1), x.sin(), x.sin()
 
     module, x = to_torch(converted(Passes(), torch.ones(3))), torch.ones(3)
-    for value in module(x).values():
+    got = list(module(x).values())
+    for value in got[:4]:
         value.fill_(7.0)
+    torch.testing.assert_close(got[4], x.sin())
     assert x.tolist() == [1.0] * 3
     assert list(module(x).values())[1].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
 
