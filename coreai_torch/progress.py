@@ -60,11 +60,25 @@ class Stages:
             return
         over = f" {ops:,} ops" if ops is not None else ""
         started = time.monotonic()
-        waiting = self._console.status(f"{name}{over}") if live else nullcontext()
-        with waiting:
+        with self._waiting(f"{name}{over}") if live else nullcontext():
             yield
         took = time.monotonic() - started
         self._console.print(f"{name:<12}{over:>14}  {took:7.1f} s  {peak_memory():>7,} MB")
+
+    def _waiting(self, what: str) -> Any:
+        """A line that shows the time and the memory while the stage runs."""
+        from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn
+        from rich.progress import TimeElapsedColumn as Elapsed
+        from rich.text import Text
+
+        class Memory(ProgressColumn):
+            def render(self, task: Any) -> Text:
+                return Text(f"{peak_memory():,} MB")
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), Elapsed(), Memory())
+        bar = Progress(*columns, console=self._console, transient=True)
+        bar.add_task(what, total=None)
+        return bar
 
 
 @contextmanager

@@ -39,20 +39,22 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compare."""
+    from ..progress import stages
     from ..verification import Plan
     from ..verification import verify as verify_program
     from .model_source import load
 
     loaded = load(source, inputs or ())
-    verdict = verify_program(
-        loaded.model_or_exported,
-        program,
-        loaded.args,
-        loaded.kwargs,
-        dynamic_shapes=loaded.dynamic_shapes,
-        trials=Plan(seeds, sizes, edges, steps),
-        tolerance=tolerance,
-        engine=engine,
-        seconds=seconds,
-    )
+    with stages() as stage, stage("verifying"):
+        verdict = verify_program(
+            loaded.model_or_exported,
+            program,
+            loaded.args,
+            loaded.kwargs,
+            dynamic_shapes=loaded.dynamic_shapes,
+            trials=Plan(seeds, sizes, edges, steps),
+            tolerance=tolerance,
+            engine=engine,
+            seconds=seconds,
+        )
     answer(verdict.as_dict(), str(verdict), as_json=as_json, ok=verdict.ok)

@@ -110,7 +110,10 @@ class Search:
         plan, call = self.subject.plan, failure.call
         names = [f"probe_{i}" for i in range(len(probes))]
         outputs = tuple(Output(name, node) for name, node in zip(names, probes, strict=True))
-        with tempfile.TemporaryDirectory() as folder, _returning(self.subject, probes):
+        with (
+            tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder,
+            _returning(self.subject, probes),
+        ):
             staged = Staged("main", self.subject.exported, replace(plan, outputs=outputs))
             program = build([staged], self.registry, debug=True, on_node=lambda: None)
             path = Path(folder) / "probed.mlirbc"

@@ -80,7 +80,8 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 def largest(tensor: torch.Tensor) -> float:
     """The largest finite absolute value."""
-    finite = tensor[tensor.isfinite()]
+    wide = _wide(tensor)
+    finite = wide[wide.isfinite()]
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 

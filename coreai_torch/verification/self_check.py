@@ -56,7 +56,7 @@ def _tried(
     """What is wrong, if anything, and the child to go on with."""
     model = _CaseModel(target, case)
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
             path = Path(folder) / "case.mlirbc"
             names = _converted(model, path)
             if runner is None or not runner.alive:

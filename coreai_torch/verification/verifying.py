@@ -131,7 +131,7 @@ def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, floa
 def _starter(
     engine: Engine, program: Program, entrypoint: str, timeout: float
 ) -> Iterator[Starter]:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
         yield Starter(engine, _source(program, Path(folder)), entrypoint, timeout)
 
 

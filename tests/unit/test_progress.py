@@ -39,6 +39,15 @@ def test_a_quick_or_piped_one_is_silent(monkeypatch, terminal, patience):
     assert shown(monkeypatch, terminal=terminal, patience=patience) == ""
 
 
+def test_a_stage_shows_itself_while_it_runs(monkeypatch):
+    screen = Screen(terminal=True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.stages() as stage, stage("verifying"):
+        pass
+    assert screen.getvalue().count("verifying") >= 2, "once live, once with what it took"
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_stages_tell_what_each_took_on_a_terminal_only(monkeypatch, terminal):
     screen = Screen(terminal)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from coreai_torch.verification.measure import TOLERANCE, allowed, compared
+from coreai_torch.verification.measure import TOLERANCE, allowed, compared, largest
 
 NAN, INF = math.nan, math.inf
 
@@ -104,6 +104,15 @@ def test_the_tolerance_of_a_graph_grows_with_its_depth_and_its_narrowest_type():
     program = torch.export.export(Deep(), (torch.ones(2),))
     limits = allowed(program.graph)
     assert limits[torch.float32] == pytest.approx(1e-3 * math.sqrt(102), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [([True, False], 1.0), ([-3, 2], 3.0), ([3 + 4j], 5.0), ([INF, 2.0, NAN], 2.0), ([], 0.0)],
+    ids=["bool", "int", "complex", "infinite", "none"],
+)
+def test_the_largest_value_of_any_dtype(values, want):
+    assert largest(torch.tensor(values)) == want
 
 
 def test_values_that_are_small_for_once_are_held_to_the_usual_size():
