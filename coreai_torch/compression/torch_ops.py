@@ -1,8 +1,9 @@
 """The compression ops of torch: their schemas, what they mean, and what they refuse.
 
 The meanings are those of the run time: numbers are decompressed in the result's dtype, rounded
-after each step, and quantized in float32. On some shapes it joins the last two steps when it
-decompresses a weight, and differs by one in the last place.
+after each step, and quantized in float32. With an offset and one scale for each row, the run time
+on Linux has `scale * input + (minval - scale * zero_point)` instead, and may be off by two in the
+last place of a block's largest number.
 """
 
 from __future__ import annotations
