@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ class Build:
         self._emitted: list[dict[int, Value]] = []
         self._superseded: list[list[Value]] = []
         self.shared_graphs: dict[Any, Any] = {}
+        self.open_scans = itertools.count()  # those of sizes that are known at run time only
 
     @staticmethod
     def current() -> Build:

@@ -333,7 +333,19 @@ def softmax(x: Value, axis: int) -> Value:
 def scan(x: Value, axis: int, combiner: str) -> Value:
     """Cumulative `sum`, `product`, `min` or `max` along an axis."""
     reverse_ = constant(False, torch.bool)
-    return _coreai.scan(x, u32(axis), reverse_, combiner)
+    return _coreai.scan(_unlike_others(x), u32(axis), reverse_, combiner)
+
+
+def _unlike_others(x: Value) -> Value:
+    """The same value for a scan, by another op than any scan before it was given.
+
+    Of two equal scans over sizes that are not known here the run time loses one:
+    `x.cumsum(0) + x, x.cumsum(0) * x` stops with "Expected operands to be tensors". All of these
+    slices are whole, but none is equal to another.
+    """
+    unknown = [axis for axis, size in enumerate(x.type.shape) if size == types.DYNAMIC]
+    nth = next(Build.current().open_scans) if unknown else 0
+    return slice_axis(x, unknown[0], 0, shapes.FAR - nth) if nth else x
 
 
 def sort(x: Value, axis: int, descending: bool) -> Value:

@@ -169,14 +169,10 @@ def _counts_to(node: Any, size: Any) -> bool:
 
 def _experts(writer: Writer, rows: fx.Node, offs: fx.Node) -> fx.Node:
     """The expert of each row: how many groups end at or before it."""
-    ones = writer.call(aten.full_like.default, _first_column(writer, rows), 1, dtype=torch.int64)
-    row = writer.call(aten.cumsum.default, ones, 0)  # counted from 1
-    later = writer.call(aten.gt.Tensor, writer.call(aten.unsqueeze.default, row, -1), offs)
-    return writer.call(aten.sum.dim_IntList, later, [-1])
-
-
-def _first_column(writer: Writer, rows: fx.Node) -> fx.Node:
-    return writer.call(aten.select.int, rows, 1, 0)
+    count = writer.size(rows, 0)
+    row = writer.call(aten.arange.start_step, 0, count, dtype=torch.int64, device="cpu")
+    after = writer.call(aten.ge.Tensor, writer.call(aten.unsqueeze.default, row, -1), offs)
+    return writer.call(aten.sum.dim_IntList, after, [-1])
 
 
 def _product(writer: Writer, rows: fx.Node, weight: fx.Node, experts: fx.Node) -> fx.Node:

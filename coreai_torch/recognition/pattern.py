@@ -50,6 +50,11 @@ class Writer:
             node if dtype_of(node) == dtype else self.call(aten._to_copy.default, node, dtype=dtype)
         )
 
+    def size(self, node: fx.Node, axis: int) -> Any:
+        """The extent of an axis: a number, or a node if it varies."""
+        extent = shape_of(node)[axis]
+        return extent if isinstance(extent, int) else self.call(aten.sym_size.int, node, axis)
+
     def forget(self) -> None:
         """Take all of them out again."""
         for node in reversed(self.added):
