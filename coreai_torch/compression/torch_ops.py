@@ -3,7 +3,7 @@
 The meanings are those of the run time: numbers are decompressed in the result's dtype, rounded
 after each step, and quantized in float32. With an offset and one scale for each row, the run time
 on Linux has `scale * input + (minval - scale * zero_point)` instead, and may be off by two in the
-last place of a block's largest number.
+last place of `scale * zero_point`.
 """
 
 from __future__ import annotations
