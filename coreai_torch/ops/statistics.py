@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import torch
 
 from ..ir import dialect as cai
+from ..ir import types
 from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering import Axes, Ctx, case, decomposes, lowers
-from ..lowering.cases import bf16, f16, f32, i64
+from ..lowering.cases import bf16, c64, f16, f32, i64
+from .polar import distance
 from .reduction import average, count, dropped, total
 
 aten = torch.ops.aten
@@ -22,8 +24,13 @@ def _spread(x: Value, axes: Sequence[int], correction: float | None) -> tuple[Va
     """Variance and mean in f32, axes kept.
 
     The mean of 10000 +- 0.01 is rounded by a thousandth, a tenth of the deviation: what is left
-    of the distances on average is therefore taken out of them.
+    of the distances on average is therefore taken out of them. Complex numbers vary in both
+    their parts.
     """
+    if cai.is_complex(x):
+        parts = cai.real_part(x), cai.imaginary_part(x)
+        (first, real), (second, imaginary) = (_spread(p, axes, correction) for p in parts)
+        return cai.add(first, second), cai.create_complex(real, imaginary)
     wide = cai.cast(x, torch.float32)
     centre = average(wide, axes)
     distance = cai.sub(wide, centre)
@@ -47,6 +54,7 @@ _SPREADS = [
     case(f32(2, 3, values=(1.0, _NAN, 2.0, 1.0, 1.0, 1.0)), [1]),
     case(f16(3, 4, low=-400, high=400), [0]),
     case(bf16(3, 4), [1]),
+    case(c64(2, 3), [1]),
 ]
 
 
@@ -73,15 +81,20 @@ def std(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) 
 
 @lowers(aten.var_mean.correction, cases=_SPREADS)
 def var_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
-    pair = _spread(x, dim, correction)
-    return [dropped(cai.cast(v, ctx.out_dtype), dim, keepdim) for v in pair]
+    return _both(ctx, _spread(x, dim, correction), dim, keepdim)
 
 
 @lowers(aten.std_mean.correction, cases=_SPREADS)
 def std_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
     variance, centre = _spread(x, dim, correction)
-    pair = (cai.sqrt(variance), centre)
-    return [dropped(cai.cast(v, ctx.out_dtype), dim, keepdim) for v in pair]
+    return _both(ctx, (cai.sqrt(variance), centre), dim, keepdim)
+
+
+def _both(ctx: Ctx, pair: Sequence[Value], axes: Sequence[int], keepdim: bool) -> list[Value]:
+    """The results in their dtypes, which differ where the mean is complex."""
+    wanted = [types.dtype_of(promised) for promised in ctx.outs]
+    cast = [cai.cast(v, dtype) for v, dtype in zip(pair, wanted, strict=True)]
+    return [dropped(v, axes, keepdim) for v in cast]
 
 
 def _norm(x: Value, order: float, axes: Sequence[int]) -> Value:
@@ -116,11 +129,12 @@ _ORDERS = (0, 1, 2, 3, 0.5, -1, -2.5, _INF, -_INF)
         case(bf16(3, 4), 3, [1]),
         case(f16(2, 3), 2, [1], dtype=torch.float32),
         case(f32(2, 0), 2, [1], static_only="an empty operand"),
+        *(case(c64(2, 3), order, [1]) for order in (0, 1, 2, 3, _INF)),
     ],
 )
 def linalg_vector_norm(ctx: Ctx, x: Value, ord: float, dim: Axes, keepdim: bool) -> Value:
     if cai.is_complex(x):
-        ctx.refuse("the norm of a complex vector", "torch.view_as_real(x) before the norm")
+        x = distance(cai.real_part(x), cai.imaginary_part(x))
 
     def vector_norm(input: Value) -> Value:
         norm = _norm(cai.cast(input, torch.float32), float(ord), dim)
