@@ -23,6 +23,7 @@ from .. import errors
 from . import resources, types
 
 DYNAMIC = -1
+_BYTECODE = "main.mlirb"
 
 # What holds the elements in torch. Integers and floats narrower than a byte are given one each;
 # every f4E2M1FN is also a f8E4M3FN.
@@ -142,7 +143,7 @@ def read(source: Source) -> Program:
         source = _asset(Path(source))
     blobs: Mapping[str, torch.Tensor] = {}
     if isinstance(source, AIModelAsset):
-        blobs = resources.mapped(Path(source._model_asset._program_bytecode_path))
+        blobs = resources.mapped(Path(source.path) / _BYTECODE)
         source = source.program
     if not isinstance(source, AIProgram):
         raise TypeError(
@@ -158,9 +159,9 @@ def read(source: Source) -> Program:
 def _asset(path: Path) -> AIModelAsset:
     if not path.exists():
         raise FileNotFoundError(f"there is no asset at {path}")
-    if not path.is_dir() or not (path / "main.mlirb").exists():
+    if not (path / _BYTECODE).exists():
         raise errors.ConversionError(
-            f"{path} is no asset: it holds no main.mlirb\n  try   the path of an .aimodel folder"
+            f"{path} is no asset: it holds no {_BYTECODE}\n  try   the path of an .aimodel folder"
         )
     resources.check(path)
     return AIModelAsset.load(path)
