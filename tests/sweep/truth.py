@@ -51,7 +51,9 @@ def no_further_than_eager(got: torch.Tensor, want: torch.Tensor, true: torch.Ten
     if not got.numel() or true.shape != want.shape:
         return False
     relative, absolute = BY_DTYPE[want.dtype]
-    got, want, true = got.double(), want.double(), true.double()
+    kept = true.to(want.dtype)  # the exponential of a matrix leaves the range of float16
+    true = torch.where(kept.isinf(), kept, true.double())
+    got, want = got.double(), want.double()
     near = torch.isclose(got, true, rtol=relative, atol=absolute, equal_nan=True) | (got == want)
     known = want.isfinite() & true.isfinite()
     if not known.any():
