@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,3 @@ def to_float8(x: Tensor, dtype: torch.dtype) -> Tensor:
     rounded = x.clamp(-limit, limit).to(dtype).float()
     too_far = torch.full_like(x, beyond).copysign(x)
     return torch.where(x.abs() > limit, too_far, rounded).to(dtype)
-
-
-def numbers(x: Tensor) -> Sequence[Any]:
-    """The elements of a vector as Python numbers."""
-    listed: list[Any] = x.tolist()
-    return listed
