@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .compression.compressing import compress
     from .converter import TorchConverter, get_decomp_table
     from .externalize.spec import ExternalizeSpec
     from .interpreter import to_torch
@@ -25,6 +26,7 @@ __all__ = [
     "TorchConverter",
     "TorchMetalKernel",
     "__version__",
+    "compress",
     "convert",
     "generate_composite_decl",
     "get_decomp_table",
@@ -37,6 +39,7 @@ _HOME = {
     "MetalParameter": "kernels",
     "TorchConverter": "converter",
     "TorchMetalKernel": "kernels",
+    "compress": "compression.compressing",
     "convert": "pipeline",
     "generate_composite_decl": "ir.composite",
     "get_decomp_table": "converter",

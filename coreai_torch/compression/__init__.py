@@ -1,5 +1,6 @@
 """Compressed weights in torch: ops, layers and tensors that conversion keeps compressed."""
 
+from .compressing import compress
 from .modules import (
     ActivationDequantizeModule,
     ActivationQuantizeModule,
@@ -9,11 +10,14 @@ from .modules import (
     WeightDequantizeModule,
     wrap_for_parametrization,
 )
+from .report import CompressedWeight, CompressionReport
 from .subbyte import Float4Tensor, IntxTensor, SubbyteTensor, UintxTensor
 
 __all__ = [
     "ActivationDequantizeModule",
     "ActivationQuantizeModule",
+    "CompressedWeight",
+    "CompressionReport",
     "Float4Tensor",
     "IntxTensor",
     "PalettizeModule",
@@ -22,5 +26,6 @@ __all__ = [
     "SubbyteTensor",
     "UintxTensor",
     "WeightDequantizeModule",
+    "compress",
     "wrap_for_parametrization",
 ]

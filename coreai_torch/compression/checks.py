@@ -212,7 +212,7 @@ def marked(nonzero_data: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     if mask.dtype != torch.bool:
         within_table("mask", mask, 2)
     places = mask.to(torch.bool)
-    if (count := int(places.sum())) != nonzero_data.numel():
+    if (count := int(torch.count_nonzero(places))) != nonzero_data.numel():
         raise ValueError(f"mask marks {count} places for {nonzero_data.numel()} nonzero_data")
     return places
 

@@ -1,0 +1,279 @@
+"""`compress`: a model's weights in few bits, in one line and without data."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from ..errors import ConversionError
+from .modules import wrap_for_parametrization
+from .report import CompressedWeight, CompressionReport
+from .schemes import KNOWN, SLICE, Layout, Parts, Scheme, scheme_named
+
+Skip: TypeAlias = "str | type[nn.Module] | Callable[[str, nn.Module], bool]"
+
+# Weights by the kind of layer: which axis is that of the outputs, and which one blocks cut.
+_AXES: dict[type[nn.Module], tuple[str, int, int]] = {
+    nn.Linear: ("weight", 0, 1),
+    nn.Embedding: ("weight", 0, 1),
+    nn.EmbeddingBag: ("weight", 0, 1),
+    nn.Conv1d: ("weight", 0, 1),
+    nn.Conv2d: ("weight", 0, 1),
+    nn.Conv3d: ("weight", 0, 1),
+    nn.ConvTranspose1d: ("weight", 1, 0),
+    nn.ConvTranspose2d: ("weight", 1, 0),
+    nn.ConvTranspose3d: ("weight", 1, 0),
+    nn.MultiheadAttention: ("in_proj_weight", 0, 1),
+}
+
+
+@dataclass
+class _Weight:
+    """A weight and all the places that hold it."""
+
+    name: str
+    value: Tensor
+    axes: tuple[int, int] | None
+    module: nn.Module
+    attribute: str
+    ties: list[_Weight] = field(default_factory=list)
+
+    @property
+    def every(self) -> list[_Weight]:
+        return [self, *self.ties]
+
+
+def compress(
+    model: nn.Module,
+    scheme: str,
+    *,
+    block_size: int | None = None,
+    skip: Skip | Iterable[Skip] = (),
+    least: int = 1024,
+) -> CompressionReport:
+    """Compress the weights of linear, convolution, embedding and attention layers, in place.
+
+    `scheme` is one of `int8`, `int4`, `uint4`, `fp8`, `fp4`, `palettize4`, `sparse50` and their
+    kin. With `block_size`, so many inputs of one output share a scale (else all of them do, and
+    with `fp4` it is 32); for a palette, so many outputs share a table (else all do). `skip` names
+    weights or layers that stay as they are: paths, with `*` and `?`, layer types, or a function
+    of path and layer. Weights of fewer numbers than `least` stay too. A weight that several
+    layers share is compressed once, for all of them.
+
+    No data is needed. Each weight is let go as soon as it is compressed. The report tells of
+    every weight; `report.model` is the model itself, which exports and converts as before.
+    """
+    chosen = _scheme(scheme, block_size)
+    block = chosen.block if block_size is None else block_size
+    weights = _weights(model)
+    skipped = _skipped(model, skip)
+    rows: dict[str, CompressedWeight] = {}
+    for weight in weights:
+        why = _why_not(weight, chosen, block, skipped, least)
+        done = _left(weight, why) if why else _compressed(weight, chosen, block)
+        rows.update({row.name: row for row in done})
+    report = CompressionReport(tuple(rows[name] for name in _order(model, rows)), model)
+    _refuse_nothing(report, chosen, block)
+    return report
+
+
+def _scheme(name: str, block_size: int | None) -> Scheme:
+    found = scheme_named(name)
+    if found is None:
+        raise ConversionError(f"no scheme is called {name!r}\n  try   {KNOWN}")
+    if block_size is not None and not found.takes_block:
+        raise ConversionError(f"{name} has no blocks\n  try   compress(model, {name!r})")
+    if block_size is not None and block_size < 1:
+        raise ConversionError(f"blocks of {block_size} numbers\n  try   block_size=32")
+    return found
+
+
+def _axes(module: nn.Module, attribute: str) -> tuple[int, int] | None:
+    for kind, (name, channel, across) in _AXES.items():
+        if isinstance(module, kind) and attribute == name:
+            return channel, across
+    if type(module).__name__ == "Conv1D" and attribute == "weight":  # transformers': [in, out]
+        return 1, 0
+    return None
+
+
+def _weights(model: nn.Module) -> list[_Weight]:
+    """Every parameter of at least two axes, once; those that share one are its ties."""
+    found: dict[int, _Weight] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, parametrize.ParametrizationList):
+            continue
+        for attribute, value in module.named_parameters(recurse=False):
+            if value.dim() < 2:
+                continue
+            name = f"{path}.{attribute}" if path else attribute
+            weight = _Weight(name, value, _axes(module, attribute), module, attribute)
+            if id(value) in found:
+                found[id(value)].ties.append(weight)
+            else:
+                found[id(value)] = weight
+    return list(found.values())
+
+
+def _order(model: nn.Module, rows: dict[str, CompressedWeight]) -> list[str]:
+    """The order of the modules, which ties would upset."""
+    places = {path: place for place, (path, _) in enumerate(model.named_modules())}
+    return sorted(rows, key=lambda name: places[name.rpartition(".")[0]])
+
+
+def _skipped(model: nn.Module, skip: Skip | Iterable[Skip]) -> Callable[[_Weight], bool]:
+    one = isinstance(skip, str | type) or callable(skip)
+    rules: Sequence[Skip] = [skip] if one else list(skip)  # type: ignore[list-item, arg-type]
+    paths = [path for path, _ in model.named_modules()]
+    paths += [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    for rule in rules:
+        if isinstance(rule, str) and not any(fnmatch.fnmatchcase(path, rule) for path in paths):
+            raise ConversionError(
+                f"skip={rule!r} is the path of no layer and no weight\n"
+                "  try   a name of model.named_modules(), or '*' in it"
+            )
+    return lambda weight: any(_matches(rule, weight) for rule in rules)
+
+
+def _matches(rule: Any, weight: _Weight) -> bool:
+    if isinstance(rule, str):
+        parts = weight.name.split(".")
+        above = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+        return any(fnmatch.fnmatchcase(path, rule) for path in above)
+    if isinstance(rule, type):
+        return isinstance(weight.module, rule)
+    return bool(rule(weight.name.rpartition(".")[0], weight.module))
+
+
+def _why_not(
+    weight: _Weight,
+    scheme: Scheme,
+    block: int | None,
+    skipped: Callable[[_Weight], bool],
+    least: int,
+) -> str | None:
+    """Why a weight stays as it is, or None."""
+    for held in weight.every:
+        tied = "" if held is weight else f"tied to {held.name}: "
+        if skipped(held):
+            return tied + "in skip"
+        if held.axes is None:
+            return f"{tied}of a {type(held.module).__name__}, which is not compressed"
+    if len({held.axes for held in weight.every}) > 1:
+        return f"tied to {weight.ties[0].name}: their inputs are on different axes"
+    return _unfit(weight.value, least) or scheme.refusal(_layout(weight, block))
+
+
+def _unfit(value: Tensor, least: int) -> str | None:
+    if type(value) not in (nn.Parameter, Tensor):
+        return f"a {type(value).__name__}, which is compressed already"
+    if value.is_meta:
+        return "on the meta device: it has no numbers yet"
+    if value.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return f"of {value.dtype}"
+    if value.numel() < least:
+        return f"too small: {value.numel()} numbers"
+    if not bool(torch.isfinite(value.detach().sum(dtype=torch.float32))):
+        return "holds a number that is not finite"
+    return None
+
+
+def _layout(weight: _Weight, block: int | None) -> Layout:
+    assert weight.axes is not None
+    return Layout(tuple(weight.value.shape), *weight.axes, block)
+
+
+def _left(weight: _Weight, why: str) -> list[CompressedWeight]:
+    value = weight.value
+    size = value.numel() * value.element_size()
+    bits = 8.0 * value.element_size()
+    first = CompressedWeight(weight.name, tuple(value.shape), None, bits, 0.0, size, size, why)
+    return [first, *(_tie(first, weight, tie) for tie in weight.ties)]
+
+
+def _tie(first: CompressedWeight, weight: _Weight, tie: _Weight) -> CompressedWeight:
+    """The row of a weight that another one's bytes are."""
+    why = first.why if first.scheme is None else None
+    note = f"tied to {weight.name}" + (f", {why}" if why else "")
+    return CompressedWeight(
+        tie.name, first.shape, first.scheme, first.bits, first.error, 0, 0, note
+    )
+
+
+def _compressed(weight: _Weight, scheme: Scheme, block: int | None) -> list[CompressedWeight]:
+    value = weight.value.detach()
+    dtype, shape = value.dtype, tuple(value.shape)
+    size = value.numel() * value.element_size()
+    with torch.no_grad():
+        parts, error = _in_slices(value, scheme, _layout(weight, block))
+        held = scheme.bytes(parts)
+        layer = scheme.layer(parts, dtype)
+    for place in weight.every:
+        _put(place.module, place.attribute, layer)
+        place.value = value.new_empty(0)  # or this list would keep all weights until the end
+    bits = 8 * held / math.prod(shape)
+    first = CompressedWeight(weight.name, shape, scheme.name, bits, error, size, held)
+    return [first, *(_tie(first, weight, tie) for tie in weight.ties)]
+
+
+def _in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[Parts, float]:
+    """The compressed parts of the whole, and the relative error of what they give back."""
+    shared = scheme.shared(value, layout)
+    step = scheme.step(layout)
+    row = max(value[0].numel(), 1)
+    rows = max(SLICE // (row * step), 1) * step
+    pieces: list[Parts] = []
+    wrong = total = 0.0
+    for part in value.split(rows, 0):
+        numbers = part.float()
+        pieces.append(scheme.slice(numbers, layout, shared, value.dtype))
+        dense = scheme.layer({**shared, **pieces[-1]}, value.dtype)().float()
+        total += float(numbers.double().square().sum())
+        wrong += float((dense - numbers).double().square().sum())
+    joined = {name: _joined([piece[name] for piece in pieces]) for name in pieces[0]}
+    error = math.sqrt(wrong / total) if total else math.sqrt(wrong)
+    return {**shared, **joined}, error
+
+
+def _joined(pieces: list[Tensor]) -> Tensor:
+    if len(pieces) == 1:
+        return pieces[0]
+    if pieces[0].element_size() > 1 or pieces[0].dtype in (torch.int8, torch.uint8, torch.bool):
+        return torch.cat(pieces)
+    # `cat` does not know floats of a byte.
+    return torch.cat([piece.view(torch.uint8) for piece in pieces]).view(pieces[0].dtype)
+
+
+def _put(module: nn.Module, attribute: str, layer: nn.Module) -> None:
+    """The layer in the weight's place; the weight is let go."""
+    layer.__class__ = _parametrization(type(layer))
+    parametrize.register_parametrization(module, attribute, layer, unsafe=True)
+    held = module.parametrizations[attribute]
+    held.original = nn.Parameter(torch.empty(0), requires_grad=False)
+
+
+def _parametrization(cls: type[nn.Module]) -> type[nn.Module]:
+    """A layer that is put in several places is made into a parametrization once."""
+    if cls.__name__.endswith("Parametrization"):
+        return cls
+    made: type[nn.Module] = wrap_for_parametrization(cls)  # type: ignore[arg-type]
+    return made
+
+
+def _refuse_nothing(report: CompressionReport, scheme: Scheme, block: int | None) -> None:
+    """Blocks that divide no weight are a mistake, and every weight says why."""
+    alone = [row for row in report.left_alone if row.why and row.why.startswith("indivisible")]
+    if report.compressed or not alone:
+        return
+    reasons = "\n".join(f"        {row.name}: {row.why}" for row in alone[:20])
+    raise ConversionError(
+        f"blocks of {block} divide no weight, so {scheme.name} compresses nothing\n{reasons}\n"
+        "  try   a block_size that divides them"
+    )

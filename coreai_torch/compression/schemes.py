@@ -1,0 +1,393 @@
+"""How a weight is compressed without data: integers, small floats, tables, masks.
+
+A weight is worked off in slices of its first axis, so that no second copy of it is ever held;
+what all slices need to know (a table, a threshold) is found first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .modules import PalettizeModule, SparseModule, WeightDequantizeModule
+from .packing import packed_size
+from .palettes import nearest, palette
+from .scalars import FLOAT4, SCALES_OF_TWO, Integers
+
+Parts = dict[str, Tensor]
+
+# So many numbers of a weight are worked on at a time.
+SLICE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A weight's sizes, the axis of its outputs, and the axis along which blocks are cut."""
+
+    shape: tuple[int, ...]
+    channel: int
+    across: int
+    block: int | None
+
+    @property
+    def blocks(self) -> list[int]:
+        """How many blocks each axis has: every output its own, unless blocks say more."""
+        counts = [1] * len(self.shape)
+        counts[self.channel] = self.shape[self.channel]
+        if self.block is not None:
+            counts[self.across] = self.shape[self.across] // self.block
+        return counts
+
+    def indivisible(self) -> str | None:
+        """Why blocks cannot be cut, if they cannot."""
+        size = self.shape[self.across]
+        if self.block is None or size % self.block == 0:
+            return None
+        return f"indivisible: {size} on axis {self.across} in blocks of {self.block}"
+
+
+class Scheme:
+    """One way to compress; each has a name under which `compress` knows it."""
+
+    name: str
+    block: int | None  # what `block_size` is if it is not given
+    takes_block = True
+
+    def refusal(self, layout: Layout) -> str | None:
+        """Why a weight of this layout is left alone, or None."""
+        return layout.indivisible()
+
+    def step(self, layout: Layout) -> int:
+        """How many places of the first axis a slice must hold, or a multiple of them."""
+        return 1 if layout.channel == 0 else layout.shape[0]
+
+    def shared(self, weight: Tensor, layout: Layout) -> Parts:
+        """What all slices need."""
+        return {}
+
+    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
+        """The compressed parts of some rows, in float32, to be joined along the first axis."""
+        raise NotImplementedError
+
+    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
+        """The layer that gives the weight back."""
+        raise NotImplementedError
+
+    def bytes(self, parts: Parts) -> int:
+        """What the parts take in a converted program."""
+        raise NotImplementedError
+
+
+def _split(x: Tensor, blocks: Sequence[int]) -> tuple[Tensor, list[int]]:
+    """Each axis as its blocks and the places in one; the axes of the places."""
+    sizes = [n for size, count in zip(x.shape, blocks, strict=True) for n in (count, size // count)]
+    return x.reshape(sizes), list(range(1, len(sizes), 2))
+
+
+def _rows(layout: Layout, rows: int) -> Layout:
+    return Layout((rows, *layout.shape[1:]), layout.channel, layout.across, layout.block)
+
+
+def _sized(*tensors: Tensor | None) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors if t is not None)
+
+
+def _usable(scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """As it will be stored; zero, for a block of zeros, would divide them by nothing."""
+    stored = scale.to(dtype).float()
+    return torch.where(stored == 0, 1.0, stored)
+
+
+def _best(
+    blocked: Tensor, axes: list[int], tries: Iterator[tuple[Any, Callable[[], Tensor]]]
+) -> list[Any]:
+    """Of several parameters of each block, those that give the least squared error."""
+    best: list[Tensor] = []
+    least: Tensor | None = None
+    for parameters, dense in tries:
+        error = (dense() - blocked).square_().sum(axes, keepdim=True)
+        if least is None:
+            best, least = list(parameters), error
+            continue
+        better = error < least
+        least = torch.where(better, error, least)
+        best = [torch.where(better, new, old) for new, old in zip(parameters, best, strict=True)]
+    return best
+
+
+# How far the range is drawn in, in search of the least error; of few bits, few are for outliers.
+_DRAWN_IN = {
+    8: (1.0,),
+    6: (1.0, 0.9),
+    4: (1.0, 0.93, 0.87, 0.8, 0.73),
+    3: (1.0, 0.9, 0.8, 0.7, 0.6),
+    2: (1.0, 0.85, 0.7, 0.6, 0.5, 0.4),
+}
+
+
+@dataclass(frozen=True)
+class IntegerScheme(Scheme):
+    """Whole numbers and a scale for each block; without a sign, a zero point as well."""
+
+    numbers: Integers
+    block = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.numbers.name
+
+    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
+        blocks = _rows(layout, weight.shape[0]).blocks
+        blocked, axes = _split(weight, blocks)
+        low, high = blocked.amin(axes, keepdim=True), blocked.amax(axes, keepdim=True)
+        scale, zero = _best(blocked, axes, self._tries(blocked, low, high, dtype))
+        data = self._whole(blocked, scale, zero).reshape(weight.shape).to(self.numbers.container)
+        parts = {"data": data, "scale": scale.reshape(blocks).to(dtype)}
+        if not self.numbers.signed:
+            parts["zero_point"] = zero.reshape(blocks).to(torch.uint8)
+        return parts
+
+    def _whole(self, blocked: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        shifted = torch.round(blocked / scale).add_(zero)
+        return shifted.clamp_(self.numbers.low, self.numbers.high)
+
+    def _tries(
+        self, blocked: Tensor, low: Tensor, high: Tensor, dtype: torch.dtype
+    ) -> Iterator[tuple[Any, Callable[[], Tensor]]]:
+        for drawn in _DRAWN_IN[self.numbers.bits]:
+            if self.numbers.signed:
+                most = torch.maximum(high, -low) * drawn
+                scale = _usable(most / self.numbers.high, dtype)
+                zero = torch.zeros_like(scale)
+            else:
+                least, most = low.clamp(max=0) * drawn, high.clamp(min=0) * drawn
+                scale = _usable((most - least) / self.numbers.high, dtype)
+                zero = torch.round(-least / scale).clamp_(0, self.numbers.high)
+
+            def dense(scale: Tensor = scale, zero: Tensor = zero) -> Tensor:
+                return self._whole(blocked, scale, zero).sub_(zero).mul_(scale)
+
+            yield (scale, zero), dense
+
+    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
+        named: torch.dtype = getattr(torch, self.name)
+        return WeightDequantizeModule(
+            parts["data"], parts["scale"], parts.get("zero_point"), input_dtype=named
+        )
+
+    def bytes(self, parts: Parts) -> int:
+        bits, zero = self.numbers.bits, parts.get("zero_point")
+        held = packed_size(parts["data"].numel(), bits) + _sized(parts["scale"])
+        if zero is None:
+            return held
+        return held + packed_size(zero.numel(), bits if bits in (2, 4) else 8)
+
+
+@dataclass(frozen=True)
+class Float8Scheme(Scheme):
+    """8-bit floats and a scale for each block, whose largest number becomes the largest float."""
+
+    name: str
+    element: torch.dtype
+    block = None
+
+    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
+        blocks = _rows(layout, weight.shape[0]).blocks
+        blocked, axes = _split(weight, blocks)
+        most = torch.finfo(self.element).max
+        scale = _usable(blocked.abs().amax(axes, keepdim=True) / most, dtype)
+        data = (blocked / scale).clamp_(-most, most).to(self.element).reshape(weight.shape)
+        return {"data": data, "scale": scale.reshape(blocks).to(dtype)}
+
+    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
+        return WeightDequantizeModule(parts["data"], parts["scale"], output_dtype=dtype)
+
+    def bytes(self, parts: Parts) -> int:
+        return _sized(parts["data"], parts["scale"])
+
+
+@dataclass(frozen=True)
+class Float4Scheme(Scheme):
+    """4-bit floats, two to a byte, and a power of two for each block: the MX format."""
+
+    name: str = "fp4"
+    block = 32
+
+    def refusal(self, layout: Layout) -> str | None:
+        if layout.shape[-1] % 2:
+            return f"indivisible: {layout.shape[-1]} on the last axis, but two share a byte"
+        return layout.indivisible()
+
+    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
+        blocks = _rows(layout, weight.shape[0]).blocks
+        blocked, axes = _split(weight, blocks)
+        # The largest of a block lies between 4 and 8, and 6 is the largest 4-bit float.
+        exponent = torch.frexp(blocked.abs().amax(axes, keepdim=True))[1] - 3
+
+        def tries() -> Iterator[tuple[Any, Callable[[], Tensor]]]:
+            for shift in (0, 1):  # the next power spares the largest from being cut off
+                power = (exponent + shift).clamp(-126, 127)
+                scale = torch.ldexp(torch.ones(power.shape), power)
+
+                def dense(scale: Tensor = scale) -> Tensor:
+                    return _float4(blocked / scale) * scale
+
+                yield (scale,), dense
+
+        (scale,) = _best(blocked, axes, tries())
+        codes = _float4_codes(_float4(blocked / scale)).reshape(weight.shape)
+        data = codes[..., 0::2] | (codes[..., 1::2] << 4)
+        return {"data": data, "scale": scale.reshape(blocks).to(SCALES_OF_TWO)}
+
+    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
+        return WeightDequantizeModule(
+            parts["data"], parts["scale"], input_dtype=FLOAT4, output_dtype=dtype
+        )
+
+    def bytes(self, parts: Parts) -> int:
+        return _sized(parts["data"], parts["scale"])
+
+
+def _float4(x: Tensor) -> Tensor:
+    """The nearest 4-bit floats: in steps of a half up to 2, of one up to 4, of two up to 6."""
+    size = x.abs()
+    found = torch.where(size < 2, (size * 2).round_() / 2, size.round())
+    found = torch.where(size < 4, found, (size / 2).round_() * 2).clamp_(max=6)
+    return found.copysign_(x)
+
+
+def _float4_codes(x: Tensor) -> Tensor:
+    """The codes of 4-bit floats, which rise with their sizes; the fourth bit is the sign."""
+    size = x.abs()
+    codes = torch.where(size < 2, size * 2, torch.where(size < 4, size + 2, size / 2 + 4))
+    return (codes + 8 * torch.signbit(x)).to(torch.uint8)
+
+
+@dataclass(frozen=True)
+class PaletteScheme(Scheme):
+    """Indices into a table that k-means finds; one for the weight, or one for some outputs."""
+
+    bits: int
+    block = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"palettize{self.bits}"
+
+    def refusal(self, layout: Layout) -> str | None:
+        outputs = layout.shape[layout.channel]
+        if layout.block is not None and outputs % layout.block:
+            return f"indivisible: {outputs} outputs in groups of {layout.block}"
+        if math.prod(layout.shape) < 8 * 2**self.bits:
+            return f"too small: a table of {2**self.bits} entries would not pay"
+        return None
+
+    def step(self, layout: Layout) -> int:
+        return (layout.block or 1) if layout.channel == 0 else layout.shape[0]
+
+    def shared(self, weight: Tensor, layout: Layout) -> Parts:
+        if layout.block is not None:
+            return {}
+        table = palette(weight.flatten(), 2**self.bits)
+        return {"lut": table.reshape(*[1] * weight.dim(), -1, 1)}
+
+    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
+        if "lut" in shared:
+            table = shared["lut"].to(dtype).float().flatten()
+            return {"indices": nearest(weight, table)}
+        axis, group = layout.channel, layout.block
+        assert group is not None
+        groups = weight.split(group, axis)
+        tables = [palette(part.flatten(), 2**self.bits).to(dtype) for part in groups]
+        indices = [nearest(p, t.float()) for p, t in zip(groups, tables, strict=True)]
+        shape = [1] * weight.dim()
+        shape[axis] = len(groups)
+        lut = torch.stack(tables).reshape(*shape, -1, 1)
+        return {"indices": torch.cat(indices, axis), "lut": lut}
+
+    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
+        return PalettizeModule(parts["indices"], parts["lut"].to(dtype))
+
+    def bytes(self, parts: Parts) -> int:
+        return packed_size(parts["indices"].numel(), self.bits) + _sized(parts["lut"])
+
+
+@dataclass(frozen=True)
+class SparseScheme(Scheme):
+    """The largest numbers of a weight, and a mask of where they are."""
+
+    percent: int
+    block = None
+    takes_block = False
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"sparse{self.percent}"
+
+    def step(self, layout: Layout) -> int:
+        return 1
+
+    def shared(self, weight: Tensor, layout: Layout) -> Parts:
+        dropped = weight.numel() * self.percent // 100
+        return {"threshold": _threshold(weight.detach(), dropped)}
+
+    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
+        mask = weight.abs() > shared["threshold"]
+        return {"nonzero": weight[mask].to(dtype), "mask": mask}
+
+    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
+        return SparseModule(parts["nonzero"], parts["mask"])
+
+    def bytes(self, parts: Parts) -> int:
+        return _sized(parts["nonzero"]) + packed_size(parts["mask"].numel(), 1)
+
+
+def _threshold(weight: Tensor, dropped: int) -> Tensor:
+    """The least number that at least so many are not larger than, found without a sorted copy.
+
+    The bits of positive floats rise with them: the upper half is counted, then the lower one of
+    those that share it.
+    """
+    parts = weight.split(max(SLICE // max(weight[0].numel(), 1), 1))
+    upper = sum(torch.bincount(_bits(part) >> 16, minlength=1 << 15) for part in parts)
+    high = int(torch.searchsorted(upper.cumsum(0), max(dropped, 1)))
+    before = int(upper[:high].sum())
+    lower = torch.zeros(1 << 16, dtype=torch.int64)
+    for part in parts:
+        bits = _bits(part)
+        lower += torch.bincount(bits[bits >> 16 == high] & 0xFFFF, minlength=1 << 16)
+    low = int(torch.searchsorted(lower.cumsum(0), max(dropped, 1) - before))
+    return torch.tensor((high << 16) | low, dtype=torch.int32).view(torch.float32)
+
+
+def _bits(part: Tensor) -> Tensor:
+    return part.float().abs().flatten().view(torch.int32)
+
+
+KNOWN = (
+    "int8, int6, int4, int3, int2 (symmetric); uint8, uint6, uint4, uint3, uint2 (with a zero "
+    "point); fp8, fp8e5m2, fp4; palettize8, palettize6, palettize4, palettize3, palettize2, "
+    "palettize1; sparse50, or another percentage from 1 to 99"
+)
+
+
+def scheme_named(name: str) -> Scheme | None:
+    """The scheme of that name, if there is one."""
+    if name == "fp4":
+        return Float4Scheme()
+    if name in ("fp8", "fp8e5m2"):
+        element = torch.float8_e4m3fn if name == "fp8" else torch.float8_e5m2
+        return Float8Scheme(name, element)
+    if found := re.fullmatch(r"(u?)int([23468])", name):
+        return IntegerScheme(Integers(int(found[2]), signed=not found[1]))
+    if found := re.fullmatch(r"palettize([123468])", name):
+        return PaletteScheme(int(found[1]))
+    if found := re.fullmatch(r"sparse([1-9]\d?)", name):
+        return SparseScheme(int(found[1]))
+    return None

@@ -1,0 +1,339 @@
+"""`compress` makes a model small in one line, tells how well, and converts with eager's numbers."""
+
+import copy
+import math
+
+import pytest
+import torch
+from conversion import checked, close, ran, saved_bytes
+from torch import nn
+
+import coreai_torch
+from coreai_torch import compress
+from coreai_torch.errors import ConversionError
+
+FEW, MANY = 128, 256
+COUNT = 2 * FEW * MANY
+
+
+def linears(dtype=torch.float32):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(FEW, MANY), nn.ReLU(), nn.Linear(MANY, FEW))
+    return model.eval().to(dtype)
+
+
+def x(dtype=torch.float32):
+    return torch.randn(4, FEW, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+# A call, the bits a weight takes, and the largest relative error; weights are uniform here.
+CALLS = {
+    "int8": (("int8",), 8.25, 0.005),
+    "int8, blocks of 32": (("int8", 32), 9, 0.005),
+    "int6": (("int6",), 6.25, 0.02),
+    "int4": (("int4",), 4.25, 0.085),
+    "int4, blocks of 32": (("int4", 32), 5, 0.08),
+    "int3": (("int3", 32), 4, 0.19),
+    "int2": (("int2", 32), 3, 0.47),
+    "uint8": (("uint8",), 8.32, 0.005),
+    "uint4, blocks of 32": (("uint4", 32), 5.13, 0.075),
+    "uint3": (("uint3", 32), 4.26, 0.17),
+    "uint2": (("uint2", 32), 3.07, 0.42),
+    "fp8": (("fp8",), 8.25, 0.03),
+    "fp8e5m2": (("fp8e5m2",), 8.25, 0.06),
+    "fp4": (("fp4",), 4.26, 0.14),
+    "fp4, blocks of 16": (("fp4", 16), 4.51, 0.14),
+    "palettize8": (("palettize8",), 8.3, 0.006),
+    "palettize6": (("palettize6",), 6.1, 0.02),
+    "palettize4": (("palettize4",), 4.1, 0.07),
+    "palettize4, groups of 16": (("palettize4", 16), 4.3, 0.07),
+    "palettize3": (("palettize3",), 3.1, 0.13),
+    "palettize2": (("palettize2",), 2.1, 0.26),
+    "palettize1": (("palettize1",), 1.1, 0.51),
+    "sparse50": (("sparse50",), 17.1, 0.36),
+    "sparse75": (("sparse75",), 9.1, 0.66),
+}
+ALWAYS = ("int4, blocks of 32", "uint4, blocks of 32", "fp4", "palettize4", "sparse50")
+
+
+def call(model, scheme, block_size=None, **more):
+    return compress(model, scheme, block_size=block_size, **more)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_error_and_bits(name):
+    arguments, bits, error = CALLS[name]
+    plain, model = linears(), linears()
+    report = call(model, *arguments)
+    assert report.model is model
+    assert [row.name for row in report.rows] == ["0.weight", "2.weight"]
+    for row, place in zip(report.rows, (0, 2), strict=True):
+        layer, was = model[place], plain[place].weight.detach()
+        off = float((layer.weight - was).norm() / was.norm())
+        assert math.isclose(row.error, off, rel_tol=1e-3)
+        assert row.error < error
+        assert math.isclose(row.snr, -20 * math.log10(row.error))
+        assert row.bits <= bits
+        assert row.bytes == math.ceil(row.bits * COUNT / 2 / 8)
+        assert not layer.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow, id=n) for n in CALLS]
+)
+def test_what_is_saved_is_what_was_reported(name):
+    model = linears()
+    report = call(model, *CALLS[name][0])
+    program = checked(model, x())
+    biases = 4 * (FEW + MANY)
+    assert report.bytes <= saved_bytes(program) - biases < report.bytes + 5_000
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["f16", "bf16"])
+@pytest.mark.parametrize("scheme", ["int4", "uint4", "fp8", "fp4", "palettize4", "sparse50"])
+def test_half_precision(scheme, dtype):
+    model = linears(dtype)
+    report = compress(model, scheme)
+    assert model[0].weight.dtype == dtype
+    assert report["0.weight"].bytes_before == 2 * FEW * MANY
+    assert model(x(dtype)).dtype == dtype
+
+
+def test_half_precision_converts():
+    torch.manual_seed(0)
+    model = nn.Embedding(256, 64).half()
+    compress(model, "int4", block_size=32)
+    program = checked(model, torch.tensor([[0, 7, 255]]))
+    assert saved_bytes(program) < 256 * 64 * (4 + 16 / 32) / 8 + 4_000
+
+
+# Which layers, and which are left alone --------------------------------------------------------
+
+
+class Zoo(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(96, 64)
+        self.conv = nn.Conv1d(64, 64, 3, padding=1)
+        self.wide = nn.Conv2d(64, 64, 3, groups=2, padding=1)
+        self.up = nn.ConvTranspose2d(64, 32, 2, stride=2)
+        self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+        self.recurrent = nn.GRU(64, 64, batch_first=True)
+        self.odd = nn.Linear(63, 64)
+        self.small = nn.Linear(64, 4)
+        self.table = nn.Parameter(torch.randn(64, 64))
+        self.head = nn.Linear(64, 96, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        x = self.conv(x.transpose(1, 2)).transpose(1, 2)
+        x = self.attention(x, x, x, need_weights=False)[0]
+        y = self.up(self.wide(x.transpose(1, 2)[:, :, None])).mean((2, 3))
+        x = x @ self.table + self.small(self.odd(x[..., :63])).mean() + y.mean()
+        return self.head(x)
+
+
+def zoo():
+    torch.manual_seed(0)
+    return Zoo().eval()
+
+
+TOKENS = torch.tensor([[0, 5, 95, 17]])
+
+
+@pytest.mark.parametrize("scheme", ["int4", pytest.param("fp8", marks=pytest.mark.slow)])
+def test_every_kind_of_layer(scheme):
+    model = zoo()
+    report = compress(model, scheme, block_size=32)
+    done = {row.name for row in report.compressed}
+    layers = {"embed", "conv", "wide", "up", "attention.out_proj", "head"}
+    assert done == {f"{layer}.weight" for layer in layers} | {"attention.in_proj_weight"}
+    why = {row.name: row.why for row in report.left_alone}
+    assert why["odd.weight"] == "indivisible: 63 on axis 1 in blocks of 32"
+    assert why["small.weight"] == "too small: 256 numbers"
+    assert why["table"] == "of a Zoo, which is not compressed"
+    assert why["recurrent.weight_ih_l0"] == "of a GRU, which is not compressed"
+    program = checked(model, TOKENS)
+    alone = sum(row.bytes for row in report.left_alone if "recurrent" not in row.name)
+    held = sum(row.bytes for row in report.compressed) + alone
+    assert held < saved_bytes(program) < held + 16_000
+
+
+def test_tied_weights_are_compressed_once():
+    model = zoo()
+    report = compress(model, "int8")
+    first, second = report["embed.weight"], report["head.weight"]
+    assert first.bytes == 96 * 64 + 96 * 4
+    assert (second.bytes, second.why) == (0, "tied to embed.weight")
+    assert torch.equal(model.embed.weight, model.head.weight)
+    data = "parametrizations.weight.0.quantized_data"
+    tensors = model.state_dict(keep_vars=True)
+    assert tensors[f"embed.{data}"] is tensors[f"head.{data}"]
+
+
+def test_a_tie_with_something_left_alone_is_left_alone():
+    report = compress(zoo(), "int8", skip="head")
+    assert report["embed.weight"].why == "tied to head.weight: in skip"
+    assert report["head.weight"].why == "tied to embed.weight, tied to head.weight: in skip"
+
+
+@pytest.mark.parametrize(
+    "skip",
+    [
+        "attention",
+        "attention*",
+        ["attention.in_proj_weight", "attention.out_proj"],
+        nn.MultiheadAttention,
+        lambda path, module: path.startswith("attention"),
+    ],
+    ids=["path", "pattern", "paths", "type", "function"],
+)
+def test_skip(skip):
+    report = compress(zoo(), "int8", skip=skip)
+    assert report["attention.in_proj_weight"].why == "in skip"
+    out = report["attention.out_proj.weight"].why
+    assert out is None if skip is nn.MultiheadAttention else out == "in skip"
+    assert report["conv.weight"].scheme == "int8"
+
+
+def test_what_cannot_be_compressed_says_why():
+    model = linears()
+    with torch.no_grad():
+        model[0].weight[3, 5] = float("nan")
+    model[2].double()
+    report = compress(model, "int4")
+    assert report["0.weight"].why == "holds a number that is not finite"
+    assert report["2.weight"].why == "of torch.float64"
+    assert compress(linears().to("meta"), "int4")["0.weight"].why.startswith("on the meta device")
+
+
+def test_twice_is_once():
+    model = linears()
+    compress(model, "int4")
+    before = model[0].weight
+    report = compress(model, "int8")
+    assert not report.rows
+    assert torch.equal(model[0].weight, before)
+
+
+def test_zeros_stay_zeros():
+    for scheme in ("int4", "uint4", "fp8", "fp4", "palettize2", "sparse50"):
+        model = nn.Linear(64, 64, bias=False)
+        nn.init.zeros_(model.weight)
+        report = compress(model, scheme)
+        assert report["weight"].error == 0
+        assert not model.weight.any()
+
+
+def test_sparse_keeps_the_largest():
+    model, plain = nn.Linear(64, 64), nn.Linear(64, 64)
+    plain.load_state_dict(model.state_dict())
+    compress(model, "sparse75")
+    kept = model.weight != 0
+    assert int(kept.sum()) == 64 * 16
+    assert plain.weight.abs()[kept].min() > plain.weight.abs()[~kept].max()
+    assert torch.equal(model.weight[kept], plain.weight[kept])
+
+
+def test_a_palette_of_the_very_numbers_loses_nothing():
+    numbers = torch.tensor([-3.0, -1.0, 0.5, 7.0])
+    model = nn.Linear(64, 64)
+    for off in (0.0, 1e-5):  # exactly, and nearly: then the intervals must be found
+        with torch.no_grad():
+            model.weight.copy_(numbers[torch.randint(0, 4, (64, 64))] + off * torch.rand(64, 64))
+        assert compress(copy.deepcopy(model), "palettize2")["weight"].error <= off
+
+
+def test_4_bit_floats_are_exact_where_they_can_be():
+    values = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+    rows = torch.stack([values, -values], 1).flatten().repeat(64, 4)
+    model = nn.Linear(64, 64)
+    with torch.no_grad():
+        model.weight.copy_(rows * torch.tensor([2.0**-7, 1.0, 2.0**5, 3e-39]).repeat(16)[:, None])
+        model.weight[3::4] = 0
+    assert compress(model, "fp4")["weight"].error == 0
+
+
+def test_the_report_is_a_table():
+    report = compress(zoo(), "int4", block_size=32)
+    lines = str(report).splitlines()
+    assert lines[0].split() == ["weight", "shape", "scheme", "bits", "error", "dB", "bytes", "note"]
+    (row,) = [line for line in lines if line.startswith("embed.weight")]
+    assert row.split()[1:4] == ["96x64", "int4", "5.00"]
+    assert any("indivisible: 63 on axis 1 in blocks of 32" in line for line in lines)
+    share = report.bytes / report.bytes_before
+    assert f"{report.bytes:,} ({share:.1%})" in lines[-1]
+    assert lines[-1].startswith("7 of 12 weights")
+
+
+# Bad input -------------------------------------------------------------------------------------
+
+
+def test_an_unknown_scheme_lists_the_known():
+    for name in ("int5", "int44", "palettize5", "sparse0", "sparse100", "w4"):
+        with pytest.raises(ConversionError, match=f"no scheme is called '{name}'") as caught:
+            compress(linears(), name)
+        for known in ("int4", "uint8", "fp4", "palettize6", "sparse50"):
+            assert known in str(caught.value)
+
+
+def test_blocks_that_divide_nothing_say_so_of_every_weight():
+    model = linears()
+    with pytest.raises(ConversionError, match="blocks of 48 divide no weight") as caught:
+        compress(model, "int4", block_size=48)
+    assert "0.weight: indivisible: 128 on axis 1 in blocks of 48" in str(caught.value)
+    assert "2.weight: indivisible: 256 on axis 1 in blocks of 48" in str(caught.value)
+    assert type(model[0]) is nn.Linear
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scheme": "sparse50", "block_size": 4}, "sparse50 has no blocks"),
+        ({"scheme": "int4", "block_size": 0}, "blocks of 0 numbers"),
+        ({"scheme": "int4", "skip": "lm_hed"}, "skip='lm_hed' is the path of no layer"),
+    ],
+)
+def test_refusals(arguments, message):
+    with pytest.raises(ConversionError, match=message):
+        compress(linears(), **arguments)
+
+
+# Memory, and a whole decoder -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_one_call_after_the_other():
+    model = linears()
+    compress(model, "int4", block_size=32)
+    program = coreai_torch.convert(model, (x(),))
+    close(ran(program, x()), model(x()))
+
+
+PEAK = """
+import resource, sys, torch
+from torch import nn
+from coreai_torch import compress
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+model = nn.Sequential(*(nn.Linear(4096, 4096, bias=False) for _ in range(8)))  # of 64 MB each
+compress(nn.Linear(64, 64), sys.argv[1])
+before = peak()
+compress(model, sys.argv[1])
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["int8", "palettize4", "sparse50"])
+def test_no_second_model_is_held(scheme):
+    import subprocess
+    import sys
+
+    run = [sys.executable, "-c", PEAK, scheme]
+    more = float(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+    # A compressed layer twice, while it is joined, and what is computed of 4 MB; of 512 in all.
+    assert more < 256
