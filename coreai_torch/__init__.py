@@ -3,6 +3,7 @@
 Names are imported when they are asked for, so that `coreai-torch --help` need not wait for torch.
 """
 
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -48,7 +49,8 @@ _HOME = {
 }
 
 # Exported programs hold the compression ops by name, and loading one asks for nothing of ours.
-if "torch" in sys.modules:
+# The command alone waits until it needs torch: `coreai-torch --help` takes a tenth of a second.
+if "torch" in sys.modules or os.path.basename(sys.argv[0]) != "coreai-torch":
     import_module(".compression.torch_ops", __name__)
 
 

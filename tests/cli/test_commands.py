@@ -15,7 +15,7 @@ import coreai_torch
 
 def test_help_does_not_wait_for_torch():
     script = (
-        "import sys\nfrom coreai_torch.cli import main\n"
+        "import sys\nsys.argv = ['coreai-torch']\nfrom coreai_torch.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit as left:\n    assert not left.code\n"
         "assert 'torch' not in sys.modules and 'coreai' not in sys.modules\n"
     )
@@ -88,6 +88,19 @@ def test_check_of_what_converts_is_right_and_converts_nothing(shell):
     said = shell("check", "models.py:with_args")
     assert (said.code, said.out) == (0, "models.py:with_args can be converted: 3 ops\n")
     assert os.listdir() == ["models.py"]
+
+
+def test_a_model_that_cannot_be_exported_fails_its_check(shell):
+    said = shell("check", "models.py:asks", "--json")
+    assert said.code == 1
+    assert said.json["export"]["code"] == "CAT109"
+
+
+def test_kernels_of_the_factorys_module_are_registered(shell):
+    assert shell("check", "models.py:kernels").code == 0
+    said = shell("verify", "models.py:kernels", "--seeds", 0, "--no-edges", "--json")
+    assert said.code == 0, said.out + said.err
+    assert said.json["kernels"] == ["of_the_shell"]
 
 
 def test_verify_leaves_with_1_when_the_numbers_differ(shell, tmp_path):

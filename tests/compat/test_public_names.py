@@ -2,6 +2,8 @@
 
 import importlib
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 
@@ -156,3 +158,9 @@ def test_resolver_is_a_read_only_mapping_by_op_name(name):
     assert f"{key}_that_does_not_exist" not in resolver
     with pytest.raises(TypeError):
         resolver[key] = None
+
+
+def test_the_ops_of_compressed_weights_are_there_before_torch_is_asked_for():
+    script = "import coreai_torch\nimport torch\ntorch.ops.coreai.lut_to_dense.default"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
