@@ -45,6 +45,8 @@ def _limit(x: Value, bound: Number) -> Value:
     """A bound in `x`'s dtype; one beyond its integers bounds nothing, so the last will do."""
     if isinstance(bound, int) and cai.is_integer(x):
         info = torch.iinfo(cai.dtype(x))
+        if info.min == 0 and -info.max <= bound < 0:
+            bound += info.max + 1  # torch wraps it: -2 bounds a uint8 at 254
         bound = min(max(bound, info.min), info.max)
     return cai.like(x, bound)
 
@@ -80,6 +82,8 @@ def clamped(x: Value, least: Number | None, most: Number | None) -> Value:
         case(i64(5), max=2**62),
         case(i32(5), 0.5, 2.5),
         case(u8(4), max=3),
+        case(u8(4), -2, 3),
+        case(u8(4), min=-250),
         case(f16(4), -0.3, 0.3),
         case(f32(), 0, None),
     ],
