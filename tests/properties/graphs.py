@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import moves  # noqa: F401  adds its steps
 import runtime
 import sums  # noqa: F401  adds its steps
 import torch
 from choices import DTYPES, Choices
-from pool import EPSILON, Graph, Held, Pool
+from pool import EPSILON, Held, Pool
 from steps import MAKERS
 
 import coreai_torch
@@ -35,32 +35,52 @@ def drawn(number: Callable[[int, int], int], most: int = 12) -> Pool:
     return pool
 
 
-def differences(pool: Pool, dynamic: bool) -> list[str]:
-    """Where the program, before or after `optimize`, leaves eager further than rounding may."""
-    ends = pool.ends()
-    if not ends:
+class Graphs(torch.nn.Module):
+    """Several graphs in one program: one by one takes twice as long to export and decompose."""
+
+    def __init__(self, pools: Sequence[Pool]):
+        super().__init__()
+        self.pools = list(pools)
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        feed = iter(inputs)
+        results = []
+        for pool in self.pools:
+            results += pool.replayed([next(feed) for _ in range(pool.inputs)])
+        return results
+
+
+def differences(pools: Sequence[Pool], dynamic: bool) -> list[str]:
+    """Where a program, before or after `optimize`, leaves eager further than rounding may."""
+    pools = [pool for pool in pools if pool.ends()]
+    if not pools:
         return []
-    feeds = [held.eager for held in pool.held[: pool.inputs]]
-    # A tensor without elements is a constant, which has all its sizes.
-    dynamic = dynamic and all(held.eager.numel() for held in pool.held)
-    program, names = _converted(Graph(pool.steps, pool.inputs, ends), feeds, dynamic)
+    feeds = [held.eager for pool in pools for held in pool.held[: pool.inputs]]
+    program, names = _converted(pools, feeds, dynamic)
     found = []
     for stage in ("as converted", "optimized"):
         if stage == "optimized":
             program.optimize()
-        got = runtime.run(program, dict(zip(names, feeds, strict=True))).values()
-        for place, result in zip(ends, got, strict=True):
-            difference = _difference(result, pool.held[place])
-            if difference:
-                found.append(f"{stage}, v{place}: {difference}")
+        got = iter(runtime.run(program, dict(zip(names, feeds, strict=True))).values())
+        for pool in pools:
+            for place in pool.ends():
+                difference = _difference(next(got), pool.held[place])
+                if difference:
+                    found.append(f"{pool}\n{stage}, v{place}: {difference}")
     return found
 
 
-def _converted(graph: Graph, feeds: list[torch.Tensor], dynamic: bool):
-    auto = torch.export.Dim.AUTO
-    shapes = (tuple(dict.fromkeys(range(t.dim()), auto) for t in feeds),) if dynamic else None
+def _converted(pools: Sequence[Pool], feeds: list[torch.Tensor], dynamic: bool):
+    # A tensor without elements is a constant, which has all its sizes.
+    vary = [
+        dynamic and all(h.eager.numel() for h in p.held) for p in pools for _ in range(p.inputs)
+    ]
+    shapes = tuple(
+        dict.fromkeys(range(t.dim()), torch.export.Dim.AUTO) if v else None
+        for t, v in zip(feeds, vary, strict=True)
+    )
     with torch.no_grad():
-        exported = torch.export.export(graph, tuple(feeds), dynamic_shapes=shapes)
+        exported = torch.export.export(Graphs(pools), tuple(feeds), dynamic_shapes=(shapes,))
     try:  # a graph of ops that are lowered whole needs no decomposition, the dearest part
         converter = coreai_torch.TorchConverter().add_exported_program(exported)
     except NotDecomposedError:

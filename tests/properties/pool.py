@@ -92,24 +92,17 @@ class Pool:
         read = {i for step in self.steps for i in step.operands}
         return [i for i in range(self.inputs, len(self.held)) if i not in read]
 
+    def replayed(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The ends, computed again."""
+        values = list(inputs)
+        for step in self.steps:
+            values.append(step.fn(*(values[i] for i in step.operands)))
+        return [values[i] for i in self.ends()]
+
     def __str__(self) -> str:
         kinds = [f"v{i} = {h.eager.dtype} {tuple(h.eager.shape)}" for i, h in enumerate(self.held)]
         steps = [f"input {i}" for i in range(self.inputs)] + [str(s) for s in self.steps]
         return "\n".join(f"{k}: {s}" for k, s in zip(kinds, steps, strict=True))
-
-
-class Graph(torch.nn.Module):
-    """The steps as a model."""
-
-    def __init__(self, steps: Sequence[Step], inputs: int, ends: Sequence[int]):
-        super().__init__()
-        self.steps, self.count, self.ends = list(steps), inputs, list(ends)
-
-    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        values = list(inputs)
-        for step in self.steps:
-            values.append(step.fn(*(values[i] for i in step.operands)))
-        return [values[i] for i in self.ends]
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
