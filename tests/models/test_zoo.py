@@ -10,31 +10,39 @@ import pytest
 import zoo
 from zoo.child import judged
 
-
-def _chosen(fast):
-    return [
-        pytest.param(row, id=name, marks=() if fast else pytest.mark.slow)
-        for name, row in zoo.ROWS.items()
-        if row.fast is fast
-    ]
+FAST = [name for name in zoo.ROWS if name in zoo.FAST]
+SLOW = [name for name in zoo.ROWS if name not in zoo.FAST]
 
 
-def _judge(row, dtype="float32"):
-    verdict = judged(row.name, dtype)
+def _judge(name, dtype="float32"):
+    row, verdict = zoo.ROWS[name], judged(name, dtype)
     if row.refused:
         assert row.refused in verdict.failure, verdict.failure or "it converts: drop the reason"
     else:
         assert not verdict.failure, f"{verdict.failure}\n{verdict.trace}"
 
 
-@pytest.mark.parametrize("row", _chosen(fast=True))
-def test_fast_model(row):
-    _judge(row)
+@pytest.mark.parametrize("name", FAST)
+def test_fast_model(name):
+    _judge(name)
 
 
-@pytest.mark.parametrize("row", _chosen(fast=False))
-def test_model(row):
-    _judge(row)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_model(name):
+    _judge(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", zoo.HALVED)
+def test_half_precision(name, dtype):
+    _judge(name, dtype)
+
+
+def test_every_family_is_judged_in_half_precision():
+    families = {row.family for row in zoo.ROWS.values()}
+    assert {zoo.ROWS[name].family for name in zoo.HALVED} == families
 
 
 def test_the_zoo_is_as_large_as_it_says():

@@ -11,6 +11,7 @@ from . import (
     speech,
     text,
     timm_models,
+    torchvision_detection,
     torchvision_models,
 )
 from .row import Row
@@ -25,9 +26,37 @@ for _library in (
     multimodal,
     timm_models,
     torchvision_models,
+    torchvision_detection,
     diffusers_models,
 ):
     for _row in _library.ROWS:
         if _row.name in ROWS:
             raise ValueError(f"two rows are called {_row.name}")
         ROWS[_row.name] = _row
+
+# The cheapest of each family: what the fast suite has time for.
+FAST: tuple[str, ...] = ()
+
+# One of each family, judged in half precision too.
+HALVED: tuple[str, ...] = (
+    "gru",
+    "qwen2",
+    "mixtral",
+    "mamba",
+    "distilbert",
+    "t5",
+    "vit_msn",
+    "yolos",
+    "segformer",
+    "glpn",
+    "vitpose",
+    "wav2vec2",
+    "dac",
+    "siglip",
+    "patchtst",
+    "torchvision_swin3d",
+    "torchvision_raft_small",
+    "diffusers_unet2d",
+    "diffusers_autoencoder_tiny",
+    "diffusers_dit",
+)

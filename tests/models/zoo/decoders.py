@@ -42,12 +42,10 @@ ROWS = [
     _decoder("llama", "LlamaForCausalLM", _GROUPED, open=_SEQUENCE),
     _decoder("qwen2", "Qwen2ForCausalLM", _GROUPED),
     _decoder("qwen3", "Qwen3ForCausalLM", _HEADED),
-    _decoder("gemma", "GemmaForCausalLM", _HEADED),
     _decoder("gemma2", "Gemma2ForCausalLM", {**_HEADED, **_MIXED_LAYERS}),
     _decoder("gemma3", "Gemma3ForCausalLM", {**_HEADED, **_MIXED_LAYERS}),
     _decoder("mistral", "MistralForCausalLM", {**_HEADED, "sliding_window": 4}),
     _decoder("phi", "PhiForCausalLM", _GROUPED),
-    _decoder("phi3", "Phi3ForCausalLM", _GROUPED),
     _decoder(
         "gpt2",
         "GPT2LMHeadModel",
@@ -94,12 +92,7 @@ ROWS = [
         },
     ),
     _decoder("olmo2", "Olmo2ForCausalLM", _GROUPED),
-    _decoder("cohere", "CohereForCausalLM", _GROUPED),
     _decoder("cohere2", "Cohere2ForCausalLM", {**_HEADED, **_MIXED_LAYERS}),
-    _decoder("stablelm", "StableLmForCausalLM", {**_GROUPED, "hidden_size": 64}),
-    _decoder("starcoder2", "Starcoder2ForCausalLM", _GROUPED),
-    _decoder("smollm3", "SmolLM3ForCausalLM", _GROUPED),
-    _decoder("granite", "GraniteForCausalLM", _GROUPED),
     _decoder("lfm2", "Lfm2ForCausalLM", {**_GROUPED, "layer_types": ["conv", "full_attention"]}),
     _experts("mixtral", "MixtralForCausalLM", {**_GROUPED, "num_local_experts": 4}),
     _experts(
@@ -107,7 +100,6 @@ ROWS = [
         "Qwen3MoeForCausalLM",
         {**_HEADED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
     ),
-    _experts("olmoe", "OlmoeForCausalLM", {**_GROUPED, "num_experts": 4, "num_experts_per_tok": 2}),
     _experts(
         "gpt_oss",
         "GptOssForCausalLM",
@@ -130,11 +122,6 @@ ROWS = [
             "qk_nope_head_dim": 8,
             "v_head_dim": 12,
         },
-    ),
-    _experts(
-        "granite_moe",
-        "GraniteMoeForCausalLM",
-        {**_GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2},
     ),
     _state_space(
         "mamba",
@@ -159,17 +146,6 @@ ROWS = [
             "head_dim": 8,
             "n_groups": 2,
             "chunk_size": 8,
-            "use_cache": False,
-        },
-    ),
-    _state_space(
-        "falcon_mamba",
-        "FalconMambaForCausalLM",
-        {
-            "vocab_size": 96,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "state_size": 8,
             "use_cache": False,
         },
     ),

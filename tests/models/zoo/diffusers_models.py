@@ -297,22 +297,4 @@ ROWS = [
             "encoder_hidden_states": _TEXT,
         },
     ),
-    _row(
-        "kandinsky_movq",
-        "VQModel",
-        "autoencoder",
-        {
-            "block_out_channels": (8, 16),
-            "layers_per_block": 1,
-            "norm_num_groups": 4,
-            "latent_channels": 4,
-            "num_vq_embeddings": 32,
-            "vq_embed_dim": 4,
-            "norm_type": "spatial",
-            "down_block_types": ("DownEncoderBlock2D", "AttnDownEncoderBlock2D"),
-            "up_block_types": ("AttnUpDecoderBlock2D", "UpDecoderBlock2D"),
-            "sample_size": 32,
-        },
-        {"sample": normal(1, 3, 32, 32)},
-    ),
 ]

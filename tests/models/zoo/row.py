@@ -76,8 +76,6 @@ class Row:
     tolerance: float = TOLERANCE
     refused: str = ""  # a part of the message, for a model that cannot be converted
     because: str = ""  # why it is refused, or has a tolerance of its own
-    fast: bool = False  # in the fast suite
-    half: bool = False  # stands for its family in half precision
 
     def __post_init__(self) -> None:
         usual = math.isclose(self.tolerance, TOLERANCE) and not self.refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .row import Row, normal, tokens
-from .transformers_rows import hf, model
+from .transformers_rows import hf
 
 _SMALL: dict[str, Any] = {
     "vocab_size": 32,
@@ -63,24 +63,13 @@ ROWS = [
         flags={"use_cache": False},
     ),
     _wave("wav2vec2", "Wav2Vec2ForCTC"),
-    _wave(
-        "wav2vec2_layer",
-        "Wav2Vec2Model",
-        {**_SMALL, "feat_extract_norm": "layer", "do_stable_layer_norm": True},
-    ),
     _wave("hubert", "HubertModel"),
     _wave("wavlm", "WavLMModel", {**_SMALL, "num_buckets": 16, "max_bucket_distance": 32}),
     _wave("sew", "SEWModel", {**_SMALL, "squeeze_factor": 2}),
-    _wave("unispeech", "UniSpeechModel"),
     _wave(
         "wav2vec2_conformer",
         "Wav2Vec2ConformerModel",
         {**_SMALL, "position_embeddings_type": "relative", "conv_depthwise_kernel_size": 7},
-    ),
-    _wave(
-        "data2vec_audio",
-        "Data2VecAudioModel",
-        {**_SMALL, "conv_pos_kernel_size": 5, "num_conv_pos_embeddings": 2},
     ),
     hf(
         "wav2vec2_bert",
@@ -130,31 +119,13 @@ ROWS = [
         flags={"use_cache": False},
     ),
     hf(
-        "moonshine",
-        "MoonshineForConditionalGeneration",
-        "speech",
-        {
-            "vocab_size": 96,
-            "hidden_size": 48,
-            "intermediate_size": 64,
-            "encoder_num_hidden_layers": 2,
-            "decoder_num_hidden_layers": 2,
-            "encoder_num_attention_heads": 4,
-            "decoder_num_attention_heads": 4,
-            "pad_token_id": 0,
-            "decoder_start_token_id": 1,
-        },
-        {"input_values": normal(1, 4000), "decoder_input_ids": tokens(1, 6)},
-        flags={"use_cache": False},
-    ),
-    hf(
         "encodec",
         "EncodecModel",
         "codec",
         _ENCODEC,
         {"input_values": normal(1, 1, 320)},
         refused="Could not guard on data-dependent expression",
-        because="torch.export: the model branches on whether the mask pads",
+        because="torch.export: its convolutions read their padding off buffers, as numbers",
     ),
     hf(
         "dac",
@@ -170,19 +141,5 @@ ROWS = [
             "hidden_size": 32,
         },
         {"input_values": normal(1, 1, 320)},
-    ),
-    Row(
-        "encodec_encoder",
-        "transformers",
-        "codec",
-        lambda: model("EncodecModel", _ENCODEC).encoder,
-        {"hidden_states": normal(1, 1, 320)},
-    ),
-    Row(
-        "encodec_decoder",
-        "transformers",
-        "codec",
-        lambda: model("EncodecModel", _ENCODEC).decoder,
-        {"hidden_states": normal(1, 16, 40)},
     ),
 ]

@@ -65,7 +65,6 @@ ROWS = [
         },
     ),
     _encoder("albert", "AlbertModel", {**_SMALL, "embedding_size": 24}),
-    _encoder("electra", "ElectraForTokenClassification", {**_SMALL, "embedding_size": 24}),
     _encoder(
         "deberta",
         "DebertaModel",
@@ -111,7 +110,6 @@ ROWS = [
         "MobileBertModel",
         {**_SMALL, "embedding_size": 24, "intra_bottleneck_size": 24, "true_hidden_size": 24},
     ),
-    _encoder("squeezebert", "SqueezeBertModel", {**_SMALL, "embedding_size": 48}),
     _encoder("roformer", "RoFormerModel", {**_SMALL, "embedding_size": 48}),
     _encoder(
         "esm", "EsmModel", {**_SMALL, "position_embedding_type": "rotary", "mask_token_id": 95}
@@ -136,18 +134,8 @@ ROWS = [
         refused="Could not guard on data-dependent expression",
         because="torch.export: the model branches on whether any attention is global",
     ),
-    _encoder("megatron_bert", "MegatronBertModel"),
     _pair("t5", "T5ForConditionalGeneration", {**_T5, "decoder_start_token_id": 0}),
-    _pair(
-        "mt5",
-        "MT5ForConditionalGeneration",
-        {**_T5, "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0},
-    ),
     _pair("umt5", "UMT5ForConditionalGeneration", {**_T5, "decoder_start_token_id": 0}),
     _pair("bart", "BartForConditionalGeneration", _BART),
-    _pair("mbart", "MBartForConditionalGeneration", _BART),
     _pair("marian", "MarianMTModel", _BART),
-    _pair("pegasus", "PegasusForConditionalGeneration", _BART),
-    _pair("m2m100", "M2M100ForConditionalGeneration", _BART),
-    _pair("blenderbot", "BlenderbotForConditionalGeneration", _BART),
 ]

@@ -9,6 +9,7 @@ what the converter puts in their place.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,17 @@ def load() -> None:
     import torchvision.extension
 
     torchvision.extension._has_ops = lambda: True
+
+
+def models(path: str) -> Any:
+    """A module of the library, by its path below `torchvision.models`."""
+    load()
+    return importlib.import_module(f"torchvision.models{'.' * bool(path)}{path}")
+
+
+def ops() -> Any:
+    load()
+    return importlib.import_module("torchvision.ops")
 
 
 def nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:

@@ -1,0 +1,188 @@
+"""Detectors of `torchvision`: heads up to the suppression of boxes, and the pooling of regions.
+
+The detectors as they stand keep what scores above a threshold and branch on how many that are,
+which torch.export cannot follow; here the best of a fixed number go on from the heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .row import Row, exactly, normal
+from .torchvision_library import models, ops
+
+_SIZE, _KEPT, _OVERLAP = 96, 40, 0.2
+# One for each level of the pyramid: a level without any is an empty tensor, which ends the
+# process on Linux (`Cannot broadcast dim 0 to 1`).
+_REGIONS = exactly(
+    [
+        [8.0, 8.0, 14.0, 13.0],
+        [30.5, 10.25, 42.0, 24.0],
+        [4.0, 6.0, 30.0, 32.0],
+        [0.0, 0.0, 96.0, 96.0],
+    ]
+)
+
+
+def _anchors(sizes: Any = ((8, 16), (16, 32), (32, 64)), ratios: Any = (0.5, 1.0)) -> Any:
+    """Boxes at every place of the three maps."""
+    return models("detection.anchor_utils").AnchorGenerator(sizes, (ratios,) * 3)
+
+
+def _detector(name: str, **keywords: Any) -> Any:
+    backbone = models("detection.backbone_utils").mobilenet_backbone(
+        backbone_name="mobilenet_v3_small", weights=None, fpn=True, trainable_layers=6
+    )
+    keywords = {"num_classes": 5, "min_size": _SIZE, "max_size": _SIZE, **keywords}
+    return getattr(models("detection"), name)(backbone, **keywords)
+
+
+def _with_forward(model: Any, forward: Callable[..., Any]) -> Any:
+    """The model called by parts, as its own `forward` does, without what export cannot follow."""
+    from torch import nn
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+    Parts.forward = lambda self, *args, **kwargs: forward(self.model, *args, **kwargs)
+    return Parts()
+
+
+def _located(x: Any, features: list[Any], generator: Any) -> Any:
+    image_list = models("detection.image_list").ImageList(x, [(_SIZE, _SIZE)])
+    return generator(image_list, features)
+
+
+def _suppressed(boxes: Any, scores: Any) -> dict[str, Any]:
+    """The best boxes that do not overlap, their scores and labels."""
+    best, labels = scores.max(-1)
+    best, order = best.topk(_KEPT)
+    kept = ops().nms(boxes[order], best, _OVERLAP)
+    return {"boxes": boxes[order][kept], "scores": best[kept], "labels": labels[order][kept]}
+
+
+def _retinanet(model: Any, x: Any) -> Any:
+    features = list(model.backbone(x).values())
+    heads = model.head(features)
+    (anchors,) = _located(x, features, model.anchor_generator)
+    boxes = model.box_coder.decode_single(heads["bbox_regression"][0], anchors)
+    return _suppressed(boxes, heads["cls_logits"][0].sigmoid())
+
+
+def _fcos(model: Any, x: Any) -> Any:
+    features = list(model.backbone(x).values())
+    heads = model.head(features)
+    (anchors,) = _located(x, features, model.anchor_generator)
+    boxes = model.box_coder.decode(heads["bbox_regression"][0], anchors)
+    scores = heads["cls_logits"][0].sigmoid() * heads["bbox_ctrness"][0].sigmoid()
+    return _suppressed(boxes, scores.sqrt())
+
+
+def _ssd(model: Any, x: Any) -> Any:
+    features = list(model.backbone(x).values())
+    heads = model.head(features)
+    (anchors,) = _located(x, features, model.anchor_generator)
+    boxes = model.box_coder.decode_single(heads["bbox_regression"][0], anchors)
+    return _suppressed(boxes, heads["cls_logits"][0].softmax(-1)[:, 1:])
+
+
+def _proposals(model: Any, x: Any) -> Any:
+    features, rpn = list(model.backbone(x).values()), model.rpn
+    scores, deltas = rpn.head(features)
+    anchors = _located(x, features, rpn.anchor_generator)
+    flatten = models("detection.rpn").concat_box_prediction_layers
+    scores, deltas = flatten(scores, deltas)
+    return _suppressed(rpn.box_coder.decode(deltas, anchors)[:, 0], scores.sigmoid())
+
+
+def _boxes(model: Any, x: Any, regions: Any) -> Any:
+    heads = model.roi_heads
+    pooled = heads.box_roi_pool(model.backbone(x), [regions], [(_SIZE, _SIZE)])
+    return heads.box_predictor(heads.box_head(pooled))
+
+
+def _masks(model: Any, x: Any, regions: Any) -> Any:
+    heads = model.roi_heads
+    pooled = heads.mask_roi_pool(model.backbone(x), [regions], [(_SIZE, _SIZE)])
+    return heads.mask_predictor(heads.mask_head(pooled))
+
+
+def _keypoints(model: Any, x: Any, regions: Any) -> Any:
+    heads = model.roi_heads
+    pooled = heads.keypoint_roi_pool(model.backbone(x), [regions], [(_SIZE, _SIZE)])
+    return heads.keypoint_predictor(heads.keypoint_head(pooled))
+
+
+def _row(name: str, build: Callable[[], Any], forward: Callable[..., Any], **inputs: Any) -> Row:
+    made = {"x": normal(1, 3, _SIZE, _SIZE), **inputs}
+    return Row(
+        f"torchvision_{name}",
+        "torchvision",
+        "detection",
+        lambda: _with_forward(build(), forward),
+        made,
+    )
+
+
+def _regions(name: str, part: str, **keywords: Any) -> Callable[[], Any]:
+    """A detector that pools regions from four levels, those of 6 pixels from the lowest."""
+
+    def build() -> Any:
+        backbone = models("detection.backbone_utils").resnet_fpn_backbone(
+            backbone_name="resnet18", weights=None, trainable_layers=5
+        )
+        size = 7 if part == "box" else 14
+        pool = ops().MultiScaleRoIAlign(["0", "1", "2", "3"], size, 2, canonical_scale=24)
+        given = {"num_classes": 5, f"{part}_roi_pool": pool, **keywords}
+        return getattr(models("detection"), name)(backbone, **given)
+
+    return build
+
+
+def _faster_rcnn() -> Any:
+    return _detector("FasterRCNN", rpn_anchor_generator=_anchors())
+
+
+def _ssdlite() -> Any:
+    detection = models("detection")
+    return detection.ssdlite320_mobilenet_v3_large(
+        weights=None, weights_backbone=None, num_classes=5
+    )
+
+
+_POINTS = (((8,), (16,), (32,)), (1.0,))
+
+ROWS = [
+    _row(
+        "retinanet",
+        lambda: _detector("RetinaNet", anchor_generator=_anchors()),
+        _retinanet,
+    ),
+    _row(
+        "fcos",
+        lambda: _detector("FCOS", anchor_generator=_anchors(((8,), (16,), (32,)), (1.0,))),
+        _fcos,
+    ),
+    _row("ssdlite", _ssdlite, _ssd),
+    _row("region_proposals", _faster_rcnn, _proposals),
+    _row("faster_rcnn_boxes", _regions("FasterRCNN", "box"), _boxes, regions=_REGIONS),
+    _row("mask_rcnn_masks", _regions("MaskRCNN", "mask"), _masks, regions=_REGIONS),
+    _row(
+        "keypoint_rcnn_points",
+        _regions("KeypointRCNN", "keypoint", num_classes=2),
+        _keypoints,
+        regions=_REGIONS,
+    ),
+    Row(
+        "torchvision_fasterrcnn_whole",
+        "torchvision",
+        "detection",
+        lambda: _with_forward(_faster_rcnn(), lambda model, x: model([x])[0]),
+        {"x": normal(3, _SIZE, _SIZE)},
+        refused="Could not guard on data-dependent expression",
+        because="torch.export: it branches on how many boxes pass a threshold",
+    ),
+]
