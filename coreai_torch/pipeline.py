@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 import torch
 
 from .capture.exporting import decomposed, exported
+from .capture.io_plan import Names, plan
 from .converter import TorchConverter, get_decomp_table
 from .errors import ConversionError, NotDecomposedError
 from .ir.program import Program
 from .progress import Stages, stages
-from .verification import verify as verify_program
+from .verification import Settings, Subject, examine
 
+Given: TypeAlias = "Sequence[str] | None"
 Source: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
 
 
@@ -39,43 +41,40 @@ def convert(
     own, and a `VerificationError` names the first op that is wrong; nothing is saved then.
     `converter` brings lowerings, kernels and a mode of your own; nothing is staged in it.
     """
-    names: dict[str, Any] = {
-        "input_names": input_names,
-        "output_names": output_names,
-        "state_names": state_names,
-    }
+    names = Names(input_names, output_names, state_names)
     if output is not None:
         _check_path(Path(output))
     staging = TorchConverter() if converter is None else converter.empty()
     with stages() as stage:
-        program = _staged(
-            staging,
-            model_or_exported,
-            (args, kwargs, dynamic_shapes),
-            externalize_modules,
-            names,
-            stage,
-        )
+        how = (args, kwargs, dynamic_shapes)
+        program = _staged(staging, model_or_exported, how, externalize_modules, names, stage)
         with stage("converting", ops=len(program.graph.nodes), live=False):
             result = staging.to_coreai()
         if verify:
             with stage("verifying"):
-                verdict = verify_program(
-                    model_or_exported,
-                    result,
-                    args,
-                    kwargs,
-                    dynamic_shapes=dynamic_shapes,
-                    converter=staging,
-                    **names,
-                )
-                verdict.raise_if_failed()
+                _verified(model_or_exported, program, result, staging, how, names)
         with stage("optimizing"):
             result.optimize()
         if output is not None:
             with stage("saving"):
                 result.save_asset(output)
     return result
+
+
+def _verified(
+    source: Source,
+    program: torch.export.ExportedProgram,
+    converted: Program,
+    staging: TorchConverter,
+    how: tuple[Any, Any, Any],
+    names: Names,
+) -> None:
+    """Hold the result to the model, which need not be exported a second time for that."""
+    reference = source if isinstance(source, torch.nn.Module) else source.module()
+    subject = Subject(program, plan(program, names), reference)
+    given = subject.leaves(how[0], how[1])
+    settings = Settings(named=names != Names(), converter=staging)
+    examine(subject, converted, given, settings).raise_if_failed()
 
 
 def _check_path(path: Path) -> None:
@@ -92,7 +91,7 @@ def _staged(
     source: Source,
     how: tuple[Any, Any, Any],
     externalize: Sequence[Any] | None,
-    names: dict[str, Any],
+    names: Names,
     stage: Stages,
 ) -> torch.export.ExportedProgram:
     """Stage the program; gives the one that was staged."""
@@ -106,7 +105,7 @@ def _staged(
         return held[-1]
 
     if isinstance(source, torch.nn.Module):
-        staging.add_pytorch_module(source, export, externalize, **names)
+        staging.add_pytorch_module(source, export, externalize, *_listed(names))
         return held[-1]
     if externalize:
         raise ConversionError(
@@ -119,14 +118,18 @@ def _staged(
 def _added(
     staging: TorchConverter,
     program: torch.export.ExportedProgram,
-    names: dict[str, Any],
+    names: Names,
     stage: Stages,
 ) -> torch.export.ExportedProgram:
     """A program that was decomposed already, with whatever table, is taken as it is if it can."""
     try:
-        staging.add_exported_program(program, **names)
+        staging.add_exported_program(program, *_listed(names))
     except NotDecomposedError:
         with stage("decomposing", ops=len(program.graph.nodes)):
             program = decomposed(program, get_decomp_table())
-        staging.add_exported_program(program, **names)
+        staging.add_exported_program(program, *_listed(names))
     return program
+
+
+def _listed(names: Names) -> tuple[Given, Given, Given]:
+    return names.inputs, names.outputs, names.states

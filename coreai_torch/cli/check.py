@@ -26,10 +26,17 @@ _SHOWN = 3  # places of one blocker
 def check(source: Source, inputs: Inputs = None, as_json: Json = False) -> None:
     """Look for blockers."""
     from ..converter import TorchConverter
+    from ..errors import ExportError
     from .model_source import load
 
-    program = load(source, inputs or ()).exported()
-    blockers = TorchConverter().blockers(program)
+    loaded = load(source, inputs or ())
+    try:
+        program = loaded.exported()
+    except ExportError as error:
+        told = {"code": error.code, "message": str(error)}
+        answer({"ops": 0, "blockers": [], "export": told}, str(error), as_json=as_json, ok=False)
+    converter = TorchConverter().register_custom_kernels(loaded.kernels)
+    blockers = converter.blockers(program)
     count = sum(n.op == "call_function" for n in program.graph.nodes)
     data = {
         "ops": count,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,6 +32,9 @@ def convert(
     debug: Annotated[
         bool, typer.Option("--debug", help="Keep source lines and FX nodes in the asset.")
     ] = False,
+    recognize: Annotated[
+        bool, typer.Option("--recognize", help="Turn norms and attention into composites.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Convert and save."""
@@ -42,6 +45,7 @@ def convert(
 
     loaded = load(source, inputs or ())
     mode = TorchConverter.Mode.DEBUG if debug else TorchConverter.Mode.RELEASE
+    converter = TorchConverter(mode, recognize=recognize)
     names = {"input_names": input_names, "output_names": output_names, "state_names": state_names}
     convert_model(
         loaded.model_or_exported,
@@ -50,18 +54,14 @@ def convert(
         dynamic_shapes=loaded.dynamic_shapes,
         verify=verify,
         output=output,
-        converter=TorchConverter(mode),
+        converter=converter.register_custom_kernels(loaded.kernels),
         **{what: _listed(given) for what, given in names.items()},
     )
     contents = summarize(output)
-    data: dict[str, Any] = {
-        "output": output,
-        "bytes": contents.file_bytes,
-        "ops": sum(function.ops for function in contents.functions),
-        "verified": verify,
-    }
+    count = sum(function.ops for function in contents.functions)
+    data = {"output": output, "bytes": contents.file_bytes, "ops": count, "verified": verify}
     checked = "numbers equal torch's" if verify else "numbers not checked"
-    told = f"{output}: {counted(data['ops'], 'op')}, {size(contents.file_bytes or 0)}, {checked}"
+    told = f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"
     answer(data, told, as_json=as_json, ok=True)
 
 

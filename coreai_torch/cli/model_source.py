@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ class Loaded:
     args: tuple[Any, ...] | None = None
     kwargs: dict[str, Any] | None = None
     dynamic_shapes: Any = None
+    kernels: tuple[Any, ...] = ()  # Metal kernels that the factory's module or the model holds
 
     def exported(self) -> torch.export.ExportedProgram:
         """The program, exported now if it is not yet, and decomposed."""
@@ -55,7 +56,8 @@ def load(source: str, inputs: Sequence[str]) -> Loaded:
     import torch
 
     torch.manual_seed(0)  # so that untrained weights are the same for `convert` and for `verify`
-    made = _called(path, factory)
+    module = _module(path)
+    made = _called(module, path, factory)
     model, *given = made if isinstance(made, tuple) else (made,)
     if not isinstance(model, torch.nn.Module):
         raise typer.BadParameter(
@@ -64,8 +66,17 @@ def load(source: str, inputs: Sequence[str]) -> Loaded:
         )
     model.eval()
     if given and not inputs:
-        return Loaded(model, tuple(given[0]), dict(given[1]) if len(given) > 1 else None)
-    return _bound(model, inputs)
+        loaded = Loaded(model, tuple(given[0]), dict(given[1]) if len(given) > 1 else None)
+    else:
+        loaded = _bound(model, inputs)
+    return replace(loaded, kernels=_kernels(module, model))
+
+
+def _kernels(module: ModuleType, model: torch.nn.Module) -> tuple[Any, ...]:
+    from ..kernels import TorchMetalKernel
+
+    held = [*vars(module).values(), *(v for m in model.modules() for v in vars(m).values())]
+    return tuple(dict.fromkeys(v for v in held if isinstance(v, TorchMetalKernel)))
 
 
 def _exported(path: Path, inputs: Sequence[str]) -> Loaded:
@@ -80,8 +91,7 @@ def _exported(path: Path, inputs: Sequence[str]) -> Loaded:
     return Loaded(torch.export.load(path))
 
 
-def _called(path: str, factory: str) -> Any:
-    module = _module(path)
+def _called(module: ModuleType, path: str, factory: str) -> Any:
     made = getattr(module, factory, None)
     if made is None:
         names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]

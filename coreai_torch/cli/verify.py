@@ -34,11 +34,13 @@ def verify(
     tolerance: Annotated[
         float | None, typer.Option(help="Relative to an output's largest value.")
     ] = None,
+    function: Annotated[str, typer.Option(help="The function of the asset.")] = "main",
     engine: Annotated[str, typer.Option(help="auto, runtime or torch.")] = "auto",
     seconds: Annotated[float, typer.Option(help="Time for generated inputs.")] = 60.0,
     as_json: Json = False,
 ) -> None:
     """Compare."""
+    from ..converter import TorchConverter
     from ..progress import stages
     from ..verification import Plan
     from ..verification import verify as verify_program
@@ -52,6 +54,8 @@ def verify(
             loaded.args,
             loaded.kwargs,
             dynamic_shapes=loaded.dynamic_shapes,
+            entrypoint_name=function,
+            converter=TorchConverter().register_custom_kernels(loaded.kernels),
             trials=Plan(seeds, sizes, edges, steps),
             tolerance=tolerance,
             engine=engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +48,7 @@ class Subject:
         nodes = self.exported.graph.nodes
         return [n for n in nodes if n.op == "placeholder" and n.name in given]
 
-    def leaves(self, args: Sequence[Any] | None, kwargs: dict[str, Any] | None) -> Leaves:
+    def leaves(self, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Leaves:
         """Arguments as a flat list; those that the model was exported with if none are given."""
         example_args, example_kwargs = self.exported.example_inputs or (None, None)
         if args is None and kwargs is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -66,12 +66,17 @@ class Trials:
     failure: Failure | None = None
     usual: dict[str, float] = field(default_factory=dict)  # the largest value of each result
 
-    def run(self, start: Start, draws: Iterable[Draw], steps: int) -> None:
-        """Try all draws, as long as time lasts; the first is always tried."""
+    def run(
+        self, start: Start, draws: Iterable[Draw], steps: int, variants: Sequence[bool]
+    ) -> None:
+        """Try all draws, as long as time lasts; the first is always tried.
+
+        Of the `variants`, which are loaded at the same time, `True` is the optimized program.
+        """
         began = time.monotonic()
         with ExitStack() as stack:
             runners: dict[bool, tuple[Runner, ports.Pairing]] = {}
-            for optimized in (False, True):
+            for optimized in variants:
                 self._start(start, optimized, runners, stack)
             for number, draw in enumerate(draws):
                 if number and time.monotonic() - began > self.seconds:

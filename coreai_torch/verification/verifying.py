@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,17 +18,34 @@ from ..capture.io_plan import Names, plan
 from ..converter import TorchConverter, get_decomp_table
 from ..errors import ConversionError, NativeError, VerificationInputError
 from ..ir.program import write_module
-from ..lowering.registry import BUILTIN, Registry
+from ..lowering.registry import BUILTIN
 from . import measure
 from .draws import Plan, draws
 from .engines import Engine, chosen, kernels, start
 from .isolation import Source
 from .locate import Search
-from .subject import Subject
+from .subject import Leaves, Subject
 from .trials import Runner, Trials
 from .verdict import Divergence, Verdict
 
+_LARGE = 1 << 30  # bytes of a program that is loaded only once at a time
+
 Program: TypeAlias = "AIProgram | AIModelAsset | Path | str"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a program is examined; `verify` tells what each of them means."""
+
+    entrypoint: str = "main"
+    named: bool = False  # the names of the plan were asked for, and others are wrong
+    converter: TorchConverter | None = None
+    trials: Plan = field(default_factory=Plan)
+    tolerance: float | None = None
+    seconds: float = 60.0
+    timeout: float = 600.0
+    locate: bool = True
+    engine: Engine = Engine.AUTO
 
 
 def verify(
@@ -42,50 +59,70 @@ def verify(
     output_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
     entrypoint_name: str = "main",
-    converter: TorchConverter | None = None,
-    trials: Plan | None = None,
-    tolerance: float | None = None,
-    seconds: float = 60.0,
-    timeout: float = 600.0,
-    locate: bool = True,
-    engine: Engine | str = Engine.AUTO,
+    **settings: Any,
 ) -> Verdict:
     """Run torch and the program on the same inputs and say how far they are apart.
 
     The model is run as it is; an exported program is run by torch. `program` is what was converted
     from it, or the path of an asset; without one the model is converted now. Inputs are `args` and
-    `kwargs`, or those of the export, and others like them as `trials` says; generated ones are left
-    out once `seconds` are over. `tolerance` replaces that of each dtype; it is relative to the
-    largest value of an output. `converter` brings lowerings and kernels of its own to the search
-    for the first op that is wrong, which `locate=False` leaves out. `engine` is the run time of
-    this machine, or torch, which executes the program op by op, also runs Metal kernels from their
-    source and adds up float16 products as devices do; `auto` takes the run time unless there are
-    such. No step of the native code may take longer than `timeout`.
+    `kwargs`, or those of the export, and others like them.
+
+    Args:
+        model_or_exported: what was converted.
+        program: what it became.
+        args: inputs by place.
+        kwargs: inputs by name.
+        dynamic_shapes: as for `torch.export`, if a model is given.
+        input_names: the names the program should have; other names are then wrong.
+        output_names: likewise.
+        state_names: likewise.
+        entrypoint_name: the function of the program.
+        settings: `trials`, a `Plan` of the inputs to generate; `seconds` (60) for trying them;
+            `tolerance`, relative to the largest value of an output, in place of that of its dtype;
+            `converter`, whose lowerings and kernels made the program; `locate=False` to leave out
+            the search for the first wrong op; `engine`, the `runtime` of this machine or `torch`,
+            which executes the program op by op, runs Metal kernels from their source and adds up
+            float16 products as devices do (`auto` takes the run time unless there are such);
+            `timeout` (600), which no step of the native code may exceed.
     """
-    began = time.monotonic()
     names = Names(input_names, output_names, state_names)
-    subject = _subject(model_or_exported, args, kwargs, dynamic_shapes, names)
-    given = subject.leaves(args, dict(kwargs) if kwargs is not None else None)
-    if program is None:
-        program = _converted(subject, names, entrypoint_name, converter)
-    limits = _limits(subject, tolerance)
     named = any(n is not None for n in (input_names, output_names, state_names))
-    made = Trials(subject, limits, named, seconds)
-    tried = trials or Plan()
-    steps = max(1, tried.steps) if subject.plan.states else 1
-    by, reason = chosen(Engine(engine), subject.exported)
-    with _starter(by, program, entrypoint_name, timeout) as starter:
-        made.run(starter, draws(subject, given, tried), steps)
-        blame = _second_opinion(made, by, starter) if made.failure else ""
-    registry = converter._registry if converter is not None else BUILTIN
-    divergence, found = _cause(made, registry, by, timeout) if locate else (None, "")
+    how = _settings(entrypoint_name, named, settings)
+    subject = _subject(model_or_exported, args, kwargs, dynamic_shapes, names)
+    if program is None:
+        program = _converted(subject, names, how)
+    return examine(subject, program, subject.leaves(args, kwargs), how)
+
+
+def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
+    known = {f.name for f in fields(Settings)} - {"entrypoint", "named"}
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise TypeError(f"verify has no argument {unknown[0]!r}; there are {sorted(known)}")
+    if given.get("trials") is None:
+        given.pop("trials", None)
+    engine = Engine(given.pop("engine", Engine.AUTO))
+    return Settings(entrypoint, named, engine=engine, **given)
+
+
+def examine(subject: Subject, program: Program, given: Leaves, how: Settings) -> Verdict:
+    """Hold a program to a subject that is at hand; what `verify` does once it has one."""
+    began = time.monotonic()
+    made = Trials(subject, _limits(subject, how.tolerance), how.named, how.seconds)
+    steps = max(1, how.trials.steps) if subject.plan.states else 1
+    engine, reason = chosen(how.engine, subject.exported)
+    with _starter(engine, program, how) as starter:
+        for variants in _loaded_together(starter.source):
+            made.run(starter, draws(subject, given, how.trials), steps, variants)
+        blame = _second_opinion(made, engine, starter) if made.failure else ""
+    divergence, found = _cause(made, engine, how) if how.locate else (None, "")
     return Verdict(
-        entrypoint_name,
+        how.entrypoint,
         tuple(made.done),
         tuple(made.problems),
         tuple(made.left_out),
         tuple(note for note in (reason, blame, found) if note),
-        kernels(subject.exported) if by is Engine.TORCH else (),
+        kernels(subject.exported) if engine is Engine.TORCH else (),
         divergence,
         time.monotonic() - began,
     )
@@ -112,12 +149,10 @@ def _subject(
     return Subject(program, plan(program, names), reference)
 
 
-def _converted(
-    subject: Subject, names: Names, entrypoint: str, converter: TorchConverter | None
-) -> AIProgram:
-    fresh = (converter or TorchConverter()).empty(TorchConverter.Mode.DEBUG)
+def _converted(subject: Subject, names: Names, how: Settings) -> AIProgram:
+    fresh = (how.converter or TorchConverter()).empty(TorchConverter.Mode.DEBUG)
     fresh.add_exported_program(
-        subject.exported, names.inputs, names.outputs, names.states, entrypoint
+        subject.exported, names.inputs, names.outputs, names.states, how.entrypoint
     )
     return fresh.to_coreai()
 
@@ -128,11 +163,9 @@ def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, floa
 
 
 @contextmanager
-def _starter(
-    engine: Engine, program: Program, entrypoint: str, timeout: float
-) -> Iterator[Starter]:
+def _starter(engine: Engine, program: Program, how: Settings) -> Iterator[Starter]:
     with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
-        yield Starter(engine, _source(program, Path(folder)), entrypoint, timeout)
+        yield Starter(engine, _source(program, Path(folder)), how.entrypoint, how.timeout)
 
 
 @dataclass(frozen=True)
@@ -153,6 +186,13 @@ class Starter:
             optimize=optimize,
             timeout=self.timeout,
         )
+
+
+def _loaded_together(source: Source) -> list[tuple[bool, ...]]:
+    """A large program is loaded once at a time, though torch then runs twice."""
+    path = source.bytecode if source.asset is None else source.asset / "main.mlirb"
+    large = path is not None and path.exists() and path.stat().st_size > _LARGE
+    return [(False,), (True,)] if large else [(False, True)]
 
 
 def _second_opinion(made: Trials, engine: Engine, starter: Starter) -> str:
@@ -181,12 +221,11 @@ def _source(program: Program, folder: Path) -> Source:
     return Source(asset=path)
 
 
-def _cause(
-    made: Trials, registry: Registry, engine: Engine, timeout: float
-) -> tuple[Divergence | None, str]:
+def _cause(made: Trials, engine: Engine, how: Settings) -> tuple[Divergence | None, str]:
     if made.failure is None or made.problems:  # wrong names or orders are explanation enough
         return None, ""
-    search = Search(made.subject, registry, made.tolerance, engine, timeout)
+    registry = how.converter._registry if how.converter is not None else BUILTIN
+    search = Search(made.subject, registry, made.tolerance, engine, how.timeout)
     try:
         return search.first(made.failure)
     except (ConversionError, NativeError) as error:

@@ -15,6 +15,8 @@ MODELS = """
 import torch
 from torch import nn
 
+from coreai_torch import MetalParameter, TorchMetalKernel
+
 
 class Net(nn.Module):
     def __init__(self):
@@ -51,6 +53,32 @@ def with_args():
 
 def bad():
     return Bad(), (torch.ones(3, 3),)
+
+
+def asks():
+    class Asks(nn.Module):
+        def forward(self, x):
+            return x + 1 if x.sum() > 0 else x
+
+    return Asks(), (torch.ones(3),)
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+ID = MetalParameter("id", "uint", "thread_position_in_grid")
+KERNEL = TorchMetalKernel("of_the_shell", ["x"], ["y"], "y[id] = x[id] * 2;", doubled, [ID])
+
+
+class Calls(nn.Module):
+    def forward(self, x):
+        launch = {"threads_per_grid": (3, 1, 1), "threads_per_thread_group": (3, 1, 1)}
+        return KERNEL(x, result_shapes=[[3]], **launch)
+
+
+def kernels():
+    return Calls(), (torch.ones(3),)
 
 
 def number():

@@ -203,3 +203,15 @@ def test_another_number_of_arguments_is_refused():
 def test_a_path_without_an_asset_is_refused(tmp_path):
     with pytest.raises(VerificationInputError, match="there is no asset at"):
         verify(Pair(), tmp_path / "none.aimodel", (X,))
+
+
+def test_a_large_program_is_loaded_once_at_a_time(monkeypatch):
+    monkeypatch.setattr("coreai_torch.verification.verifying._LARGE", 0)
+    verdict = verify(Pair(), None, (X,), trials=GIVEN_ONLY)
+    assert verdict
+    assert [t.optimized for t in verdict.trials] == [False, True]
+
+
+def test_an_argument_that_verify_has_not_is_told():
+    with pytest.raises(TypeError, match=r"verify has no argument 'seed'; there are \['converter'"):
+        verify(Pair(), None, (X,), seed=3)
