@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..errors import ConversionError
 from ..lowering import case, decomposes
-from ..lowering.cases import f32, i32
-from .iteration import Step, column, only_real, place, row, static_size, steps
+from ..lowering.cases import c64, f32, i32
+from .iteration import Step, column, conjugate_transposed, place, row, static_size, steps
 from .substitution import first_bad, substituted
 
 aten = torch.ops.aten
@@ -29,15 +29,19 @@ def ordered(matrix: Tensor, order: Tensor) -> Tensor:
     return matrix.gather(-2, order.unsqueeze(-1).expand(matrix.shape))
 
 
+def _size(x: Tensor) -> Tensor:
+    """What LAPACK compares: of complex numbers the sum of both parts."""
+    return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
+
+
 def factored(op: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Both factors in one matrix, and the row each step took, counted from 1, as LAPACK does."""
-    only_real(op, matrix)
     rows, columns = (static_size(op, matrix, axis) for axis in (-2, -1))
     count = min(rows, columns)
 
     def body(k: Step, matrix: Tensor, pivots: Tensor) -> list[Tensor]:
         down, across = torch.arange(rows), torch.arange(columns)
-        size = torch.where(down >= k, column(matrix, k).abs(), -1.0)
+        size = torch.where(down >= k, _size(column(matrix, k)), -1.0)
         chosen = size.argmax(-1, keepdim=True)
         matrix = ordered(matrix, _exchanged(down.expand(size.shape), k, chosen))
         factors = column(matrix, k)
@@ -80,6 +84,7 @@ _MATRICES = [
     case(f32(3, 6, fixed=True)),
     case(f32(2, 7, 6, fixed=True)),
     case(f32(2, 2, fixed=True, values=(0.0, 2.0, 3.0, 1.0))),
+    case(c64(5, 5, fixed=True)),
 ]
 
 
@@ -154,6 +159,7 @@ def linalg_lu(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Te
 
 
 _FACTORS = f32(3, 3, fixed=True, low=1)
+_COMPLEX = c64(3, 3, fixed=True, low=1)
 
 
 @decomposes(
@@ -163,6 +169,10 @@ _FACTORS = f32(3, 3, fixed=True, low=1)
         case(_FACTORS, _TAKEN, f32(3, 2, fixed=True), adjoint=True),
         case(_FACTORS, _TAKEN, f32(2, 3, fixed=True), left=False),
         case(_FACTORS, _TAKEN, f32(2, 4, 3, fixed=True), left=False, adjoint=True),
+        *(
+            case(_COMPLEX, _TAKEN, c64(3, 3, fixed=True), left=left, adjoint=True)
+            for left in (False, True)
+        ),
         case(
             f32(2, 3, 3, fixed=True, low=1),
             i32(2, 3, fixed=True, values=(2, 3, 3, 3, 2, 3)),
@@ -173,14 +183,14 @@ _FACTORS = f32(3, 3, fixed=True, low=1)
 def linalg_lu_solve(
     factors: Tensor, pivots: Tensor, rhs: Tensor, *, left: bool = True, adjoint: bool = False
 ) -> Tensor:
-    only_real("linalg.lu_solve", factors, rhs)
     rows = static_size("linalg.lu_solve", factors, -1)
     if not left:
-        return linalg_lu_solve(factors, pivots, rhs.mT, adjoint=not adjoint).mT
+        turned = conjugate_transposed(rhs)
+        return conjugate_transposed(linalg_lu_solve(factors, pivots, turned, adjoint=not adjoint))
     if not adjoint:
         return solution(factors, pivots, rhs)
-    found = substituted(factors.mT, rhs, False, False)
-    found = substituted(factors.mT, found, True, True)
+    found = substituted(conjugate_transposed(factors), rhs, False, False)
+    found = substituted(conjugate_transposed(factors), found, True, True)
     back = order(pivots, rows).argsort(-1)
     return ordered(found, back.expand(*found.shape[:-2], rows))
 

@@ -60,6 +60,16 @@ def steps(
     return list(while_loop_op(going_on, step, carried, tuple(given)))[1:]
 
 
+def conjugated(x: Tensor) -> Tensor:
+    """The conjugate as a tensor of its own: a loop does not carry what is conjugate lazily."""
+    return x.conj_physical() if x.is_complex() else x
+
+
+def conjugate_transposed(matrix: Tensor) -> Tensor:
+    """The transposed conjugate of each matrix."""
+    return conjugated(matrix).mT
+
+
 def place(k: Step) -> Tensor:
     """The number of a step as an index of one element."""
     return k.reshape(1) if isinstance(k, Tensor) else torch.full((1,), k)

@@ -10,20 +10,32 @@ import torch
 from torch import Tensor
 
 from ..lowering import case, decomposes
-from ..lowering.cases import bf16, f16, f32, i64
+from ..lowering.cases import bf16, c64, f16, f32, i64
 from .elimination import factored, solution
+from .iteration import Step, place, steps
 from .substitution import first_bad
 
 aten = torch.ops.aten
 
 
 def _turned(matrix: Tensor) -> Tensor:
-    """What torch factors for a determinant: it reads contiguous rows as columns."""
-    return matrix.mT if matrix.is_contiguous() else matrix
+    """What torch factors for a determinant: it reads contiguous rows as columns, if real."""
+    return matrix.mT if matrix.is_contiguous() and not matrix.is_complex() else matrix
 
 
 def _diagonal(factors: Tensor) -> Tensor:
     return factors.diagonal(dim1=-2, dim2=-1)
+
+
+def _product(numbers: Tensor) -> Tensor:
+    if not numbers.is_complex():
+        return numbers.prod(-1)
+
+    def body(k: Step, product: Tensor, numbers: Tensor) -> list[Tensor]:
+        return [product * numbers.index_select(-1, place(k))]
+
+    one = torch.ones_like(numbers[..., :1]) if numbers.shape[-1] else numbers.sum(-1, True) + 1
+    return steps(numbers.shape[-1], body, [one], [numbers])[0].squeeze(-1)
 
 
 def _parity(pivots: Tensor) -> Tensor:
@@ -37,6 +49,7 @@ _DET = [
     case(f32(2, 4, 4, fixed=True)),
     case(f32(1, 1, fixed=True)),
     case(f32(3, 3, fixed=True, values=(0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 5.0, 0.0))),
+    case(c64(5, 5, fixed=True)),
     case(f32(2, 2, fixed=True, values=(1.0, 2.0, 2.0, 4.0))),
 ]
 
@@ -44,7 +57,7 @@ _DET = [
 @decomposes(aten._linalg_det.default, cases=_DET[:3])
 def linalg_det(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     factors, pivots = factored("linalg.det", _turned(matrix))
-    return _parity(pivots) * _diagonal(factors).prod(-1), factors, pivots
+    return _parity(pivots) * _product(_diagonal(factors)), factors, pivots
 
 
 @decomposes(aten.linalg_det.default, cases=_DET)
@@ -52,11 +65,11 @@ def det(matrix: Tensor) -> Tensor:
     return linalg_det(matrix)[0]
 
 
-@decomposes(aten._linalg_slogdet.default, cases=_DET[:4])
+@decomposes(aten._linalg_slogdet.default, cases=_DET[:5])
 def linalg_slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     factors, pivots = factored("linalg.slogdet", _turned(matrix))
     diagonal = _diagonal(factors)
-    sign = _parity(pivots) * diagonal.sign().prod(-1)
+    sign = _parity(pivots) * _product(torch.sgn(diagonal))
     return sign, diagonal.abs().log().sum(-1), factors, pivots
 
 
@@ -84,6 +97,7 @@ def linalg_inv_ex(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor
         case(f32(3, 3, fixed=True, values=_INVERTIBLE)),
         case(f32(2, 4, 4, fixed=True, values=_INVERTIBLE)),
         case(f32(2, 2, fixed=True, values=(0.0, 2.0, 3.0, 1.0))),
+        case(c64(3, 3, fixed=True, values=(2 + 1j, 1j, -0.5, 3.0, 1 - 1j))),
     ],
 )
 def inverse(matrix: Tensor) -> Tensor:

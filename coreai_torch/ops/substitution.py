@@ -11,8 +11,17 @@ import torch
 from torch import Tensor
 
 from ..lowering import case, decomposes
-from ..lowering.cases import f32
-from .iteration import Step, column, only_real, place, row, static_size, steps
+from ..lowering.cases import c64, f32
+from .iteration import (
+    Step,
+    column,
+    conjugate_transposed,
+    conjugated,
+    place,
+    row,
+    static_size,
+    steps,
+)
 
 aten = torch.ops.aten
 
@@ -68,7 +77,6 @@ _TRIANGULAR = [
 def linalg_solve_triangular(
     matrix: Tensor, rhs: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    only_real("linalg.solve_triangular", matrix)
     static_size("linalg.solve_triangular", matrix, -1)
     if left:
         return substituted(matrix, rhs, upper, unitriangular)
@@ -96,12 +104,18 @@ def triangular_solve(
     return found, matrix.expand(*lead, *matrix.shape[-2:]).clone()
 
 
+_HERMITIAN = c64(2, 2, fixed=True, values=(3.0, 1 - 2j, 1 + 2j, 4.0))
 _FACTORED = [
     case(f32(3, 3, fixed=True, values=_POSITIVE)),
     case(f32(2, 3, 3, fixed=True, values=_POSITIVE), upper=True),
     case(f32(2, 6, 6, fixed=True, values=_LARGER)),
     case(f32(6, 6, fixed=True, values=_LARGER), upper=True),
+    *(case(_HERMITIAN, upper=upper) for upper in (False, True)),
 ]
+
+
+def _real(x: Tensor) -> Tensor:
+    return torch.real(x) if x.is_complex() else x
 
 
 def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,14 +124,15 @@ def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
     def body(k: Step, matrix: Tensor, pivots: Tensor) -> list[Tensor]:
         places = torch.arange(rows)
-        pivot = column(matrix, k).index_select(-1, place(k))
+        pivot = _real(column(matrix, k).index_select(-1, place(k)))
         factor = column(matrix, k) / pivot.sqrt()
-        rest = matrix - factor.unsqueeze(-1) * factor.unsqueeze(-2)
+        rest = matrix - factor.unsqueeze(-1) * conjugated(factor).unsqueeze(-2)
         open_ = (places > k) & (places > k).unsqueeze(-1)
         matrix = torch.where(open_, rest, torch.where(places == k, factor.unsqueeze(-1), matrix))
         return [matrix, torch.where(places == k, pivot, pivots)]
 
-    factor, pivots = steps(rows, body, [matrix, matrix.new_zeros(matrix.shape[:-1])])
+    pivots = torch.zeros_like(_real(matrix[..., 0])) if rows else _real(matrix.sum(-1))
+    factor, pivots = steps(rows, body, [matrix, pivots])
     return factor.tril(), pivots
 
 
@@ -131,9 +146,8 @@ def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def linalg_cholesky_ex(
     matrix: Tensor, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Tensor, Tensor]:
-    only_real("linalg.cholesky", matrix)
-    factor, pivots = _lower_factor(matrix.mT if upper else matrix)
-    return factor.mT if upper else factor, first_bad(~(pivots > 0))
+    factor, pivots = _lower_factor(conjugate_transposed(matrix) if upper else matrix)
+    return conjugate_transposed(factor) if upper else factor, first_bad(~(pivots > 0))
 
 
 @decomposes(aten.linalg_cholesky.default, cases=_FACTORED[:2])
@@ -158,10 +172,10 @@ def cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
     ],
 )
 def cholesky_solve(rhs: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
-    only_real("cholesky_solve", factor, rhs)
     static_size("cholesky_solve", factor, -1)
-    lower = factor.mT if upper else factor
-    return substituted(lower.mT, substituted(lower, rhs, False, False), True, False)
+    lower = conjugate_transposed(factor) if upper else factor
+    half = substituted(lower, rhs, False, False)
+    return substituted(conjugate_transposed(lower), half, True, False)
 
 
 @decomposes(
