@@ -6,9 +6,11 @@ import pytest
 import torch
 import transformers
 from compat.programs import graphs
-from recognition.plain import TOLERANCE, converted, runs_as
-from runtime import descriptor, run_steps
+from recognition.plain import close, converted, exported, runs_as
+from runtime import descriptor, run, run_steps
 from torch import nn
+
+from coreai_torch import TorchConverter
 
 LAYERS = 2
 _SMALL = {
@@ -41,12 +43,12 @@ IDS = torch.arange(12).reshape(2, 6) * 5 % 61 + 3
 
 
 class Decoder(nn.Module):
-    def __init__(self, name, attention, dtype=torch.float32, **more):
+    def __init__(self, name, attention, dtype=torch.float32):
         super().__init__()
         cls, config, _, _ = MODELS[name]
         kind = "Gemma3TextConfig" if cls == "Gemma3" else f"{cls}Config"
         torch.manual_seed(0)
-        made = getattr(transformers, kind)(**{**config, **more})
+        made = getattr(transformers, kind)(**config)
         model = getattr(transformers, f"{cls}ForCausalLM")
         self.model = model._from_config(made, attn_implementation=attention).to(dtype)
         self.requires_grad_(False).eval()
@@ -70,8 +72,8 @@ def attentions(name):
     return ["eager"] if name == "gpt_oss" else ["eager", "sdpa"]  # the sinks are written out
 
 
-def check(name, attention, *, dtype=torch.float32, dynamic=False, **more):
-    model = Decoder(name, attention, dtype, **more)
+def check(name, attention, *, dynamic=False):
+    model = Decoder(name, attention)
     dims = {0: torch.export.Dim("batch", max=8), 1: torch.export.Dim("length", min=2, max=32)}
     program, report = converted(model, IDS, dynamic_shapes=(dims,) if dynamic else None)
     assert report.counts == expected(name)
@@ -100,9 +102,20 @@ def test_everything_is_found_in_every_model(name, attention, dynamic):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", MODELS)
-def test_everything_is_found_in_narrow_models(name, dtype):
-    # Seen with this seed, of logits below 0.5: four steps between neighbours, after two layers.
-    check(name, attentions(name)[-1], dtype=dtype)
+def test_narrow_models_have_the_numbers_that_they_have_without(name, dtype):
+    """The run time multiplies narrow matrices unlike eager, which flips an undecided router.
+
+    So these are held to the program without composites in it, and to what is expected of it.
+    """
+    program = exported(Decoder(name, attentions(name)[-1], dtype), IDS)
+    converter = TorchConverter(recognize=True).add_exported_program(program)
+    assert converter.recognition_report.counts == expected(name)
+    assert not converter.recognition_report.missed
+    plain = TorchConverter().add_exported_program(program).to_coreai()
+    (got,), (wanted,) = (
+        run(made, {"ids": IDS}).values() for made in (converter.to_coreai(), plain)
+    )
+    close(got, wanted)
 
 
 class Cache:
@@ -167,5 +180,4 @@ def test_a_step_with_a_cache_is_found_whole(name, attention):
     got, _ = run_steps(program, feeds, states)
     with torch.no_grad():
         wanted = model.decoder(torch.tensor([tokens]))[:, -1:]
-    tolerance = TOLERANCE[torch.float32]
-    torch.testing.assert_close(got[names.output_names[0]], wanted, rtol=tolerance, atol=tolerance)
+    close(got[names.output_names[0]], wanted)
