@@ -65,10 +65,13 @@ _RUNNING = [
         case(i8(300, values=(127,)), 0),
         case(i32(3, values=(100,)), 0, dtype=torch.int8),
         case(c64(2, 3), 1),
+        case(c64(), 0),
     ],
 )
 def cumsum(ctx: Ctx, x: Value, dim: Axis) -> Value:
     if cai.is_complex(x):
+        if not x.type.rank:
+            return x
         parts = (part(x) for part in (cai.real_part, cai.imaginary_part))
         return cai.create_complex(*(cai.scan(p, dim, "sum") for p in parts))
     return _running(ctx, x, dim, "sum")
