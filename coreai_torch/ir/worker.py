@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,16 @@ class Session:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._function: Any = None
-        self._held: list[Any] = []  # a function returns garbage once its model is collected
+        self._model: Any = None  # a function returns garbage once its model is collected
+        self._held = AsyncExitStack()
 
     async def load(self, request: dict[str, Any]) -> dict[str, Any]:
         """Read, optimize if asked, save, lower, load; gives the names of the ports."""
         asset = self._asset(request)
-        folder = tempfile.TemporaryDirectory(suffix=".aimodelx", dir=request["folder"])
+        await self._held.aclose()
+        self._held = AsyncExitStack()
         self._trace.write("stage", "compiling for this machine")
-        asset._write_odix(Path(folder.name), enable_debug_info=self._trace.detailed)
-        self._trace.write("stage", "loading")
-        model = await AIModel.load(folder.name)
-        self._held = [folder, model]
+        model = self._model = await self._loaded(asset)
         profiler = self._trace.profiler(_places(model)) if self._trace.detailed else None
         names = list(model.function_names)
         if request["entrypoint"] not in names:
@@ -87,6 +87,15 @@ class Session:
     async def save(self, request: dict[str, Any]) -> dict[str, Any]:
         """Read, optimize if asked, save; gives the path of the asset."""
         return {"path": str(self._asset(request).path)}
+
+    async def _loaded(self, asset: Any) -> Any:
+        """The loaded model; with places for its ops if these are to be traced."""
+        if not (self._trace.detailed and hasattr(asset, "_write_odix")):  # 1.0.0b2 has it not
+            return await self._held.enter_async_context(asset.executable())
+        folder = tempfile.mkdtemp(suffix=".aimodelx")
+        asset._write_odix(Path(folder), enable_debug_info=True)
+        self._trace.write("stage", "loading")
+        return await AIModel.load(folder)
 
     def _asset(self, request: dict[str, Any]) -> Any:
         if request["asset"] and not request["optimize"]:
@@ -110,7 +119,7 @@ class Session:
                     pipeline = pipeline.replace(unsound, "")
                 PassManager.parse(pipeline).run(_module(program).operation)
         self._trace.write("stage", "saving")
-        folder = tempfile.mkdtemp(dir=request["folder"])
+        folder = tempfile.mkdtemp()
         return program.save_asset(Path(folder) / "program.aimodel")
 
     async def call(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +171,7 @@ def main(folder: str, detailed: bool) -> None:
     log = os.open(os.path.join(folder, "log"), os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    tempfile.tempdir = folder  # which the parent removes, however this process ends
     session = Session(Trace(os.path.join(folder, "trace"), detailed=detailed))
     loop = asyncio.new_event_loop()
     while header := sys.stdin.buffer.read(_LENGTH.size):

@@ -195,8 +195,7 @@ class _Child:
 
     def ask(self, request: tuple[str, Any], timeout: float) -> Any:
         """Send a request and wait for its reply."""
-        kind, content = request
-        data = pickle.dumps((kind, {**content, "folder": self._folder.name}), protocol=5)
+        data = pickle.dumps(request, protocol=5)
         deadline = time.monotonic() + timeout
         assert self._process.stdin is not None
         try:
