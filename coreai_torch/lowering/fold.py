@@ -112,7 +112,7 @@ def _is_packed_next(node: fx.Node) -> bool:
 
 
 def _widens_bytes(given: list[torch.Tensor], results: Any) -> bool:
-    """Whether a tensor of 8-bit numbers becomes one of wider numbers, place by place."""
+    """Whether 8-bit numbers become floats or 32-bit ones, place by place; indices have 64."""
     one = len(given) == 1 and len(results) == 1 and isinstance(results[0], torch.Tensor)
     return (
         one
@@ -120,6 +120,7 @@ def _widens_bytes(given: list[torch.Tensor], results: Any) -> bool:
         and given[0].dtype != torch.bool
         and given[0].numel() == results[0].numel()
         and results[0].element_size() > 1
+        and (results[0].is_floating_point() or results[0].dtype == torch.int32)
     )
 
 

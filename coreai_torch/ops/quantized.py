@@ -16,7 +16,10 @@ from ..compression.scalars import INTEGERS
 from ..ir import compression as cmp
 from ..ir import dialect as cai
 from ..ir.dialect import Value
-from ..lowering.registry import decomposes
+from ..lowering.binding import Held
+from ..lowering.cases import bf16, case, f32, u8
+from ..lowering.context import Ctx
+from ..lowering.registry import decomposes, lowers
 from .compression import ELEMENT, integers
 
 coreai = torch.ops.coreai
@@ -46,6 +49,64 @@ def widened(held: Tensor, name: str, dtype: torch.dtype) -> Value:
     none = cmp.splat(0, cmp.element_name(data), ones)
     one, zero = (cmp.splat(number, ELEMENT[dtype], ones) for number in (1.0, 0.0))
     return cmp.blockwise_shift_scale(data, one, none, zero)
+
+
+# Packed for a processor ------------------------------------------------------------------------
+
+_PACKED = u8(32, 32, high=255, constant=True)
+# As many digits to the base of 16 as a float32 holds exactly, with a digit to spare.
+_DIGITS = 5
+
+
+def _unpacked(packed: Tensor, group: int) -> Tensor:
+    """The integers, from -8, of a weight whose order of bytes only this processor knows.
+
+    The product itself is asked for them: with powers of 16 as its other operand, scales of one
+    and zeros of none, the digits of the result are the weight's.
+    """
+    rows, columns = packed.shape[0], 2 * packed.shape[1]
+    places = torch.arange(columns)
+    asked = torch.zeros(-(-columns // _DIGITS), columns)
+    asked[places // _DIGITS, places] = torch.pow(16.0, places % _DIGITS)
+    plain = torch.tensor([1.0, 0.0]).expand(columns // group, rows, 2).contiguous()
+    sums = torch.ops.aten._weight_int4pack_mm_for_cpu(asked, packed, group, plain)
+    shifted = sums.to(torch.int32) + 8 * (16**_DIGITS - 1) // 15
+    digits = (shifted[:, None] >> (4 * torch.arange(_DIGITS, dtype=torch.int32)[:, None])) & 15
+    return (digits.flatten(0, 1)[:columns].T - 8).to(torch.int8).contiguous()
+
+
+@lowers(
+    torch.ops.aten._weight_int4pack_mm_for_cpu.default,
+    cases=[
+        case(f32(3, 64), _PACKED, 32, f32(2, 32, 2, constant=True)),
+        # Whole numbers: the weight itself is rounded to bfloat16, in the processor to float32.
+        case(
+            bf16(3, 64, values=(1.0, -2.0, 0.0)),
+            _PACKED,
+            32,
+            bf16(2, 32, 2, values=(1.0, 2.0, -3.0), constant=True),
+        ),
+    ],
+)
+def _weight_int4pack_mm_for_cpu(
+    ctx: Ctx,
+    x: Value,
+    mat2: Held,
+    qGroupSize: int,  # noqa: N803  the schema's names
+    qScaleAndZeros: Held,  # noqa: N803
+) -> Value:
+    """`(integers * scale + zero).T`, in blocks of a row, behind a product."""
+    if not isinstance(mat2, Tensor) or not isinstance(qScaleAndZeros, Tensor):
+        ctx.refuse("a packed weight that is computed at run time", "a constant or buffer")
+    name, parameters = ctx.path("mat2"), ctx.path("qScaleAndZeros")
+    data = integers(_unpacked(mat2, qGroupSize), INTEGERS[torch.int4], name)
+    scale, zero = (
+        cai.tensor_constant(qScaleAndZeros[..., i].T.contiguous(), f"{parameters}.{kind}")
+        for i, kind in enumerate(("scale", "zero"))
+    )
+    none = cmp.splat(0, cmp.element_name(data), scale.type.shape)
+    weight = cmp.blockwise_shift_scale(data, scale, none, zero)
+    return cai.matmul(x, cai.transpose(weight, [1, 0]))
 
 
 # Quantizing ------------------------------------------------------------------------------------

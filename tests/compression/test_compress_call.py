@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from conversion import checked, close, ran, saved_bytes
+from conversion import checked, close, converted, ran, saved_bytes
 from torch import nn
 
 import coreai_torch
@@ -337,3 +337,50 @@ def test_no_second_model_is_held(scheme):
     more = float(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
     # A compressed layer twice, while it is joined, and what is computed of 4 MB; of 512 in all.
     assert more < 256
+
+
+class Logits(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens):
+        return self.model(input_ids=tokens, use_cache=False).logits
+
+
+def decoder(dtype, **sizes):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(tie_word_embeddings=True, **sizes)
+    return Logits(transformers.Qwen2ForCausalLM(config).eval().to(dtype))
+
+
+# A call warns that it is made while the export is traced; that is transformers' own.
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_small_decoder_has_eagers_numbers():
+    sizes = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    model = decoder(torch.float32, **sizes, **heads)
+    report = compress(model, "int4", block_size=32)
+    assert report["model.lm_head.weight"].why == "tied to model.model.embed_tokens.weight"
+    assert not report.left_alone
+    program = checked(model, torch.tensor([[3, 500, 0, 17]]))
+    assert saved_bytes(program) < report.bytes + 40_000
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_decoder_of_half_a_billion_weights_is_small():
+    """The sizes of Qwen2-0.5B: its embedding, which is its head, is a quarter of it."""
+    sizes = {"vocab_size": 151_936, "hidden_size": 896, "intermediate_size": 4_864}
+    heads = {"num_attention_heads": 14, "num_key_value_heads": 2, "num_hidden_layers": 24}
+    model = decoder(torch.float16, **sizes, **heads)
+    count = sum(p.numel() for p in model.parameters())
+    assert 490e6 < count < 500e6
+    report = compress(model, "int4", block_size=32)
+    assert len(report.compressed) == 24 * 7 + 2
+    assert all(row.error < 0.11 for row in report.compressed)
+    program = converted(model, torch.zeros(1, 8, dtype=torch.int64))
+    program.optimize()
+    assert report.bytes < saved_bytes(program) < 0.30 * 2 * count

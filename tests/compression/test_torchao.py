@@ -92,6 +92,12 @@ def float8_weights():
     return Float8WeightOnlyConfig()
 
 
+def int4_for_processors():
+    from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
+
+    return PrototypeInt4WeightOnlyConfig(group_size=32)
+
+
 # A configuration, the bits of a weight, and how many weights share a scale.
 CONFIGS = {
     "int8": (int8_weights, 8, 256),
@@ -100,6 +106,7 @@ CONFIGS = {
     "int4 in groups, asymmetric": (int4_asymmetric, 4, 32),
     "int3 in groups": (lambda: weight_only(3), 3, 32),
     "int2 in groups": (lambda: weight_only(2), 2, 32),
+    "int4 packed for a processor": (int4_for_processors, 4, 32),
     "int8 with int8 activations": (int8_both, 8, 256),
     "int4 with int8 activations": (int4_under_int8, 4, 32),
     "float8": (float8_weights, 8, 256),
@@ -107,9 +114,9 @@ CONFIGS = {
 
 
 def expected_bytes(bits, shared):
-    """The weights; then scales and at most a byte of zero point, the biases, and the ops."""
+    """The weights; then a scale and a zero for all that share them, the biases, and the ops."""
     weights = WEIGHTS * bits / 8
-    return weights, weights + WEIGHTS / shared * 5 + 4 * sum(SIZES) + 12_000
+    return weights, weights + WEIGHTS / shared * 8 + 4 * sum(SIZES) + 12_000
 
 
 @pytest.mark.parametrize(
@@ -337,3 +344,13 @@ def test_an_op(name):
             torch.testing.assert_close(got, expected.float(), rtol=1e-6, atol=0)
         else:
             assert torch.equal(got.int(), expected.int())
+
+
+@pytest.mark.slow
+def test_a_conversion_does_not_import_torchao():
+    import subprocess
+    import sys
+
+    ask = "import coreai_torch, sys; coreai_torch.get_decomp_table(); coreai_torch.compress"
+    ask += "; sys.exit('torchao' in sys.modules)"
+    subprocess.run([sys.executable, "-c", ask], check=True)
