@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import pickle
+import shutil
 import struct
 import sys
 import tempfile
@@ -185,6 +186,7 @@ def main(folder: str, detailed: bool) -> None:
         replies.write(_LENGTH.pack(len(data)))
         replies.write(data)
         replies.flush()
+    shutil.rmtree(folder, ignore_errors=True)  # the parent may have been killed
     os._exit(0)  # a thread of the run time may abort an interpreter that shuts down
 
 

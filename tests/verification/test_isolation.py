@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,3 +60,23 @@ def test_nothing_is_left_behind(source):
 def test_an_unknown_entrypoint_is_refused_with_those_there_are(source):
     with pytest.raises(NativeError, match=r"no entrypoint 'absent'; there are \['main'\]"):
         Isolated(source, entrypoint="absent")
+
+
+def test_a_parent_that_is_killed_leaves_no_child_and_no_folder(source, tmp_path):
+    script = (
+        "import os, sys\nfrom pathlib import Path\n"
+        "from coreai_torch.verification.isolation import Isolated, Source\n"
+        "loaded = Isolated(Source(bytecode=Path(sys.argv[1])))\n"
+        "print(loaded._child._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", script, str(source.bytecode)]
+    killed = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert killed.returncode == -9
+    child = Path("/proc") / killed.stdout.strip()
+    for _ in range(100):
+        if not child.exists() and not os.listdir(tmp_path):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"left: {os.listdir(tmp_path)}, child {'alive' if child.exists() else 'gone'}")
