@@ -16,6 +16,12 @@ COMMANDS = [
     for line in block.splitlines()
 ]
 
+_ROW = r"^\| `(\w+)` \| ((?:`\w+`[^|]*)+) \|$"
+KEYS = {
+    command: set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)|; with .*|, `export`.*", "", keys)))
+    for command, keys in re.findall(_ROW, PAGE, re.MULTILINE)
+}
+
 
 def test_every_command_of_the_page_works(shell, tmp_path):
     (model,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -28,4 +34,7 @@ def test_every_command_of_the_page_works(shell, tmp_path):
         assert script == "coreai-torch"
         said = shell(*arguments)
         assert said.code == 0, f"{command}\n{said.out}{said.err}"
+        if arguments[0] in ("check", "inspect", "doctor", "strip", "diff", "ops", "run", "bench"):
+            answered = set(shell(*arguments, "--json").json) - {"ok"}
+            assert answered == KEYS[arguments[0]], arguments[0]
     assert np.load(tmp_path / "scores.npz")["scores"].shape == (1, 10)

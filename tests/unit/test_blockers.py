@@ -1,0 +1,84 @@
+"""All that keeps a program from being converted, found in one go."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from coreai_torch import TorchConverter, get_decomp_table
+
+
+def blockers(model, *args, converter=None, **options):
+    program = torch.export.export(model, args, **options).run_decompositions(get_decomp_table())
+    return (converter or TorchConverter()).blockers(program)
+
+
+class Eig(nn.Module):
+    def forward(self, x):
+        values, vectors = torch.linalg.eig(x)
+        return values.real + vectors.imag.sum()
+
+
+class Mixed(nn.Module):
+    """Ops without a lowering, arguments that are refused, and what depends on both."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Eig(), Eig()
+        self.norm = nn.BatchNorm1d(3)  # in training mode, which is refused
+
+    def forward(self, x):
+        y = self.first(x) + self.second(x * 2)
+        return torch.relu(self.norm(x + y)).cumsum(0)
+
+
+def test_missing_ops_and_refused_arguments_come_together():
+    eig, norm = blockers(Mixed().train(), torch.rand(3, 3))
+    assert (eig.op, eig.count, eig.problem) == ("aten.linalg_eig.default", 2, "no lowering")
+    assert [p.module for p in eig.places] == ["first", "second"]
+    assert all("test_blockers.py" in p.source_line for p in eig.places)
+    assert eig.places[0].result == "complex64[3], complex64[3, 3]"
+    assert (norm.count, norm.code) == (1, "CAT103")
+    assert "training mode" in norm.problem
+    assert norm.hint == "model.eval() before exporting"
+
+
+def test_sizes_that_vary_stop_no_survey():
+    rows = torch.export.Dim("rows", min=2)
+
+    class Draws(nn.Module):
+        def forward(self, x):
+            return torch.bernoulli(x).sum(0) + torch.relu(x)
+
+    (found,) = blockers(Draws(), torch.rand(3, 4), dynamic_shapes=({0: rows},))
+    assert "random numbers drawn by the caller" in found.hint
+
+
+def test_branches_are_looked_into():
+    class Branches(nn.Module):
+        def forward(self, x):
+            def eig(a):
+                return torch.linalg.eigvals(a).real + 0
+
+            return torch.cond(x.sum() > 0, eig, lambda a: a[0] * 2, (x,))
+
+    (found,) = blockers(Branches(), torch.rand(3, 3))
+    assert found.op == "aten.linalg_eig.default"
+
+
+def test_what_can_be_converted_has_none_and_nothing_is_staged():
+    converter = TorchConverter()
+    assert blockers(nn.Linear(3, 3), torch.ones(2, 3), converter=converter) == []
+    assert converter._staged == {}
+
+
+def test_a_lowering_of_ones_own_is_no_blocker():
+    converter = TorchConverter()
+
+    @converter.register_torch_lowering("aten::linalg_eig", allow_override=True)
+    def eig(values_map, node, loc):
+        raise NotImplementedError("asked for and not written")
+
+    (found,) = blockers(Eig(), torch.rand(3, 3), converter=converter)
+    assert "NotImplementedError: asked for and not written" in found.problem
+    assert found.hint == "mending the registered lowering"
