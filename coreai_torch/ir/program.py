@@ -89,10 +89,15 @@ def stripped(source: Path, target: Path) -> AIModelAsset:
     resources.check(source)
     asset = AIModelAsset.load(source)
     module = mlir_module_of(asset.program)
-    with module.context:
-        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+    strip(module)
     program: Program = Program._from_mlir_module(module)
     return program.save_asset(target, asset.metadata)
+
+
+def strip(module: Any) -> None:
+    """Take all locations out of a raw module."""
+    with module.context:
+        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
 
 
 def write_module(program: AIProgram, path: Path) -> None:

@@ -61,6 +61,10 @@ NAMES = [
     "coreai_torch.composite_ops:SDPA",
     "coreai_torch.composite_ops._gather_mm:_gather",
     "coreai_torch.composite_ops._sdpa:scaled_dot_product_attention",
+    "coreai_torch.debugging.debug_info:strip_debug_info",
+    "coreai_torch.debugging.inspector:CoreAIInspector",
+    "coreai_torch.debugging.torch_utils:load_intermediates",
+    "coreai_torch.debugging.torch_utils:save_intermediates",
 ]
 
 DEBUGGING = "the debugging tools are not built yet"
@@ -68,16 +72,12 @@ DEBUGGING = "the debugging tools are not built yet"
 LATER = {
     "coreai_torch.debugging.benchmarker:benchmark_coreai_program": DEBUGGING,
     "coreai_torch.debugging.comparator:create_comparator_for_programs": DEBUGGING,
-    "coreai_torch.debugging.debug_info:strip_debug_info": DEBUGGING,
     "coreai_torch.debugging.graph_diff:compute_coreai_program_diff": DEBUGGING,
     "coreai_torch.debugging.graph_diff:compute_exported_program_diff": DEBUGGING,
     "coreai_torch.debugging.graph_diff:write_diff": DEBUGGING,
-    "coreai_torch.debugging.inspector:CoreAIInspector": DEBUGGING,
     "coreai_torch.debugging.search_strategy:LevelOrderStrategy.auto": DEBUGGING,
     "coreai_torch.debugging.search_strategy:LevelOrderStrategy.bisection": DEBUGGING,
     "coreai_torch.debugging.search_strategy:LevelOrderStrategy.top_down": DEBUGGING,
-    "coreai_torch.debugging.torch_utils:load_intermediates": DEBUGGING,
-    "coreai_torch.debugging.torch_utils:save_intermediates": DEBUGGING,
     "coreai_torch.debugging.validator:create_validator_for_coreai_program": DEBUGGING,
     "coreai_torch.debugging.validator:create_validator_for_exported_program": DEBUGGING,
 }

@@ -1,0 +1,244 @@
+"""One computation graph for exported programs and Core AI programs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import torch
+import torch.fx as fx
+from torch.export import ExportedProgram
+
+from ..errors import module_path, source_line, target_name
+from ..ir import reading
+from ..ir.reading import Block, Op
+
+Key: TypeAlias = "str | int"  # the name of an FX node, or the id of a Core AI operation
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A node of a graph: what it does, on what, and where in the model it comes from."""
+
+    key: Key
+    op: str  # an ATen target, or an op of the dialect
+    inputs: tuple[Key, ...] = ()
+    types: tuple[str, ...] = ()
+    attributes: str = ""
+    value: str = field(default="", compare=False)  # a digest of what a constant holds
+    module: str = ""
+    fx_node: str = ""
+    source: str = ""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is the same at each call."""
+        return self.op in ("coreai.constant", "constant")
+
+    @property
+    def label(self) -> str:
+        """What it does, whatever it is called and wherever it stands."""
+        return f"{self.op} -> {', '.join(self.types)} {self.attributes}".rstrip()
+
+    def __str__(self) -> str:
+        name = f"%{self.key}" if isinstance(self.key, str) else f"#{self.key}"
+        places = [
+            f"from %{self.fx_node}" if self.fx_node and self.fx_node != self.key else "",
+            f"module {self.module!r}" if self.module else "",
+            self.source,
+        ]
+        return ", ".join([f"{name} = {self.op}", *(place for place in places if place)])
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Operations in an order in which they can run."""
+
+    operations: tuple[Operation, ...]
+    outputs: tuple[Key, ...] = ()
+
+    @cached_property
+    def by_key(self) -> Mapping[Key, Operation]:
+        """The operations by their keys."""
+        return {operation.key: operation for operation in self.operations}
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self.operations)
+
+    @cached_property
+    def levels(self) -> tuple[tuple[Operation, ...], ...]:
+        """The operations by the length of the longest way to them."""
+        depth: dict[Key, int] = {}
+        rows: list[list[Operation]] = []
+        for operation in self.operations:
+            level = max((depth[key] + 1 for key in operation.inputs), default=0)
+            depth[operation.key] = level
+            rows += [[] for _ in range(level + 1 - len(rows))]
+            rows[level].append(operation)
+        return tuple(tuple(row) for row in rows)
+
+    def before(self, keys: Iterable[Key]) -> set[Key]:
+        """The keys, and those of all that they depend on."""
+        seen: set[Key] = set()
+        stack = list(keys)
+        while stack:
+            key = stack.pop()
+            if key not in seen:
+                seen.add(key)
+                stack.extend(self.by_key[key].inputs)
+        return seen
+
+    def restricted(self, keys: Collection[Key]) -> Graph:
+        """The graph of these alone; what lay between two of them becomes an edge."""
+        reached: dict[Key, tuple[Key, ...]] = {}
+        kept = []
+        for operation in self.operations:
+            inputs = tuple(dict.fromkeys(k for i in operation.inputs for k in reached[i]))
+            if operation.key in keys:
+                kept.append(replace(operation, inputs=inputs))
+                reached[operation.key] = (operation.key,)
+            else:
+                reached[operation.key] = inputs
+        return Graph(tuple(kept), tuple(k for k in self.outputs if k in keys))
+
+
+def graph_of_exported_program(program: ExportedProgram) -> Graph:
+    """The graph of an exported program; parameters and buffers are constants."""
+    inputs = set(program.graph_signature.user_inputs)
+    operations = [
+        _of_node(node, is_input=node.name in inputs)
+        for node in program.graph.nodes
+        if node.op != "output"
+    ]
+    (end,) = (node for node in program.graph.nodes if node.op == "output")
+    return Graph(tuple(operations), tuple(node.name for node in end.all_input_nodes))
+
+
+def _of_node(node: fx.Node, *, is_input: bool) -> Operation:
+    op = target_name(node.target) if node.op == "call_function" else "constant"
+    return Operation(
+        node.name,
+        "input" if is_input else op,
+        tuple(n.name for n in node.all_input_nodes),
+        tuple(_described(node.meta.get("val"))),
+        _arguments(node) if node.op == "call_function" else "",
+        module=module_path(node),
+        fx_node=node.name,
+        source=source_line(node) or "",
+    )
+
+
+def _described(value: Any) -> Iterator[str]:
+    if isinstance(value, torch.Tensor):
+        sizes = "x".join(str(size) for size in value.shape)
+        yield f"{str(value.dtype).removeprefix('torch.')}[{sizes}]"
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _described(part)
+
+
+def _arguments(node: fx.Node) -> str:
+    """The arguments with nodes by their place, so that names do not count."""
+    places = {n: fx_place for fx_place, n in enumerate(node.all_input_nodes)}
+    shown = fx.node.map_arg((node.args, node.kwargs), lambda n: _Place(places[n]))
+    return f"{shown[0]} {shown[1] or ''}".rstrip()
+
+
+class _Place:
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __repr__(self) -> str:
+        return f"%{self._index}"
+
+
+def ops_of(block: Block) -> Iterator[Op]:
+    """Every op of a block and of the regions within it, each before what it holds."""
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            yield from ops_of(region)
+
+
+def operation_ids(program: reading.Program) -> list[tuple[str, Op, int]]:
+    """The functions' names, their ops and the ids of these.
+
+    An op is known by the id that the program records. One that has none, as before
+    `optimize()`, or shares it, is numbered after the highest.
+    """
+    ops = [(f.name, op) for f in program.functions.values() for op in ops_of(f.body)]
+    recorded = [op.place.op_id for _, op in ops]
+    fresh = max((i for i in recorded if i is not None), default=-1) + 1
+    seen: set[int] = set()
+    numbered = []
+    for (function, op), given in zip(ops, recorded, strict=True):
+        if given is None or given in seen:
+            given, fresh = fresh, fresh + 1
+        seen.add(given)
+        numbered.append((function, op, given))
+    return numbered
+
+
+def graph_of_coreai_program(program: reading.Source, function: str = "main") -> Graph:
+    """The graph of a function; an op that calls or holds others is one operation."""
+    return graph_of_function(reading.read(program), function)
+
+
+def graph_of_function(program: reading.Program, function: str) -> Graph:
+    """The graph of a function of a program that has been read."""
+    if function not in program.functions:
+        raise KeyError(f"no function {function!r}; the program has {list(program.functions)}")
+    ids = {id(op): number for _, op, number in operation_ids(program)}
+    body = program.functions[function].body
+    made: dict[int, Key] = {}
+    operations = []
+    for port, value in zip(program.functions[function].inputs, body.arguments, strict=True):
+        made[value] = port.name
+        operations.append(Operation(port.name, "input", types=(str(port.type),)))
+    for op in body.ops[:-1]:
+        operations.append(_of_op(op, ids[id(op)], made))
+        made.update((value, ids[id(op)]) for value in op.results)
+    return Graph(tuple(operations), tuple(made[value] for value in body.ops[-1].operands))
+
+
+def _of_op(op: Op, number: int, made: Mapping[int, Key]) -> Operation:
+    inner = [value for region in op.regions for o in ops_of(region) for value in o.operands]
+    used = (made[value] for value in (*op.operands, *inner) if value in made)
+    held = op.attributes.get("value") if op.name == "coreai.constant" else None
+    plain = {} if held is not None else {k: v for k, v in op.attributes.items() if k != "callee"}
+    place = op.place
+    return Operation(
+        number,
+        op.name,
+        tuple(used),
+        tuple(str(t) for t in op.types),
+        " ".join(f"{k}={v}" for k, v in sorted(plain.items())),
+        _digest(held) if held is not None else "",
+        place.module,
+        place.fx_node,
+        f'File "{place.file}", line {place.line}' if place.line else "",
+    )
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.blake2b(flat.numpy().tobytes(), digest_size=16).hexdigest()
+
+
+def named(inputs: Mapping[str, Any] | Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Inputs by name, whether they come so or in order."""
+    if not isinstance(inputs, Mapping):
+        if len(inputs) != len(names):
+            raise TypeError(f"the inputs are {list(names)}, {len(inputs)} were given")
+        return dict(zip(names, inputs, strict=True))
+    missing = [name for name in names if name not in inputs]
+    unknown = [name for name in inputs if name not in names]
+    if missing or unknown:
+        raise TypeError(f"the inputs are {list(names)}; missing {missing}, unknown {unknown}")
+    return dict(inputs)

@@ -1,0 +1,247 @@
+"""The values that a program computes on its way, torch's side and the Core AI side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import torch
+import torch.fx as fx
+from coreai.runtime import CompileIdentifiers, IntermediateLogger, NDArray
+from torch.export import ExportedProgram
+
+from ..interpreter import to_torch
+from ..ir import reading
+from ..ir.reading import DYNAMIC, Port
+from ..verification.arrays import array, tensor
+from .graph import (
+    Graph,
+    Key,
+    graph_of_exported_program,
+    graph_of_function,
+    named,
+    operation_ids,
+)
+from .runtime import Executed, copied, running
+
+Inputs: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
+Values: TypeAlias = "dict[Key, tuple[torch.Tensor, ...]]"
+Engine: TypeAlias = Literal["runtime", "torch"]
+
+
+class Inspector(Protocol):
+    """What tells the values of a graph's operations."""
+
+    graph: Graph
+
+    async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
+        """The results of these operations, in their order; what has none is left out."""
+        ...
+
+
+class TorchInspector:
+    """The values of an exported program as torch computes them; ids are names of FX nodes."""
+
+    def __init__(self, model: ExportedProgram) -> None:
+        self.graph = graph_of_exported_program(model)
+        self._model = model
+
+    async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
+        """The results of these nodes."""
+        _known(ids, self.graph)
+        return values_of_nodes(self._model, inputs, set(ids).__contains__)
+
+
+def values_of_nodes(
+    program: ExportedProgram, inputs: Inputs, wanted: Callable[[str], bool]
+) -> Values:
+    """The tensors of the nodes whose names are wanted, from one run."""
+    found: Values = {}
+
+    class Run(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            if n.op != "output" and wanted(n.name) and (held := tuple(_tensors(value))):
+                found[n.name] = held
+            return value
+
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    given = named(inputs, names)
+    signature, state = program.graph_signature, {**program.constants, **program.state_dict}
+    held = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    feed = [
+        _own(given[n.name]) if n.name in given else _own(state[held[n.name]])
+        for n in nodes
+        if n.name in given or n.name in held
+    ]
+    with torch.no_grad():
+        Run(program.graph_module).run(*feed, enable_io_processing=False)
+    return found
+
+
+def _own(value: Any) -> Any:
+    """A copy: a graph may write to its buffers."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, NDArray):
+        return tensor(value.numpy())
+    return torch.as_tensor(value) if hasattr(value, "__array__") else value
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    for part in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(part, torch.Tensor):
+            yield part.detach().clone()
+
+
+class CoreAIInspector:
+    """The values of a Core AI program; ids are those of its operations.
+
+    On the run time an op that it compiles away, as a `reshape`, has no value; `engine="torch"`
+    computes with `to_torch` instead and knows all. Of an op that runs several times, as in a loop,
+    the last results are given. `states` hold what the states start from, else zeros.
+    """
+
+    def __init__(
+        self,
+        model: reading.Source,
+        function_name: str = "main",
+        *,
+        engine: Engine = "runtime",
+        states: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._model, self._function, self._engine = model, function_name, engine
+        self._read = reading.read(model)
+        self.graph = graph_of_function(self._read, function_name)
+        self._states = dict(states or {})
+        self._numbered = operation_ids(self._read)
+        self._called = dict(_called_once(self._read))
+
+    async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
+        """The results of these operations, tensors in their order."""
+        _known(ids, self.graph, {number for _, _, number in self._numbered})
+        ports = self._read.functions[self._function].inputs
+        given = named(inputs, [p.name for p in ports if p.type.kind != "handle"])
+        states = {p.name: self._state(p) for p in ports if p.type.kind == "handle"}
+        found: Values = {p: (torch.as_tensor(_own(given[p])),) for p in ids if p in given}
+        wanted = [number for number in ids if not isinstance(number, str)]
+        if wanted:
+            run = self._on_runtime if self._engine == "runtime" else self._in_torch
+            found |= await run(wanted, given, states)
+        return found
+
+    def _state(self, port: Port) -> torch.Tensor:
+        if port.name in self._states:
+            return torch.as_tensor(_own(self._states[port.name]))
+        if DYNAMIC in port.type.shape:
+            raise ValueError(
+                f"state {port.name!r} is {port.type}, whose sizes are not all known\n"
+                f"  try   CoreAIInspector(..., states={{{port.name!r}: ...}})"
+            )
+        return torch.zeros(port.type.shape, dtype=port.type.dtype)
+
+    async def _in_torch(
+        self, ids: Sequence[int], given: Mapping[str, Any], states: dict[str, Any]
+    ) -> Values:
+        module = to_torch(self._model)
+        keys = {id(op): number for _, op, number in operation_ids(module.program)}
+        wanted, found = set(ids), dict[Key, tuple[torch.Tensor, ...]]()
+
+        def watch(event: Any) -> None:
+            if keys[id(event.op)] in wanted and (held := tuple(_tensors(event.results))):
+                found[keys[id(event.op)]] = held
+
+        feeds = {name: _own(value) for name, value in given.items()}
+        module.function(self._function)(feeds, state=states, watch=watch)
+        return found
+
+    async def _on_runtime(
+        self, ids: Sequence[int], given: Mapping[str, Any], states: Mapping[str, Any]
+    ) -> Values:
+        tensors = {n: _tensor_results(op) for _, op, n in self._numbered}
+        weights = {n for _, op, n in self._numbered if op.name == "coreai.constant"}
+        makers = {(i, k): self._maker(i, k) for i in ids for k in tensors[i]}
+        operations = {operation for operation, _ in makers.values()}
+        logged: dict[tuple[int, int], torch.Tensor] = {}
+        failures: list[Exception] = []
+
+        async with running(self._model, self._read) as session:
+            asked = {n: e for n, e in session.executed.items() if e.operation in operations}
+
+            def log(values: Sequence[Any], kind: str, identifiers: CompileIdentifiers) -> None:
+                try:  # what is raised into the run time would end it
+                    if kind == "output":
+                        logged.update(_logged(asked[identifiers.id], values, weights))
+                except Exception as failure:
+                    failures.append(failure)
+
+            if not asked:  # all compiled away
+                return {}
+            logger = IntermediateLogger([CompileIdentifiers(n) for n in asked], log)
+            function = session.load(self._function, intermediate_logger=logger)
+            feeds = {name: NDArray(array(_own(value))) for name, value in given.items()}
+            held = {name: NDArray(array(value)) for name, value in states.items()}
+            await (function(feeds, state=held) if held else function(feeds))
+        if failures:
+            raise failures[0]
+        found: Values = {}
+        for number in ids:
+            results = [logged.get(makers[number, k]) for k in tensors[number]]
+            if results and all(r is not None for r in results):
+                found[number] = tuple(r for r in results if r is not None)
+        return found
+
+    def _maker(self, operation: int, output: int) -> tuple[int, int]:
+        """The op within a called graph that makes a call's result."""
+        while (operation, output) in self._called:
+            operation, output = self._called[operation, output]
+        return operation, output
+
+
+def _tensor_results(op: reading.Op) -> list[int]:
+    return [k for k, type_ in enumerate(op.types) if type_.kind == "tensor"]
+
+
+def _logged(
+    executed: Executed, values: Sequence[Any], weights: Collection[int]
+) -> Iterator[tuple[tuple[int, int], torch.Tensor]]:
+    """What an executed op gave, by the operation and the output that it is.
+
+    Of a weight the run time does not say so; of any other op such a value is a step within it,
+    as the zero that a `relu` compares with.
+    """
+    if executed.operation is None:
+        return
+    makes = executed.makes or (((0, 0),) if executed.operation in weights else ())
+    for mine, output in makes:
+        if values[mine] is not None:
+            yield (executed.operation, output), tensor(copied(values[mine]))
+
+
+def _called_once(program: reading.Program) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """The results of calls whose graph nobody else calls, and the ops in it that make them."""
+    numbered = operation_ids(program)
+    calls = [(op, number) for _, op, number in numbered if op.name == "coreai.invoke"]
+    count = Counter(op.attributes["callee"] for op, _ in calls)
+    ids = {id(op): number for _, op, number in numbered}
+    for call, number in calls:
+        callee = call.attributes["callee"]
+        if count[callee] > 1:
+            continue
+        body = program.functions[callee].body
+        made = {v: (ids[id(op)], k) for op in body.ops for k, v in enumerate(op.results)}
+        for output, value in enumerate(body.ops[-1].operands):
+            if value in made:
+                yield (number, output), made[value]
+
+
+def _known(ids: Collection[Any], graph: Graph, more: Collection[Any] = ()) -> None:
+    unknown = [key for key in ids if key not in graph.by_key and key not in more]
+    if unknown:
+        raise KeyError(f"no operations {unknown}; see `graph` for those there are")

@@ -1,0 +1,140 @@
+"""Values on the way: the run time's agree with torch's, op by op."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import torch
+from torch import nn
+
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.debugging.debug_info import strip_debug_info
+from coreai_torch.debugging.inspector import CoreAIInspector, TorchInspector
+from coreai_torch.debugging.torch_utils import load_intermediates, save_intermediates
+from coreai_torch.ir.reading import read
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.LayerNorm(6)
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x):
+        y = torch.relu(self.conv(x))
+        y = self.norm(self.linear(y)).softmax(-1)
+        best, at = y.topk(2)
+        return torch.cat([best.log(), y[..., :1]], -1), at
+
+
+def exported(model, *args):
+    return torch.export.export(model.eval(), args).run_decompositions(get_decomp_table())
+
+
+def converted(program, mode=TorchConverter.Mode.DEBUG):
+    return TorchConverter(mode=mode).add_exported_program(program).to_coreai()
+
+
+@pytest.fixture(scope="module")
+def x():
+    return torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def mixed(x):
+    torch.manual_seed(0)
+    return exported(Mixed(), x)
+
+
+def values(inspector, ids, **inputs):
+    return asyncio.run(inspector.get_intermediates_for_ops(ids, inputs=inputs))
+
+
+@pytest.mark.parametrize("optimized", [False, True], ids=["as-converted", "optimized"])
+def test_the_run_times_values_are_those_of_torch(mixed, x, optimized):
+    program = converted(mixed)
+    if optimized:
+        program.optimize()
+    inspector = CoreAIInspector(model=program, function_name="main")
+    ids = [operation.key for operation in inspector.graph]
+    real = values(inspector, ids, x=x)
+    second = values(CoreAIInspector(program, engine="torch"), ids, x=x)
+    computed = [o for o in inspector.graph if not o.is_constant and o.key in real]
+    assert len(computed) >= 10
+    for operation in computed:
+        for got, want in zip(real[operation.key], second[operation.key], strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, msg=str(operation))
+    silent = {o.op for o in inspector.graph if not o.is_constant and o.key not in real}
+    assert silent <= {"coreai.reshape", "coreai.shrink_dims", "coreai.expand_dims"}
+
+
+def test_ids_are_those_that_the_program_records(mixed):
+    program = converted(mixed)
+    program.optimize()
+    recorded = {op.place.op_id for op in read(program).functions["main"].body.ops[:-1]}
+    keys = {o.key for o in CoreAIInspector(program).graph if isinstance(o.key, int)}
+    assert keys == recorded
+
+
+def test_an_unknown_id_is_refused(mixed, x):
+    with pytest.raises(KeyError, match="no operations"):
+        values(CoreAIInspector(converted(mixed)), [10_000], x=x)
+    with pytest.raises(KeyError, match="no function 'other'"):
+        CoreAIInspector(converted(mixed), "other")
+
+
+def test_a_missing_input_is_named(mixed):
+    with pytest.raises(TypeError, match=r"missing \['x'\], unknown \['y'\]"):
+        values(CoreAIInspector(converted(mixed)), [0], y=torch.zeros(1))
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(2))
+
+    def forward(self, x):
+        self.seen.add_(x)
+        return self.seen * 2
+
+
+@pytest.mark.parametrize("engine", ["runtime", "torch"])
+def test_states_start_where_they_are_told(engine):
+    program = converted(exported(Counter(), torch.ones(2)))
+    (name,) = (p.name for p in read(program).functions["main"].inputs if p.type.kind == "handle")
+    started = CoreAIInspector(program, engine=engine, states={name: torch.tensor([3.0, 4.0])})
+    key = started.graph.outputs[-1]  # the state comes first
+    assert values(started, [key], x=torch.ones(2))[key][0].tolist() == [8.0, 10.0]
+    fresh = CoreAIInspector(program, engine=engine)
+    assert values(fresh, [key], x=torch.ones(2))[key][0].tolist() == [2.0, 2.0]
+
+
+def test_torchs_side(mixed, x):
+    inspector = TorchInspector(mixed)
+    (relu,) = (o for o in inspector.graph if "relu" in o.op)
+    (got,) = values(inspector, [relu.key], x=x)[relu.key]
+    assert got.min() == 0
+    assert relu.inputs[0] in inspector.graph.by_key
+
+
+def test_intermediates_are_saved_and_loaded(mixed, x, tmp_path):
+    path = save_intermediates(mixed, (x,), tmp_path / "run")
+    held = load_intermediates(tmp_path / "run")
+    assert set(held) == {n.name for n in mixed.graph.nodes if n.op == "call_function"}
+    want = mixed.module()(x)[0]
+    last = next(n for n in mixed.graph.nodes if n.op == "output").args[0][0]
+    torch.testing.assert_close(held[last.name], want)
+    assert load_intermediates(path).keys() == held.keys()
+    save_intermediates(mixed, {"x": x}, tmp_path, node_filter=lambda n: "relu" in str(n.target))
+    assert list(load_intermediates(tmp_path)) == ["relu"]
+
+
+def test_debug_info_is_taken_out(mixed, x):
+    program = converted(mixed)
+    program.optimize()
+    assert strip_debug_info(program) is program
+    places = [op.place for op in read(program).functions["main"].body.ops]
+    assert not any(p.module or p.file or p.fx_node or p.op_id is not None for p in places)
+    inspector = CoreAIInspector(program)
+    assert values(inspector, inspector.graph.outputs[-1:], x=x)
