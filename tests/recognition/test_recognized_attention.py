@@ -16,7 +16,8 @@ from transformers.models.llama import modeling_llama as llama
 from coreai_torch import ExternalizeSpec
 from coreai_torch.composite_ops import SDPA
 
-FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+SLOW = pytest.mark.slow
+FLOATS = [torch.float32, pytest.param(torch.float16, marks=SLOW), torch.bfloat16]
 SDPA_NAME = "scaled_dot_product_attention"
 SCALE = 8**-0.5
 
@@ -121,8 +122,15 @@ def test_every_spelling_is_attention(dtype):
     ]
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt_oss"])
-@pytest.mark.parametrize("steps", [1, 3], ids=["decode", "prefill"])
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        pytest.param("llama", 1, id="llama-decode", marks=SLOW),
+        pytest.param("llama", 3, id="llama-prefill"),
+        pytest.param("gpt_oss", 1, id="gpt_oss-decode"),
+        pytest.param("gpt_oss", 3, id="gpt_oss-prefill", marks=SLOW),
+    ],
+)
 def test_keys_are_not_repeated_at_any_length(name, steps):
     model = MODELS[name]()
     keys = {2: torch.export.Dim("keys", min=2, max=64)}

@@ -13,7 +13,8 @@ from coreai_torch import ExternalizeSpec
 from coreai_torch.composite_ops import GatherMM
 
 EXPERTS, WIDTH, HIDDEN = 4, 8, 6
-FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+SLOW = pytest.mark.slow
+FLOATS = [torch.float32, pytest.param(torch.float16, marks=SLOW), torch.bfloat16]
 
 
 def drawn(*shape, seed=0, dtype=torch.float32):

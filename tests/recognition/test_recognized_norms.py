@@ -16,7 +16,8 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from coreai_torch import ExternalizeSpec
 from coreai_torch.composite_ops import RMSNorm, RMSNormImpl
 
-FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+SLOW = pytest.mark.slow
+FLOATS = [torch.float32, pytest.param(torch.float16, marks=SLOW), torch.bfloat16]
 WEIGHT = torch.linspace(0.5, 1.5, 8)
 
 

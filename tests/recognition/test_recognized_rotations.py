@@ -17,7 +17,8 @@ from transformers.models.llama4 import modeling_llama4 as llama4
 from coreai_torch import ExternalizeSpec
 from coreai_torch.composite_ops import RoPE
 
-FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+SLOW = pytest.mark.slow
+FLOATS = [torch.float32, pytest.param(torch.float16, marks=SLOW), torch.bfloat16]
 HALF = 4
 
 
@@ -154,9 +155,7 @@ def test_every_spelling_is_a_rotation(dtype):
 _FAST = ("llama", "partial_interleaved")
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in _FAST else pytest.param(n, marks=pytest.mark.slow) for n in MODELS]
-)
+@pytest.mark.parametrize("name", [n if n in _FAST else pytest.param(n, marks=SLOW) for n in MODELS])
 def test_rotations_run_with_any_batch_and_length(name):
     function, count, attrs = MODELS[name]
     model = Plain(function)
