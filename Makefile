@@ -11,7 +11,8 @@ demo: $(VENV)/.demo                     ## convert a digit classifier and run it
 test: $(VENV)/.test                     ## all tests but the long sweeps
 	$(PYTEST) -n auto --dist loadgroup -m "not slow"
 
-sweep: $(VENV)/.test                    ## everything, the long sweeps too
+sweep: $(VENV)/.test                    ## the op database into docs/ops.md, and every test
+	$(BIN)/python -m tests.sweep --record --quiet --workers $$($(BIN)/python -c "import os; print(os.cpu_count())")
 	$(PYTEST) -n auto --dist loadgroup
 
 lint: $(VENV)/.lint

@@ -59,7 +59,7 @@ def _options() -> Any:
     )
     parser.add_argument("--dtypes", default=",".join(entries.REAL), help="default: %(default)s")
     parser.add_argument("--exact", action="store_true", help="the whole name must match")
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="child processes at a time")
     parser.add_argument("--samples", type=int, help="most of each dtype; all if not given")
     parser.add_argument("--f32", type=int, help="most of float32; all if not given")
     parser.add_argument("--record", action="store_true", help="write docs/ops.md and its score")

@@ -16,6 +16,20 @@ def _eigen(results: Tensors) -> list[torch.Tensor]:
     return [values, vectors.abs(), vectors.mT @ vectors, whole]
 
 
+def _in_order(values: torch.Tensor) -> torch.Tensor:
+    """By the real part, and conjugates, whose real parts differ by rounding, by the other."""
+    key = (values.real * 100).round() * 1000 + values.imag
+    return values.gather(-1, key.argsort(-1))
+
+
+def _of_any_matrix(results: Tensors) -> list[torch.Tensor]:
+    """Values in one order, lengths of the vectors, and the matrix they make."""
+    values, vectors = results
+    wide = vectors.to(torch.complex128)
+    whole = (wide * values.unsqueeze(-2)) @ torch.linalg.inv(wide)
+    return [_in_order(values), vectors.abs().square().sum(-2), whole.to(values.dtype)]
+
+
 def _singular(left: torch.Tensor, values: torch.Tensor, right: torch.Tensor) -> list[torch.Tensor]:
     """The same, where a full basis has vectors of no value, of which any that fit will do."""
     count = values.shape[-1]
@@ -26,7 +40,9 @@ def _singular(left: torch.Tensor, values: torch.Tensor, right: torch.Tensor) -> 
 
 
 INVARIANTS: dict[str, Callable[[Tensors], list[torch.Tensor]]] = {
+    "linalg.eig": _of_any_matrix,
     "linalg.eigh": _eigen,
+    "linalg.eigvals": lambda results: [_in_order(results[0])],
     "linalg.svd": lambda usv: _singular(*usv),
     "svd": lambda usv: _singular(usv[0], usv[1], usv[2].mT),
 }

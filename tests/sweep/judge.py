@@ -28,7 +28,7 @@ from . import entries
 from .modules import Batch, Call
 from .outcome import Kind, Outcome, Verdict
 from .ties import settled
-from .tolerances import BY_DTYPE, in_whole_numbers, values_are_undefined
+from .tolerances import in_whole_numbers, tolerance, values_are_undefined
 from .truth import no_further_than_eager, truth
 
 LARGEST_BATCH = 48
@@ -297,7 +297,7 @@ def _difference(name: str, got: torch.Tensor, want: torch.Tensor) -> str:
         return f"{got.dtype} {tuple(got.shape)}, not {want.dtype} {tuple(want.shape)}"
     if values_are_undefined(name):
         return ""
-    relative, absolute = BY_DTYPE.get(want.dtype, (0, 0))
+    relative, absolute = tolerance(name, want.dtype)
     try:
         want = want.resolve_conj().resolve_neg()
         torch.testing.assert_close(got, want, rtol=relative, atol=absolute, equal_nan=True)
