@@ -46,6 +46,17 @@ def test_eigenvectors_are_orthogonal_and_make_the_matrix():
     check(made, (torch.rand(2, 5, 5),))
 
 
+def test_eigenvectors_of_any_matrix_are_stretched_by_their_values():
+    """The values have no order, but sums."""
+
+    def stretched(x):
+        values, vectors = torch.linalg.eig(x)
+        rest = x.to(torch.complex64) @ vectors - vectors * values.unsqueeze(-2)
+        return rest, values.sum(-1), (values * values).sum(-1)
+
+    check(stretched, (torch.rand(2, 5, 5),))
+
+
 def test_the_number_of_matrices_may_be_dynamic():
     def solved(x, y):
         return torch.linalg.solve(x @ x.mT + torch.eye(6), y)
