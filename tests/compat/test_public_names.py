@@ -65,6 +65,11 @@ NAMES = [
     "coreai_torch.debugging.inspector:CoreAIInspector",
     "coreai_torch.debugging.torch_utils:load_intermediates",
     "coreai_torch.debugging.torch_utils:save_intermediates",
+    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.auto",
+    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.bisection",
+    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.top_down",
+    "coreai_torch.debugging.validator:create_validator_for_coreai_program",
+    "coreai_torch.debugging.validator:create_validator_for_exported_program",
 ]
 
 DEBUGGING = "the debugging tools are not built yet"
@@ -75,11 +80,6 @@ LATER = {
     "coreai_torch.debugging.graph_diff:compute_coreai_program_diff": DEBUGGING,
     "coreai_torch.debugging.graph_diff:compute_exported_program_diff": DEBUGGING,
     "coreai_torch.debugging.graph_diff:write_diff": DEBUGGING,
-    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.auto": DEBUGGING,
-    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.bisection": DEBUGGING,
-    "coreai_torch.debugging.search_strategy:LevelOrderStrategy.top_down": DEBUGGING,
-    "coreai_torch.debugging.validator:create_validator_for_coreai_program": DEBUGGING,
-    "coreai_torch.debugging.validator:create_validator_for_exported_program": DEBUGGING,
 }
 
 
