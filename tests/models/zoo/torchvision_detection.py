@@ -59,7 +59,7 @@ def _located(x: Any, features: list[Any], generator: Any) -> Any:
 def _suppressed(boxes: Any, scores: Any) -> dict[str, Any]:
     """The best boxes that do not overlap, their scores and labels."""
     best, labels = scores.max(-1)
-    best, order = best.topk(_KEPT)
+    best, order = best.topk(min(_KEPT, len(best)))
     kept = ops().nms(boxes[order], best, _OVERLAP)
     return {"boxes": boxes[order][kept], "scores": best[kept], "labels": labels[order][kept]}
 

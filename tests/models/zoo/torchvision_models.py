@@ -33,15 +33,14 @@ def _picture(
     return _row(path.lower(), "vision", inputs, lambda: _build(path, keywords), **(more or {}))
 
 
-def _segmentation(name: str) -> Row:
+def _segmentation(name: str, argument: str) -> Row:
     keywords = {"num_classes": 5, "weights_backbone": None}
-    inputs = {"x": normal(1, 3, 64, 64)}
+    inputs = {argument: normal(1, 3, 64, 64)}
     return _row(name, "segmentation", inputs, lambda: _build(f"segmentation.{name}", keywords))
 
 
-def _video(name: str, *size: int, build: Callable[[], Any] | None = None) -> Row:
-    made = build or partial(_build, f"video.{name}", {"num_classes": 10})
-    return _row(name, "video", {"x": normal(1, 3, *size)}, made)
+def _video(name: str, build: Callable[[], Any]) -> Row:
+    return _row(name, "video", {"x": normal(1, 3, 4, 32, 32)}, build)
 
 
 def _flow(name: str) -> Row:
@@ -110,11 +109,10 @@ ROWS = [
     _row("swin", "vision", {"x": normal(1, 3, 64, 64)}, lambda: _swin(1)),
     _row("swin_v2", "vision", {"x": normal(1, 3, 64, 64)}, lambda: _swin(2)),
     _row("maxvit", "vision", {"x": normal(1, 3, 64, 64)}, _maxvit),
-    _segmentation("deeplabv3_mobilenet_v3_large"),
-    _segmentation("lraspp_mobilenet_v3_large"),
-    _video("video_resnet", 4, 32, 32, build=_slices),
-    _video("s3d", 16, 64, 64),
-    _video("mvit", 4, 32, 32, build=_mvit),
-    _video("swin3d", 4, 32, 32, build=_swin3d),
+    _segmentation("deeplabv3_mobilenet_v3_large", "x"),
+    _segmentation("lraspp_mobilenet_v3_large", "input"),
+    _video("video_resnet", _slices),
+    _video("mvit", _mvit),
+    _video("swin3d", _swin3d),
     _flow("raft_small"),
 ]
