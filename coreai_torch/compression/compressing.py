@@ -208,13 +208,13 @@ def _tie(first: CompressedWeight, weight: _Weight, tie: _Weight) -> CompressedWe
 
 
 def _compressed(weight: _Weight, scheme: Scheme, block: int | None) -> list[CompressedWeight]:
-    value = weight.value.detach()
+    value = weight.value.detach().cpu()  # where float64, which sums need, always is
     dtype, shape = value.dtype, tuple(value.shape)
     size = value.numel() * value.element_size()
     with torch.no_grad():
         parts, error = _in_slices(value, scheme, _layout(weight, block))
         held = scheme.bytes(parts)
-        layer = scheme.layer(parts, dtype)
+        layer = scheme.layer(parts, dtype).to(weight.value.device)
     for place in weight.every:
         _put(place.module, place.attribute, layer)
         place.value = value.new_empty(0)  # or this list would keep all weights until the end

@@ -94,6 +94,9 @@ def _grows(node: fx.Node, args: Any, kwargs: Any) -> bool:
     if made <= _SMALL:
         return False
     is_view = isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
+    if is_view and all(g.element_size() == 1 for g in given):
+        # A quantized weight on its way to be widened, which is only seen of a constant.
+        return made > sum(_bytes(g) for g in given)
     is_copy = is_view or "_copy" in getattr(node.target, "__name__", "")
     if is_copy and _is_packed_next(node):
         is_copy = False  # the lowering makes bytes of its own, and needs to see the numbers

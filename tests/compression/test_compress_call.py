@@ -339,6 +339,32 @@ def test_no_second_model_is_held(scheme):
     assert more < 256
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_layers_of_transformers_with_inputs_first():
+    """The layers of GPT-2 are called Conv1D, and hold a weight of [inputs, outputs]."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_embd=64, n_layer=1, n_head=2, vocab_size=128, n_positions=32)
+    model = Logits(transformers.GPT2LMHeadModel(config).eval())
+    report = compress(model, "int4", block_size=32)
+    layer = model.model.transformer.h[0].attn.c_attn
+    assert layer.parametrizations.weight[0].scale.shape == (2, 3 * 64)
+    assert report["model.lm_head.weight"].why == "tied to model.transformer.wte.weight"
+    checked(model, torch.tensor([[3, 100, 0, 17]]))
+
+
+def test_a_compressed_model_is_copied_and_loaded():
+    model, other = linears(), linears()
+    compress(model, "uint4", block_size=32)
+    copied = copy.deepcopy(model)
+    assert torch.equal(copied(x()), model(x()))
+    nn.init.ones_(other[0].weight)
+    compress(other, "uint4", block_size=32)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(x()), model(x()))
+
+
 class Logits(nn.Module):
     def __init__(self, model):
         super().__init__()

@@ -346,6 +346,17 @@ def test_an_op(name):
             assert torch.equal(got.int(), expected.int())
 
 
+def test_large_weights_are_decompressed_by_one_op():
+    from torchao.quantization import quantize_
+
+    model = nn.Sequential(nn.Linear(1024, 1100, bias=False)).eval()  # more than a megabyte
+    quantize_(model, int8_weights())
+    text = str(converted(model, torch.randn(1, 1024)))
+    assert text.count("= coreai.blockwise_shift_scale ") == 1
+    assert "= coreai.cast " not in text
+    assert "= coreai.transpose " not in text
+
+
 @pytest.mark.slow
 def test_a_conversion_does_not_import_torchao():
     import subprocess
