@@ -1,0 +1,162 @@
+"""Finds the first operations in which two programs part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch.export import ExportedProgram
+
+from ..ir.reading import Source
+from .graph import Key, Operation
+from .graph_match import Pairs, matched, paired_by_node
+from .inspector import CoreAIInspector, Engine, Inputs, Inspector, TorchInspector
+from .search import Strategy, searched
+from .search_strategy import LevelOrderStrategy
+
+Same: TypeAlias = Callable[[torch.Tensor, torch.Tensor], bool]  # of the source, of the target
+
+
+class Pair(NamedTuple):
+    """An operation and what it became."""
+
+    source: Operation
+    target: Operation
+
+
+@dataclass(frozen=True)
+class ComparisonResult:
+    """The pairs that differ while all pairs that they depend on agree.
+
+    `errors` holds the largest difference of each pair looked at, by the source's key; `compared`
+    counts those whose values could be held against each other.
+    """
+
+    failed_nodes: tuple[Pair, ...]
+    errors: Mapping[Key, float]
+    runs: int
+
+    @property
+    def compared(self) -> int:
+        """How many pairs were looked at."""
+        return len(self.errors)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differed."""
+        return not self.failed_nodes
+
+    def __str__(self) -> str:
+        told = [
+            f"  {pair.source}\n  {pair.target}\n    by {self.errors[pair.source.key]:.3g}"
+            for pair in self.failed_nodes
+        ]
+        return "\n".join(["first to differ:", *told]) if told else f"{self.compared} pairs agree"
+
+
+class Comparator:
+    """Holds the values of one program's operations against those of another."""
+
+    def __init__(self, source: Inspector, target: Inspector, pairs: Pairs) -> None:
+        self._source, self._target, self.pairs = source, target, pairs
+
+    async def compare_with_tolerance(
+        self,
+        *,
+        inputs: Inputs,
+        rtol: float = 1e-5,
+        atol: float = 1e-5,
+        strategy: Strategy = LevelOrderStrategy.auto,
+    ) -> ComparisonResult:
+        """Find the first pairs that differ by more than `atol + rtol * |source|`."""
+
+        def same(want: torch.Tensor, got: torch.Tensor) -> bool:
+            near = torch.isclose(_wide(got), _wide(want), rtol=rtol, atol=atol, equal_nan=True)
+            return bool(near.all())
+
+        return await self.compare(same, inputs=inputs, strategy=strategy)
+
+    async def compare(
+        self, same: Same, *, inputs: Inputs, strategy: Strategy = LevelOrderStrategy.auto
+    ) -> ComparisonResult:
+        """Find the first pairs for which `same(source, target)` is false.
+
+        Inputs come by name, if both programs call them the same, or in order.
+        """
+        errors: dict[Key, float] = {}
+
+        async def look(batch: list[Operation]) -> Mapping[Key, bool]:
+            keys = [operation.key for operation in batch]
+            ask = self._source.get_intermediates_for_ops
+            want = await ask(keys, inputs=inputs)
+            ask = self._target.get_intermediates_for_ops
+            got = await ask([self.pairs[key] for key in keys], inputs=inputs)
+            passed = {}
+            for key in keys:
+                values = list(_held(want.get(key, ()), got.get(self.pairs[key], ())))
+                if values:
+                    errors[key] = max(_difference(a, b) for a, b in values)
+                    passed[key] = all(same(a, b) for a, b in values)
+            return passed
+
+        graph = self._source.graph.restricted(self.pairs)
+        found = await searched(graph, strategy, look)
+        ours, theirs = self._source.graph.by_key, self._target.graph.by_key
+        failed = (Pair(ours[o.key], theirs[self.pairs[o.key]]) for o in found.failed)
+        return ComparisonResult(tuple(failed), errors, found.runs)
+
+
+async def create_comparator_for_programs(
+    *,
+    source_program: ExportedProgram | Source,
+    target_program: ExportedProgram | Source,
+    source_entry_point: str = "main",
+    target_entry_point: str = "main",
+    engine: Engine = "runtime",
+    states: Mapping[str, Any] | None = None,
+) -> Comparator:
+    """A comparator of two programs, exported or Core AI.
+
+    Operations are paired by the FX nodes that a conversion in debug mode records; two programs
+    that record none, by what they compute. The exported program is the one that was converted,
+    decomposed. `states` are what the states of Core AI programs start from, else zeros.
+    """
+
+    def inspector(program: ExportedProgram | Source, function: str) -> Inspector:
+        if isinstance(program, ExportedProgram):
+            return TorchInspector(program)
+        return CoreAIInspector(program, function, engine=engine, states=states)
+
+    source = inspector(source_program, source_entry_point)
+    target = inspector(target_program, target_entry_point)
+    pairs = paired_by_node(source.graph, target.graph)
+    if not pairs and type(source_program) is type(target_program):
+        pairs = matched(source.graph, target.graph)
+    if not pairs:
+        raise ValueError(
+            "no operation of one program is known to be one of the other\n"
+            "  try   TorchConverter(mode=TorchConverter.Mode.DEBUG), which records the FX nodes, "
+            "and the exported program as it was converted, decomposed"
+        )
+    return Comparator(source, target, pairs)
+
+
+def _held(want: Any, got: Any) -> Any:
+    """Values that can be compared: one may have been computed in another layout."""
+    if len(want) == len(got):
+        same = [(a, b) for a, b in zip(want, got, strict=True) if a.shape == b.shape]
+        if len(same) == len(want):
+            return same
+    return []
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def _difference(want: torch.Tensor, got: torch.Tensor) -> float:
+    a, b = _wide(want), _wide(got)
+    apart = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
+    return float(apart.max()) if apart.numel() else 0.0

@@ -1,0 +1,114 @@
+"""Where two programs part is found, and agreement is told as such."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import torch
+from torch import nn
+
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.debugging.comparator import create_comparator_for_programs
+from coreai_torch.debugging.search_strategy import LevelOrderStrategy
+
+DEBUG, RELEASE = TorchConverter.Mode.DEBUG, TorchConverter.Mode.RELEASE
+
+
+class Tower(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+        self.last = nn.LayerNorm(8)
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.conv(x)))
+        for layer in self.layers:
+            y = torch.tanh(layer(y)) + y
+        return self.last(y).softmax(-1), (y > 0).sum(-1)
+
+
+X = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def tower():
+    torch.manual_seed(0)
+    return Tower().eval()
+
+
+def exported(model):
+    return torch.export.export(model, (X,)).run_decompositions(get_decomp_table())
+
+
+def converted(program, mode=DEBUG, *, optimize=False):
+    made = TorchConverter(mode=mode).add_exported_program(program).to_coreai()
+    if optimize:
+        made.optimize()
+    return made
+
+
+@pytest.fixture(scope="module")
+def source():
+    return exported(tower())
+
+
+@pytest.fixture(scope="module")
+def changed():
+    model = tower()
+    with torch.no_grad():
+        model.layers[1].weight[0, 0] += 1
+    return exported(model)
+
+
+def compared(source, target, **options):
+    async def compare():
+        comparator = await create_comparator_for_programs(
+            source_program=source, target_program=target, target_entry_point="main"
+        )
+        return await comparator.compare_with_tolerance(inputs={"x": X}, **options)
+
+    return asyncio.run(compare())
+
+
+@pytest.mark.parametrize("optimize", [False, True], ids=["as-converted", "optimized"])
+def test_a_conversion_agrees_node_by_node(source, optimize):
+    everything = LevelOrderStrategy.top_down
+    result = compared(source, converted(source, optimize=optimize), strategy=everything)
+    assert result.ok, str(result)
+    left_out = {n.name for n in source.graph.nodes if n.op == "call_function"} - set(result.errors)
+    # The convolution took the batch norm in; the norms give several results, of which one is used.
+    assert left_out == {
+        "convolution",
+        "_native_batch_norm_legit_no_training",
+        "native_layer_norm",
+    }
+    assert max(result.errors.values()) < 1e-5
+
+
+@pytest.mark.parametrize("strategy", ["bisection", "top_down"])
+def test_the_layer_that_was_changed_is_the_first_to_differ(source, changed, strategy):
+    find = getattr(LevelOrderStrategy, strategy)
+    result = compared(source, converted(changed), rtol=1e-4, atol=1e-4, strategy=find)
+    ((first, second),) = result.failed_nodes
+    assert first.module == second.module == "layers.1"
+    assert first.op == "aten.linear.default"
+    assert second.fx_node == first.key
+    assert "layers.1" in str(result)
+
+
+def test_two_programs_are_compared_with_each_other(source, changed):
+    first, second = converted(source), converted(changed)
+    (pair,) = compared(first, second).failed_nodes
+    assert pair.source.module == pair.target.module == "layers.1"
+
+
+def test_programs_without_nodes_are_paired_by_what_they_compute(source, changed):
+    result = compared(converted(source, RELEASE), converted(changed, RELEASE))
+    assert result.compared >= 10
+    assert {pair.source.module for pair in result.failed_nodes} == {"layers.1"}
+
+
+def test_a_program_without_nodes_cannot_be_held_against_an_export(source):
+    with pytest.raises(ValueError, match=r"Mode\.DEBUG"):
+        compared(source, converted(source, RELEASE))
