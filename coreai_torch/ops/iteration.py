@@ -52,12 +52,19 @@ def steps(
         return k < count
 
     def step(k: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        return (k + 1, *(x.contiguous() for x in body(k, *values)))
+        return (k + 1, *map(copied, body(k, *values)))
 
     start = torch.zeros((), dtype=torch.int64)
-    # A loop may not be given one tensor twice, and what it carries keeps its strides.
-    carried = (start, *(x.clone(memory_format=torch.contiguous_format) for x in state))
+    carried = (start, *map(copied, state))
     return list(while_loop_op(going_on, step, carried, tuple(given)))[1:]
+
+
+def copied(x: Tensor) -> Tensor:
+    """In the strides that a loop must keep, and not the tensor it was given for something else.
+
+    Torch calls an empty tensor contiguous whatever its strides are, and then compares them.
+    """
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def conjugated(x: Tensor) -> Tensor:

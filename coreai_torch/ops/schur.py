@@ -11,7 +11,7 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32
-from .iteration import Step, column, conjugated, only_real, place, row, static_size, steps
+from .iteration import Step, column, conjugated, copied, only_real, place, row, static_size, steps
 
 aten = torch.ops.aten
 
@@ -114,7 +114,7 @@ def _step(
     matrix = _turned(matrix.mT, j, cosine, conjugated(sine)).mT
     basis = _turned(basis.mT, j, cosine, conjugated(sine)).mT
     state = matrix, basis, start, end, shift
-    return (k + 1, *(x.contiguous() for x in state))
+    return (k + 1, *map(copied, state))
 
 
 def _schur(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,7 @@ def _schur(matrix: Tensor) -> tuple[Tensor, Tensor]:
     places = torch.zeros((*matrix.shape[:-2], 1), dtype=torch.int64)
     shift = torch.zeros((*matrix.shape[:-2], 1), dtype=near.dtype)
     start = torch.zeros((), dtype=torch.int64)
-    carried = start, near.contiguous(), basis.contiguous(), places, places.clone(), shift
+    carried = start, copied(near), copied(basis), places, copied(places), shift
     found = while_loop_op(going_on, _step, carried, ())
     return found[1], found[2]
 
