@@ -165,6 +165,12 @@ class TorchConverter:
         for name in self._known(entrypoints):
             del self._staged[name], self._reports[name]
 
+    def in_mode(self, mode: TorchConverter.Mode) -> TorchConverter:
+        """A converter with the same lowerings and programs that records more, or less."""
+        other = copy.copy(self)
+        other._mode = mode
+        return other
+
     def empty(self, mode: TorchConverter.Mode | None = None) -> TorchConverter:
         """A converter with the same lowerings, kernels and mode, and nothing staged."""
         other = copy.copy(self)

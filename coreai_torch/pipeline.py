@@ -74,7 +74,11 @@ def _verified(
     subject = Subject(program, plan(program, names), reference)
     given = subject.leaves(how[0], how[1])
     settings = Settings(named=names != Names(), converter=staging)
-    examine(subject, converted, given, settings).raise_if_failed()
+    verdict = examine(subject, converted, given, settings)
+    if any(trial.problem for trial in verdict.failures):  # now with the places of the ops
+        debug = staging.in_mode(TorchConverter.Mode.DEBUG).to_coreai()
+        verdict = examine(subject, debug, given, settings)
+    verdict.raise_if_failed()
 
 
 def _check_path(path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import runtime
 import torch
 from torch import nn
-from verification.models import Block, Net, leaky
+from verification.models import Block, Net, dividing_by_zero, leaky
 
 import coreai_torch
 from coreai_torch import pipeline
@@ -35,6 +35,18 @@ def test_wrong_numbers_are_an_error_and_nothing_is_saved(tmp_path):
     with pytest.raises(VerificationError, match=r"(?s)aten.relu.default.*code  CAT301") as raised:
         coreai_torch.convert(Net().eval(), (X,), converter=leaky(), output=path)
     assert raised.value.verdict.divergence.module == "block"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_crash_of_the_run_time_is_told_with_the_place(tmp_path):
+    path = tmp_path / "net.aimodel"
+    with pytest.raises(
+        VerificationError, match=r"(?s)was killed by SIG.*at .*floor_divide"
+    ) as raised:
+        coreai_torch.convert(Net().eval(), (X,), converter=dividing_by_zero(), output=path)
+    problems = [trial.problem for trial in raised.value.verdict.failures]
+    assert any("fx_node=sigmoid, target=aten.sigmoid.default" in problem for problem in problems)
     assert os.listdir(tmp_path) == []
 
 
