@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -74,7 +74,7 @@ def compress(
     block = chosen.block if block_size is None else block_size
     weights = _weights(model)
     skipped = _skipped(model, skip)
-    rows: dict[str, CompressedWeight] = {}
+    rows = {row.name: row for row in _parametrized(model)}
     for weight in weights:
         why = _why_not(weight, chosen, block, skipped, least)
         done = _left(weight, why) if why else _compressed(weight, chosen, block)
@@ -120,6 +120,22 @@ def _weights(model: nn.Module) -> list[_Weight]:
             else:
                 found[id(value)] = weight
     return list(found.values())
+
+
+def _parametrized(model: nn.Module) -> Iterator[CompressedWeight]:
+    """Weights that are computed already: compressed, or normalised, or pruned."""
+    for path, module in model.named_modules():
+        if not parametrize.is_parametrized(module):
+            continue
+        for attribute, held in module.parametrizations.items():
+            name = f"{path}.{attribute}" if path else attribute
+            with torch.no_grad():
+                shape = tuple(getattr(module, attribute).shape)
+            size = sum(t.numel() * t.element_size() for t in held.state_dict().values())
+            kinds = ", ".join(type(layer).__name__ for layer in held)
+            bits = 8 * size / max(math.prod(shape), 1)
+            why = f"parametrized already ({kinds})"
+            yield CompressedWeight(name, shape, None, bits, 0.0, size, size, why)
 
 
 def _order(model: nn.Module, rows: dict[str, CompressedWeight]) -> list[str]:

@@ -213,7 +213,9 @@ def test_twice_is_once():
     compress(model, "int4")
     before = model[0].weight
     report = compress(model, "int8")
-    assert not report.rows
+    assert not report.compressed
+    assert report["0.weight"].why == "parametrized already (WeightDequantizeModuleParametrization)"
+    assert report["2.weight"].shape == (FEW, MANY)
     assert torch.equal(model[0].weight, before)
 
 

@@ -72,10 +72,23 @@ def int4_asymmetric():
     return weight_only(4, mapping_type=MappingType.ASYMMETRIC)
 
 
-def int8_both():
+def int8_both(**more):
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
 
-    return Int8DynamicActivationInt8WeightConfig()
+    return Int8DynamicActivationInt8WeightConfig(**more)
+
+
+def int8_both_asymmetric():
+    from torchao.quantization.quant_primitives import MappingType
+
+    return int8_both(act_mapping_type=MappingType.ASYMMETRIC)
+
+
+def int8_both_fixed():
+    from torchao.quantization import Int8StaticActivationInt8WeightConfig, PerTensor
+
+    scale = torch.tensor([[0.05]])
+    return Int8StaticActivationInt8WeightConfig(act_quant_scale=scale, granularity=PerTensor())
 
 
 def int4_under_int8():
@@ -108,6 +121,8 @@ CONFIGS = {
     "int2 in groups": (lambda: weight_only(2), 2, 32),
     "int4 packed for a processor": (int4_for_processors, 4, 32),
     "int8 with int8 activations": (int8_both, 8, 256),
+    "int8 with asymmetric int8 activations": (int8_both_asymmetric, 8, 256),
+    "int8 with int8 activations of a fixed scale": (int8_both_fixed, 8, 256),
     "int4 with int8 activations": (int4_under_int8, 4, 32),
     "float8": (float8_weights, 8, 256),
 }
@@ -116,7 +131,7 @@ CONFIGS = {
 def expected_bytes(bits, shared):
     """The weights; then a scale and a zero for all that share them, the biases, and the ops."""
     weights = WEIGHTS * bits / 8
-    return weights, weights + WEIGHTS / shared * 8 + 4 * sum(SIZES) + 12_000
+    return weights, weights + WEIGHTS / shared * 8 + 4 * sum(SIZES) + 16_000
 
 
 @pytest.mark.parametrize(
