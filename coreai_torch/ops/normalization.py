@@ -339,6 +339,8 @@ def _grouped(x: Value, groups: int) -> Value:
 def rms_norm(
     ctx: Ctx, x: Value, normalized_shape: Shape, weight: Value | None, eps: float | None
 ) -> Value:
+    if cai.is_complex(x):
+        ctx.refuse("the norm of complex numbers", "their real and imaginary parts")
     rank = x.type.rank
     axes = list(range(rank - len(normalized_shape), rank))
     least = torch.finfo(torch.float32).eps if eps is None else eps

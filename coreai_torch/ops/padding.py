@@ -30,6 +30,7 @@ aten = torch.ops.aten
         case(i8(3), [2, 0], 3),
         case(b1(3), [1, 1], True),
         case(c64(2, 3), [1, 1], 2.5),
+        case(c64(2, 3), [1, 1], 2.5 - 1j),
         case(f32(), []),
     ],
 )
@@ -37,8 +38,10 @@ def constant_pad_nd(ctx: Ctx, x: Value, pad: Shape, value: Number) -> Value:
     sides = _per_axis(pad, x.type.rank)
     cropped = _crop(x, sides)
     if cai.is_complex(x):  # its padding kills the process
-        real = _constant(cai.real_part(cropped), sides, value)
-        return cai.create_complex(real, _constant(cai.imaginary_part(cropped), sides, 0))
+        values = (value.real, value.imag) if isinstance(value, complex) else (value, 0)
+        parts = cai.real_part(cropped), cai.imaginary_part(cropped)
+        padded = (_constant(p, sides, v) for p, v in zip(parts, values, strict=True))
+        return cai.create_complex(*padded)
     return _constant(cropped, sides, value)
 
 
