@@ -71,15 +71,15 @@ NAMES = [
     "coreai_torch.debugging.validator:create_validator_for_coreai_program",
     "coreai_torch.debugging.validator:create_validator_for_exported_program",
     "coreai_torch.debugging.comparator:create_comparator_for_programs",
+    "coreai_torch.debugging.graph_diff:compute_coreai_program_diff",
+    "coreai_torch.debugging.graph_diff:compute_exported_program_diff",
+    "coreai_torch.debugging.graph_diff:write_diff",
 ]
 
 DEBUGGING = "the debugging tools are not built yet"
 
 LATER = {
     "coreai_torch.debugging.benchmarker:benchmark_coreai_program": DEBUGGING,
-    "coreai_torch.debugging.graph_diff:compute_coreai_program_diff": DEBUGGING,
-    "coreai_torch.debugging.graph_diff:compute_exported_program_diff": DEBUGGING,
-    "coreai_torch.debugging.graph_diff:write_diff": DEBUGGING,
 }
 
 
