@@ -101,9 +101,7 @@ class TorchConverter:
                 f"{list(self._staged)}\n  try   another entrypoint_name, or "
                 f"clear(entrypoints=[{entrypoint!r}]) first"
             )
-        report = RecognitionReport()
-        if self._wanted:
-            program, report = recognized(program, entrypoint, externalized, self._wanted)
+        program, report = self._recognized(program, entrypoint, externalized)
         validate.check(program, self._supports, get_decomp_table)
         self._reports[entrypoint] = report
         self._staged[entrypoint] = Staged(entrypoint, program, plan(program, names), externalized)
@@ -183,8 +181,9 @@ class TorchConverter:
         externalized: Sequence[Match] = (),
     ) -> list[Blocker]:
         """All that keeps a decomposed program from being converted; nothing is staged."""
-        staged = Staged("main", exported_program, plan(exported_program, Names()), externalized)
-        with progress("checking", len(exported_program.graph.nodes)) as advance:
+        program, _ = self._recognized(exported_program, "main", externalized)
+        staged = Staged("main", program, plan(program, Names()), externalized)
+        with progress("checking", len(program.graph.nodes)) as advance:
             return survey(staged, self._registry, advance)
 
     def register_torch_lowering(
@@ -215,6 +214,13 @@ class TorchConverter:
         for entry in lowerings(kernels):
             self._registry.add(entry, override=True)
         return self
+
+    def _recognized(
+        self, program: torch.export.ExportedProgram, entrypoint: str, externalized: Sequence[Match]
+    ) -> tuple[torch.export.ExportedProgram, RecognitionReport]:
+        if not self._wanted:
+            return program, RecognitionReport()
+        return recognized(program, entrypoint, externalized, self._wanted)
 
     def _checked_name(self, qualified_name: str, allow_override: bool) -> str:
         namespace, found, op = qualified_name.partition("::")

@@ -85,6 +85,19 @@ def test_the_program_is_left_as_it_was_and_names_stay():
     assert descriptor(found).output_names == ["mul_1"]
 
 
+def test_what_is_recognised_is_no_blocker():
+    @torch.library.custom_op("recognition_test::opaque", mutates_args=())
+    def opaque(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    opaque.register_fake(torch.empty_like)
+    program = exported(nn.Sequential(Norm(), Plain(lambda m, x: opaque(x))), X)
+    converter = TorchConverter(recognize=True)
+    (found,) = converter.blockers(program)
+    assert found.op == "recognition_test.opaque.default"
+    assert converter.recognition_report.found == ()
+
+
 def test_the_same_program_gives_the_same_text():
     texts = {
         str(TorchConverter(recognize=True).add_exported_program(exported(_model(), X)).to_coreai())
