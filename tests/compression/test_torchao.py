@@ -380,3 +380,31 @@ def test_a_conversion_does_not_import_torchao():
     ask = "import coreai_torch, sys; coreai_torch.get_decomp_table(); coreai_torch.compress"
     ask += "; sys.exit('torchao' in sys.modules)"
     subprocess.run([sys.executable, "-c", ask], check=True)
+
+
+class Logits(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens):
+        return self.model(input_ids=tokens, use_cache=False).logits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [lambda: weight_only(4), int8_weights], ids=["int4", "int8"])
+def test_a_decoder_of_transformers(config):
+    from torchao.quantization import quantize_
+
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    settings = transformers.Qwen2Config(**sizes, **heads, tie_word_embeddings=False)
+    model = Logits(transformers.Qwen2ForCausalLM(settings).eval())
+    quantize_(model, config())
+    program = checked(model, torch.tensor([[3, 500, 0, 17]]))
+    linears = 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128) + 512 * 64
+    embedding = 4 * 512 * 64
+    held = embedding + linears * (1 if config is int8_weights else 0.5)
+    assert held < saved_bytes(program) < held + linears / 32 * 8 + 50_000
