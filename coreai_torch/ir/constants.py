@@ -60,6 +60,8 @@ def _too_wide(name: str, value: Any, wide: torch.dtype, narrow: torch.dtype) -> 
 def _bytes(tensor: torch.Tensor) -> Bytes:
     # Any stride but the contiguous one would be read as if it were contiguous.
     flat = tensor.contiguous().reshape(-1)
+    if flat.stride(0) != 1:  # one element of another stride counts as contiguous
+        flat = flat.clone(memory_format=torch.contiguous_format)
     return np.asarray(flat.view(torch.uint8).numpy())
 
 

@@ -142,17 +142,21 @@ def index_select(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
         case(i32(values=(7,)), 0, i64(values=(0,))),
         case(f32(values=(7.0,)), 0, i64(2, values=(0,))),
         case(f32(3), 0, i64(values=(2,))),
+        case(c64(), 0, i64(2, values=(0,))),
     ],
 )
 def gather_(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
     position = cai.cast(index, torch.int32)
     if x.type.rank == 0 or position.type.rank == 0:
         row, at = (cai.reshape(v, [1]) if v.type.rank == 0 else v for v in (x, position))
-        return cai.reshape(cai.gather_along_axis(row, at, 0), ctx.dims(cai.sizes(position)))
-    box = covering(ctx, x, position, dim)
+        return cai.reshape(_along(row, at, 0), ctx.dims(cai.sizes(position)))
+    return _along(covering(ctx, x, position, dim), position, dim)
+
+
+def _along(x: Value, position: Value, axis: int) -> Value:
     if cai.is_complex(x):
-        return per_part(lambda part: cai.gather_along_axis(part, position, dim), box)
-    return cai.gather_along_axis(box, position, dim)
+        return per_part(lambda part: cai.gather_along_axis(part, position, axis), x)
+    return cai.gather_along_axis(x, position, axis)
 
 
 def covering(ctx: Ctx, x: Value, index: Value, axis: int) -> Value:
