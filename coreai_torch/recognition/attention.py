@@ -321,7 +321,7 @@ def _writer(logits: _Logits, value: fx.Node, output: fx.Node) -> Callable[[Write
         query, key = logits.factors[0], _transposed(writer, logits.factors[1])
         plain = untiled(key), untiled(value)
         keys, values = (key, value) if None in plain else plain
-        mask = _mask(writer, logits, dtype_of(query))
+        mask = _mask(writer, logits, query)
         given = [query, keys, values, mask]
         if rank_of(query) == 3:  # [heads, length, width]
             given = [n and writer.call(aten.unsqueeze.default, n, 0) for n in given]
@@ -351,13 +351,13 @@ def _transposed(writer: Writer, node: fx.Node) -> fx.Node:
     return writer.call(aten.permute.default, source, axes)
 
 
-def _mask(writer: Writer, logits: _Logits, dtype: torch.dtype) -> fx.Node | None:
+def _mask(writer: Writer, logits: _Logits, query: fx.Node) -> fx.Node | None:
     """All masks as one that is added."""
     added: fx.Node | None = None
     for mask, choice in logits.masks:
         term = mask
         if choice is not None:
-            numbers = [writer.call(aten.full.default, [], n, dtype=dtype) for n in choice]
+            numbers = [writer.filled(query, [], number) for number in choice]
             term = writer.call(aten.where.self, mask, *numbers)
         added = term if added is None else writer.call(aten.add.Tensor, added, term)
     return added

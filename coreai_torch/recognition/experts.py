@@ -130,8 +130,7 @@ def _grouped(node: fx.Node, given: dict[str, Any]) -> Match:
         product = _product(writer, rows, weight, known)
         inside = writer.call(aten.lt.Scalar, experts, count)
         column = writer.call(aten.unsqueeze.default, inside, -1)
-        zero = writer.call(aten.full.default, [], 0.0, dtype=dtype_of(product))
-        return writer.call(aten.where.self, column, product, zero)
+        return writer.call(aten.where.self, column, product, writer.filled(product, [], 0.0))
 
     return Match(node, (), write)
 
@@ -170,7 +169,8 @@ def _counts_to(node: Any, size: Any) -> bool:
 def _experts(writer: Writer, rows: fx.Node, offs: fx.Node) -> fx.Node:
     """The expert of each row: how many groups end at or before it."""
     count = writer.size(rows, 0)
-    row = writer.call(aten.arange.start_step, 0, count, dtype=torch.int64, device="cpu")
+    options = {"dtype": torch.int64, "device": offs.meta["val"].device}
+    row = writer.call(aten.arange.start_step, 0, count, **options)
     after = writer.call(aten.ge.Tensor, writer.call(aten.unsqueeze.default, row, -1), offs)
     return writer.call(aten.sum.dim_IntList, after, [-1])
 

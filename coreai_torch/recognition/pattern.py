@@ -50,6 +50,11 @@ class Writer:
             node if dtype_of(node) == dtype else self.call(aten._to_copy.default, node, dtype=dtype)
         )
 
+    def filled(self, like: fx.Node, sizes: list[Any], number: float) -> fx.Node:
+        """A tensor of one number, in the dtype and at the place of another."""
+        options = {"dtype": dtype_of(like), "device": like.meta["val"].device}
+        return self.call(aten.full.default, sizes, number, **options)
+
     def size(self, node: fx.Node, axis: int) -> Any:
         """The extent of an axis: a number, or a node if it varies."""
         extent = shape_of(node)[axis]

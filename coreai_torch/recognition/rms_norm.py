@@ -201,8 +201,7 @@ def _times_weight(node: fx.Node, input: fx.Node, around: Surroundings) -> tuple[
 def _writer(input: fx.Node, scale: Any, eps: float) -> Callable[[Writer], fx.Node]:
     def write(writer: Writer) -> fx.Node:
         if scale is None:
-            width = [shape_of(input)[-1]]
-            ones = writer.call(aten.full.default, width, 1.0, dtype=dtype_of(input))
+            ones = writer.filled(input, [writer.size(input, rank_of(input) - 1)], 1.0)
             return writer.call(composites.rms_norm, input, ones, eps)
         given = writer.cast(*scale) if isinstance(scale, tuple) else scale
         return writer.call(composites.rms_norm, input, given, eps)

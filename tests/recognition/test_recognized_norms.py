@@ -117,6 +117,17 @@ def test_the_composite_is_that_of_the_module(dtype):
     assert mine.noinline
 
 
+@pytest.mark.slow
+def test_a_width_that_varies():
+    model = SPELLINGS["unscaled"]()
+    x = drawn(2, 3, 8)
+    program, report = converted(
+        model, x, dynamic_shapes=(({2: torch.export.Dim("width", max=64)},),)
+    )
+    assert report.counts == {"rms_norm": 1}
+    runs_as(program, model, (x,), (drawn(2, 3, 5),))
+
+
 def test_a_norm_of_torch_is_reported_as_kept():
     model = nn.RMSNorm(8, eps=1e-6)
     report = looked_at(model, drawn(2, 3, 8))
