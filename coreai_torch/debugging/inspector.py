@@ -126,15 +126,20 @@ class CoreAIInspector:
     async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
         """The results of these operations, tensors in their order."""
         _known(ids, self.graph, {number for _, _, number in self._numbered})
-        ports = self._read.functions[self._function].inputs
-        given = named(inputs, [p.name for p in ports if p.type.kind != "handle"])
-        states = {p.name: self._state(p) for p in ports if p.type.kind == "handle"}
-        found: Values = {p: (torch.as_tensor(_own(given[p])),) for p in ids if p in given}
+        given, states = self.feeds(inputs)
+        found: Values = {p: (torch.as_tensor(given[p]),) for p in ids if p in given}
         wanted = [number for number in ids if not isinstance(number, str)]
         if wanted:
             run = self._on_runtime if self._engine == "runtime" else self._in_torch
             found |= await run(wanted, given, states)
         return found
+
+    def feeds(self, inputs: Inputs) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """What a call takes: inputs by name, and the states as they start."""
+        ports = self._read.functions[self._function].inputs
+        given = named(inputs, [p.name for p in ports if p.type.kind != "handle"])
+        states = {p.name: self._state(p) for p in ports if p.type.kind == "handle"}
+        return {name: _own(value) for name, value in given.items()}, states
 
     def _state(self, port: Port) -> torch.Tensor:
         if port.name in self._states:
@@ -157,8 +162,7 @@ class CoreAIInspector:
             if keys[id(event.op)] in wanted and (held := tuple(_tensors(event.results))):
                 found[keys[id(event.op)]] = held
 
-        feeds = {name: _own(value) for name, value in given.items()}
-        module.function(self._function)(feeds, state=states, watch=watch)
+        module.function(self._function)(given, state=states, watch=watch)
         return found
 
     async def _on_runtime(
@@ -185,7 +189,7 @@ class CoreAIInspector:
                 return {}
             logger = IntermediateLogger([CompileIdentifiers(n) for n in asked], log)
             function = session.load(self._function, intermediate_logger=logger)
-            feeds = {name: NDArray(array(_own(value))) for name, value in given.items()}
+            feeds = {name: NDArray(array(value)) for name, value in given.items()}
             held = {name: NDArray(array(value)) for name, value in states.items()}
             await (function(feeds, state=held) if held else function(feeds))
         if failures:

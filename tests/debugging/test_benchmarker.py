@@ -1,0 +1,71 @@
+"""Times of calls, operations and modules on the run time."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.debugging.benchmarker import benchmark_coreai_program
+
+
+class Heavy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Sequential(nn.Linear(1024, 1024), nn.LayerNorm(1024))
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return self.wide(x)[:, :1].exp() * self.calls
+
+
+@pytest.fixture(scope="module", params=["as-converted", "optimized"])
+def program(request):
+    exported = torch.export.export(Heavy().eval(), (torch.ones(64, 1024),))
+    exported = exported.run_decompositions(get_decomp_table())
+    made = TorchConverter().add_exported_program(exported).to_coreai()
+    if request.param == "optimized":
+        made.optimize()
+    return made
+
+
+def benchmark(program, runs):
+    inputs = {"x": torch.ones(64, 1024)}
+    return asyncio.run(
+        benchmark_coreai_program(coreai_program=program, inputs=inputs, num_runs=runs)
+    )
+
+
+def test_the_time_is_where_the_work_is(program):
+    result = benchmark(program, 4)
+    assert len(result.seconds) == 4
+    slowest = result.operations[0]
+    assert slowest.op.endswith("batch_matmul")
+    assert slowest.module == "wide.0"
+    modules = {row.module: row for row in result.get_module_timings()}
+    assert {"", "wide", "wide.0", "wide.1"} <= modules.keys()
+    assert modules[""].share == pytest.approx(1)
+    assert modules["wide"].milliseconds == pytest.approx(
+        modules["wide.0"].milliseconds + modules["wide.1"].milliseconds
+    )
+    # Nanoseconds: another unit would be a factor of a thousand away from the calls' own times.
+    assert 0.05 < modules[""].milliseconds / result.median_ms < 50
+
+
+def test_a_summary_is_written(program):
+    stream = io.StringIO()
+    benchmark(program, 2).write_summary(stream)
+    told = stream.getvalue()
+    assert "ms a call (median of 2;" in told
+    assert "(whole model)" in told
+    assert "batch_matmul, wide.0" in told
+
+
+def test_no_runs_are_refused(program):
+    with pytest.raises(ValueError, match="not 0"):
+        benchmark(program, 0)
