@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from ..errors import ConversionError
-from .modules import wrap_for_parametrization
+from .placing import put
 from .report import CompressedWeight, CompressionReport
 from .schemes import KNOWN, SLICE, Layout, Parts, Scheme, scheme_named
 
@@ -60,12 +60,12 @@ def compress(
 ) -> CompressionReport:
     """Compress the weights of linear, convolution, embedding and attention layers, in place.
 
-    `scheme` is one of `int8`, `int4`, `uint4`, `fp8`, `fp4`, `palettize4`, `sparse50` and their
-    kin. With `block_size`, so many inputs of one output share a scale (else all of them do, and
-    with `fp4` it is 32); for a palette, so many outputs share a table (else all do). `skip` names
-    weights or layers that stay as they are: paths, with `*` and `?`, layer types, or a function
-    of path and layer. Weights of fewer numbers than `least` stay too. A weight that several
-    layers share is compressed once, for all of them.
+    `scheme` is one of `int8`, `int4`, `uint4`, `fp8`, `fp4`, `palettize4`, `sparse50`,
+    `sparse50+palettize4` and their kin. With `block_size`, so many inputs of one output share a
+    scale (else all of them do, and with `fp4` it is 32); for a palette, so many outputs share a
+    table (else all do). `skip` names weights or layers that stay as they are: paths, with `*` and
+    `?`, layer types, or a function of path and layer. Weights of fewer numbers than `least` stay
+    too. A weight that several layers share is compressed once, for all of them.
 
     No data is needed. Each weight is let go as soon as it is compressed. The report tells of
     every weight; `report.model` is the model itself, which exports and converts as before.
@@ -232,7 +232,7 @@ def _compressed(weight: _Weight, scheme: Scheme, block: int | None) -> list[Comp
         held = scheme.bytes(parts)
         layer = scheme.layer(parts, dtype).to(weight.value.device)
     for place in weight.every:
-        _put(place.module, place.attribute, layer)
+        put(place.module, place.attribute, layer)
         place.value = value.new_empty(0)  # or this list would keep all weights until the end
     bits = 8 * held / math.prod(shape)
     first = CompressedWeight(weight.name, shape, scheme.name, bits, error, size, held)
@@ -265,22 +265,6 @@ def _joined(pieces: list[Tensor]) -> Tensor:
         return torch.cat(pieces)
     # `cat` does not know floats of a byte.
     return torch.cat([piece.view(torch.uint8) for piece in pieces]).view(pieces[0].dtype)
-
-
-def _put(module: nn.Module, attribute: str, layer: nn.Module) -> None:
-    """The layer in the weight's place; the weight is let go."""
-    layer.__class__ = _parametrization(type(layer))
-    parametrize.register_parametrization(module, attribute, layer, unsafe=True)
-    held = module.parametrizations[attribute]
-    held.original = nn.Parameter(torch.empty(0), requires_grad=False)
-
-
-def _parametrization(cls: type[nn.Module]) -> type[nn.Module]:
-    """A layer that is put in several places is made into a parametrization once."""
-    if cls.__name__.endswith("Parametrization"):
-        return cls
-    made: type[nn.Module] = wrap_for_parametrization(cls)  # type: ignore[arg-type]
-    return made
 
 
 def _refuse_nothing(report: CompressionReport, scheme: Scheme, block: int | None) -> None:

@@ -16,12 +16,12 @@ _FEW = 16
 # Half of the places are by rank and half by value: neither crowds nor outliers are forgotten.
 _PLACES = 256
 # Of a larger weight every so manyth number is looked at: a table is settled long before.
-_MOST = 1 << 22
+SAMPLE = 1 << 22
 
 
 def palette(numbers: Tensor, entries: int) -> Tensor:
     """The table, in rising order, float32; deterministic."""
-    stride = -(-numbers.numel() // _MOST)
+    stride = -(-numbers.numel() // SAMPLE)
     line = numbers[::stride].float().sort().values
     distinct = line.unique_consecutive()
     if distinct.numel() <= entries:

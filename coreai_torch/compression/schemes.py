@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .modules import PalettizeModule, SparseModule, WeightDequantizeModule
 from .packing import packed_size
-from .palettes import nearest, palette
+from .palettes import SAMPLE, nearest, palette
+from .placing import put
 from .scalars import FLOAT4, SCALES_OF_TWO, Integers
 
 Parts = dict[str, Tensor]
@@ -370,10 +371,44 @@ def _bits(part: Tensor) -> Tensor:
     return part.float().abs().flatten().view(torch.int32)
 
 
+@dataclass(frozen=True)
+class SparsePaletteScheme(SparseScheme):
+    """A mask of where the largest numbers are, and for each of them an index into a table."""
+
+    bits: int
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"sparse{self.percent}+palettize{self.bits}"
+
+    def shared(self, weight: Tensor, layout: Layout) -> Parts:
+        found = super().shared(weight, layout)
+        flat = weight.flatten()
+        some = flat[:: -(-flat.numel() // SAMPLE)].float()
+        largest = some[some.abs() > found["threshold"]]
+        table = palette(largest if largest.numel() else some[:1], 2**self.bits)
+        return {**found, "lut": table.reshape(1, -1, 1)}
+
+    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
+        kept = super().slice(weight, layout, shared, torch.float32)
+        table = shared["lut"].to(dtype).float().flatten()
+        return {"indices": nearest(kept["nonzero"], table), "mask": kept["mask"]}
+
+    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
+        numbers = torch.zeros(1, dtype=dtype).expand(parts["indices"].shape)
+        whole = SparseModule(numbers, parts["mask"])
+        put(whole, "nonzero_data", PalettizeModule(parts["indices"], parts["lut"].to(dtype)))
+        return whole
+
+    def bytes(self, parts: Parts) -> int:
+        indices = packed_size(parts["indices"].numel(), self.bits)
+        return indices + _sized(parts["lut"]) + packed_size(parts["mask"].numel(), 1)
+
+
 KNOWN = (
     "int8, int6, int4, int3, int2 (symmetric); uint8, uint6, uint4, uint3, uint2 (with a zero "
     "point); fp8, fp8e5m2, fp4; palettize8, palettize6, palettize4, palettize3, palettize2, "
-    "palettize1; sparse50, or another percentage from 1 to 99"
+    "palettize1; sparse50, or another percentage from 1 to 99; sparse50+palettize4 and its kin"
 )
 
 
@@ -388,6 +423,7 @@ def scheme_named(name: str) -> Scheme | None:
         return IntegerScheme(Integers(int(found[2]), signed=not found[1]))
     if found := re.fullmatch(r"palettize([123468])", name):
         return PaletteScheme(int(found[1]))
-    if found := re.fullmatch(r"sparse([1-9]\d?)", name):
-        return SparseScheme(int(found[1]))
+    if found := re.fullmatch(r"sparse([1-9]\d?)(?:\+palettize([123468]))?", name):
+        percent = int(found[1])
+        return SparsePaletteScheme(percent, int(found[2])) if found[2] else SparseScheme(percent)
     return None

@@ -52,8 +52,10 @@ CALLS = {
     "palettize1": (("palettize1",), 1.1, 0.51),
     "sparse50": (("sparse50",), 17.1, 0.36),
     "sparse75": (("sparse75",), 9.1, 0.66),
+    "sparse50+palettize4": (("sparse50+palettize4",), 3.1, 0.37),
+    "sparse75+palettize2": (("sparse75+palettize2",), 1.6, 0.67),
 }
-ALWAYS = ("int4, blocks of 32", "uint4, blocks of 32", "fp4", "palettize4", "sparse50")
+ALWAYS = ("int4, blocks of 32", "uint4, blocks of 32", "fp4", "palettize4", "sparse50+palettize4")
 
 
 def call(model, scheme, block_size=None, **more):
@@ -90,7 +92,9 @@ def test_what_is_saved_is_what_was_reported(name):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["f16", "bf16"])
-@pytest.mark.parametrize("scheme", ["int4", "uint4", "fp8", "fp4", "palettize4", "sparse50"])
+@pytest.mark.parametrize(
+    "scheme", ["int4", "uint4", "fp8", "fp4", "palettize4", "sparse50", "sparse50+palettize4"]
+)
 def test_half_precision(scheme, dtype):
     model = linears(dtype)
     report = compress(model, scheme)
@@ -220,7 +224,7 @@ def test_twice_is_once():
 
 
 def test_zeros_stay_zeros():
-    for scheme in ("int4", "uint4", "fp8", "fp4", "palettize2", "sparse50"):
+    for scheme in ("int4", "uint4", "fp8", "fp4", "palettize2", "sparse50", "sparse50+palettize2"):
         model = nn.Linear(64, 64, bias=False)
         nn.init.zeros_(model.weight)
         report = compress(model, scheme)
@@ -273,7 +277,7 @@ def test_the_report_is_a_table():
 
 
 def test_an_unknown_scheme_lists_the_known():
-    for name in ("int5", "int44", "palettize5", "sparse0", "sparse100", "w4"):
+    for name in ("int5", "int44", "palettize5", "sparse0", "sparse100", "w4", "sparse50.int4"):
         with pytest.raises(ConversionError, match=f"no scheme is called '{name}'") as caught:
             compress(linears(), name)
         for known in ("int4", "uint8", "fp4", "palettize6", "sparse50"):
