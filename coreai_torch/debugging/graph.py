@@ -110,7 +110,7 @@ class Graph:
 
 def graph_of_exported_program(program: ExportedProgram) -> Graph:
     """The graph of an exported program; parameters and buffers are constants."""
-    inputs = set(program.graph_signature.user_inputs)
+    inputs = {name for name in program.graph_signature.user_inputs if isinstance(name, str)}
     operations = [
         _of_node(node, is_input=node.name in inputs)
         for node in program.graph.nodes
@@ -227,6 +227,8 @@ def _of_op(op: Op, number: int, made: Mapping[int, Key]) -> Operation:
 
 
 def _digest(tensor: torch.Tensor) -> str:
+    if not tensor.numel():  # which torch will not see as bytes
+        return ""
     flat = tensor.contiguous().reshape(-1).view(torch.uint8)
     return hashlib.blake2b(flat.numpy().tobytes(), digest_size=16).hexdigest()
 

@@ -10,6 +10,7 @@ import torch
 import torch.fx as fx
 from coreai.runtime import CompileIdentifiers, IntermediateLogger, NDArray
 from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec
 
 from ..interpreter import to_torch
 from ..ir import reading
@@ -66,23 +67,27 @@ def values_of_nodes(
                 found[n.name] = held
             return value
 
-    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
-    names = [str(name) for name in program.graph_signature.user_inputs]
+    specs = program.graph_signature.input_specs
+    names = [spec.arg.name for spec in specs if _is_given(spec)]
     given = named(inputs, names)
-    signature, state = program.graph_signature, {**program.constants, **program.state_dict}
-    held = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
-    feed = [
-        _own(given[n.name]) if n.name in given else _own(state[held[n.name]])
-        for n in nodes
-        if n.name in given or n.name in held
-    ]
+    state = {**program.constants, **program.state_dict}
+    feed = [given[s.arg.name] if _is_given(s) else _fixed(s, state) for s in specs]
     with torch.no_grad():
-        Run(program.graph_module).run(*feed, enable_io_processing=False)
+        Run(program.graph_module).run(*map(_own, feed), enable_io_processing=False)
     return found
+
+
+def _is_given(spec: InputSpec) -> bool:
+    return spec.kind is InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
+
+
+def _fixed(spec: InputSpec, state: Mapping[str, Any]) -> Any:
+    """What a graph takes besides a call's tensors: a constant argument, a parameter, a buffer."""
+    if isinstance(spec.arg, ConstantArgument):
+        return spec.arg.value
+    if spec.target not in state:
+        raise ValueError(f"{spec.arg.name!r} is a {spec.kind.name} and cannot be fed")
+    return state[spec.target]
 
 
 def _own(value: Any) -> Any:
@@ -103,9 +108,10 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 class CoreAIInspector:
     """The values of a Core AI program; ids are those of its operations.
 
-    On the run time an op that it compiles away, as a `reshape`, has no value; `engine="torch"`
-    computes with `to_torch` instead and knows all. Of an op that runs several times, as in a loop,
-    the last results are given. `states` hold what the states start from, else zeros.
+    On the run time there is no value of an op that is compiled away, as a `reshape` may be, of a
+    branch, a loop and a graph that is called more than once; `engine="torch"` computes with
+    `to_torch` instead and has them. Of an op that runs several times the last results are given.
+    `states` hold what the states start from, else zeros.
     """
 
     def __init__(
@@ -122,16 +128,20 @@ class CoreAIInspector:
         self._states = dict(states or {})
         self._numbered = operation_ids(self._read)
         self._called = dict(_called_once(self._read))
+        self._constants: dict[int, torch.Tensor] = {
+            n: op.attributes["value"] for _, op, n in self._numbered if op.name == "coreai.constant"
+        }
 
     async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
         """The results of these operations, tensors in their order."""
         _known(ids, self.graph, {number for _, _, number in self._numbered})
         given, states = self.feeds(inputs)
         found: Values = {p: (torch.as_tensor(given[p]),) for p in ids if p in given}
-        wanted = [number for number in ids if not isinstance(number, str)]
-        if wanted:
+        found |= {n: (held,) for n, held in self._constants.items() if n in ids}
+        left = [key for key in ids if key not in found and not isinstance(key, str)]
+        if left:
             run = self._on_runtime if self._engine == "runtime" else self._in_torch
-            found |= await run(wanted, given, states)
+            found |= await run(left, given, states)
         return found
 
     def feeds(self, inputs: Inputs) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -169,7 +179,6 @@ class CoreAIInspector:
         self, ids: Sequence[int], given: Mapping[str, Any], states: Mapping[str, Any]
     ) -> Values:
         tensors = {n: _tensor_results(op) for _, op, n in self._numbered}
-        weights = {n for _, op, n in self._numbered if op.name == "coreai.constant"}
         makers = {(i, k): self._maker(i, k) for i in ids for k in tensors[i]}
         operations = {operation for operation, _ in makers.values()}
         logged: dict[tuple[int, int], torch.Tensor] = {}
@@ -181,7 +190,7 @@ class CoreAIInspector:
             def log(values: Sequence[Any], kind: str, identifiers: CompileIdentifiers) -> None:
                 try:  # what is raised into the run time would end it
                     if kind == "output":
-                        logged.update(_logged(asked[identifiers.id], values, weights))
+                        logged.update(_logged(asked[identifiers.id], values))
                 except Exception as failure:
                     failures.append(failure)
 
@@ -213,18 +222,16 @@ def _tensor_results(op: reading.Op) -> list[int]:
 
 
 def _logged(
-    executed: Executed, values: Sequence[Any], weights: Collection[int]
+    executed: Executed, values: Sequence[Any]
 ) -> Iterator[tuple[tuple[int, int], torch.Tensor]]:
-    """What an executed op gave, by the operation and the output that it is.
+    """What an executed step gave, by the operation and the output that it is.
 
-    Of a weight the run time does not say so; of any other op such a value is a step within it,
-    as the zero that a `relu` compares with.
+    A step that is none, as the zero that a `relu` compares with, gives nothing.
     """
     if executed.operation is None:
         return
-    makes = executed.makes or (((0, 0),) if executed.operation in weights else ())
-    for mine, output in makes:
-        if values[mine] is not None:
+    for mine, output in executed.makes:
+        if mine < len(values) and values[mine] is not None:
             yield (executed.operation, output), tensor(copied(values[mine]))
 
 

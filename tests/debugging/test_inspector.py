@@ -110,6 +110,37 @@ def test_states_start_where_they_are_told(engine):
     assert values(fresh, [key], x=torch.ones(2))[key][0].tolist() == [2.0, 2.0]
 
 
+class Branching(nn.Module):
+    """A norm that is called twice, a branch, an empty weight, sizes that vary."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+        self.register_buffer("none", torch.empty(0, 4))
+
+    def forward(self, x):
+        y = self.norm(torch.cat([self.none, self.norm(x) * 2]))
+        return torch.cond(x.sum() > 0, lambda y: y.sin() * 2, lambda y: y.cos(), (y,)) + 1
+
+
+def test_what_has_no_value_on_the_run_time_has_one_in_torch():
+    model = Branching().requires_grad_(False)  # or torch warns of the branch's operands
+    rows = torch.export.Dim("rows", min=1, max=9)
+    source = torch.export.export(model, (torch.ones(2, 4),), dynamic_shapes=({0: rows},))
+    program = converted(source.run_decompositions(get_decomp_table()))
+    inspector = CoreAIInspector(program)
+    ids = [operation.key for operation in inspector.graph]
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).abs()
+    real = values(inspector, ids, x=x)
+    second = values(CoreAIInspector(program, engine="torch"), ids, x=x)
+    assert set(second) == set(ids)
+    silent = {inspector.graph.by_key[key].op for key in ids if key not in real}
+    assert {"coreai.if", "coreai.invoke"} <= silent
+    assert inspector.graph.outputs[0] in real
+    for key, held in real.items():
+        torch.testing.assert_close(held, second[key], rtol=1e-5, atol=1e-5)
+
+
 def test_torchs_side(mixed, x):
     inspector = TorchInspector(mixed)
     (relu,) = (o for o in inspector.graph if "relu" in o.op)
