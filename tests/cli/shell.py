@@ -29,15 +29,24 @@ class Net(nn.Module):
         return y if scale is None else y * scale
 
 
-class Eig(nn.Module):
+if not hasattr(torch.ops.shell_models, "mystery"):
+
+    @torch.library.custom_op("shell_models::mystery", mutates_args=())
+    def mystery(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    mystery.register_fake(torch.empty_like)
+
+
+class Mystery(nn.Module):
     def forward(self, x):
-        return torch.linalg.eigvals(x).real
+        return torch.ops.shell_models.mystery(x)
 
 
 class Bad(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.second = Eig(), Eig()
+        self.first, self.second = Mystery(), Mystery()
 
     def forward(self, x):
         return self.first(x) + self.second(x + 1) + torch.rand(3)
