@@ -169,3 +169,15 @@ def test_debug_info_is_taken_out(mixed, x):
     assert not any(p.module or p.file or p.fx_node or p.op_id is not None for p in places)
     inspector = CoreAIInspector(program)
     assert values(inspector, inspector.graph.outputs[-1:], x=x)
+
+
+def test_an_asset_is_looked_into_by_its_path(mixed, x, tmp_path):
+    program = converted(mixed)
+    program.optimize()
+    asset = program.save_asset(tmp_path / "mixed.aimodel")
+    held, saved = CoreAIInspector(program), CoreAIInspector(tmp_path / "mixed.aimodel")
+    assert saved.graph == held.graph
+    key = saved.graph.outputs[0]
+    want = values(held, [key], x=x)[key]
+    for inspector in (saved, CoreAIInspector(asset), CoreAIInspector(str(asset.path))):
+        torch.testing.assert_close(values(inspector, [key], x=x)[key], want, rtol=0, atol=0)
