@@ -51,8 +51,15 @@ ROWS = [
     _row("resmlp_12_224", img_size=64),
     _row("vit_tiny_patch16_224", img_size=64, depth=2),
     _row("vit_base_patch16_siglip_224", img_size=64, depth=2, embed_dim=48, num_heads=4),
-    _row("beit_base_patch16_224", img_size=64, depth=2, embed_dim=48, num_heads=4),
-    _row("eva02_tiny_patch14_224", 56, img_size=56, depth=2),
+    _row(
+        "beit_base_patch16_224",
+        img_size=64,
+        depth=2,
+        embed_dim=48,
+        num_heads=4,
+        head_init_scale=1.0,
+    ),
+    _row("eva02_tiny_patch14_224", 56, img_size=56, depth=2, head_init_scale=1.0),
     _row(
         "swin_tiny_patch4_window7_224",
         img_size=64,

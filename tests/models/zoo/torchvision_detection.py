@@ -104,18 +104,6 @@ def _boxes(model: Any, x: Any, regions: Any) -> Any:
     return heads.box_predictor(heads.box_head(pooled))
 
 
-def _masks(model: Any, x: Any, regions: Any) -> Any:
-    heads = model.roi_heads
-    pooled = heads.mask_roi_pool(model.backbone(x), [regions], [(_SIZE, _SIZE)])
-    return heads.mask_predictor(heads.mask_head(pooled))
-
-
-def _keypoints(model: Any, x: Any, regions: Any) -> Any:
-    heads = model.roi_heads
-    pooled = heads.keypoint_roi_pool(model.backbone(x), [regions], [(_SIZE, _SIZE)])
-    return heads.keypoint_predictor(heads.keypoint_head(pooled))
-
-
 def _row(name: str, build: Callable[[], Any], forward: Callable[..., Any], **inputs: Any) -> Row:
     made = {"x": normal(1, 3, _SIZE, _SIZE), **inputs}
     return Row(
@@ -127,19 +115,13 @@ def _row(name: str, build: Callable[[], Any], forward: Callable[..., Any], **inp
     )
 
 
-def _regions(name: str, part: str, **keywords: Any) -> Callable[[], Any]:
+def _pyramid() -> Any:
     """A detector that pools regions from four levels, those of 6 pixels from the lowest."""
-
-    def build() -> Any:
-        backbone = models("detection.backbone_utils").resnet_fpn_backbone(
-            backbone_name="resnet18", weights=None, trainable_layers=5
-        )
-        size = 7 if part == "box" else 14
-        pool = ops().MultiScaleRoIAlign(["0", "1", "2", "3"], size, 2, canonical_scale=24)
-        given = {"num_classes": 5, f"{part}_roi_pool": pool, **keywords}
-        return getattr(models("detection"), name)(backbone, **given)
-
-    return build
+    backbone = models("detection.backbone_utils").resnet_fpn_backbone(
+        backbone_name="resnet18", weights=None, trainable_layers=5
+    )
+    pool = ops().MultiScaleRoIAlign(["0", "1", "2", "3"], 7, 2, canonical_scale=24)
+    return models("detection").FasterRCNN(backbone, num_classes=5, box_roi_pool=pool)
 
 
 def _faster_rcnn() -> Any:
@@ -168,14 +150,7 @@ ROWS = [
     ),
     _row("ssdlite", _ssdlite, _ssd),
     _row("region_proposals", _faster_rcnn, _proposals),
-    _row("faster_rcnn_boxes", _regions("FasterRCNN", "box"), _boxes, regions=_REGIONS),
-    _row("mask_rcnn_masks", _regions("MaskRCNN", "mask"), _masks, regions=_REGIONS),
-    _row(
-        "keypoint_rcnn_points",
-        _regions("KeypointRCNN", "keypoint", num_classes=2),
-        _keypoints,
-        regions=_REGIONS,
-    ),
+    _row("faster_rcnn_boxes", _pyramid, _boxes, regions=_REGIONS),
     Row(
         "torchvision_fasterrcnn_whole",
         "torchvision",

@@ -10,6 +10,7 @@ what the converter puts in their place.
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch
     while left:
         best = left.pop(0)
         kept.append(best)
-        left = [i for i in left if _overlap(dets[best], dets[i]) <= iou_threshold]
+        left = [i for i in left if not _overlap(dets[best], dets[i]) > iou_threshold]
     return torch.tensor(kept, dtype=torch.int64)
 
 
@@ -68,7 +69,8 @@ def _overlap(a: torch.Tensor, b: torch.Tensor) -> float:
     x1, y1, x2, y2 = a.tolist()
     u1, v1, u2, v2 = b.tolist()
     shared = max(min(x2, u2) - max(x1, u1), 0.0) * max(min(y2, v2) - max(y1, v1), 0.0)
-    return shared / ((x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - shared)
+    union = (x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - shared
+    return shared / union if union else math.nan  # two points overlap no more than any threshold
 
 
 def roi_align(
