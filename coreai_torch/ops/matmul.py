@@ -6,12 +6,14 @@ its weight for every element of a batch whose strides are not plain.
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..ir import dialect as cai
+from ..ir import shapes
 from ..ir.dialect import Value
 from ..lowering import Ctx, Held, Number, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
@@ -27,11 +29,30 @@ _WHOLE = {"low": -3, "high": 3, "values": (1.0, -2.0, 3.0, 0.0, 2.0, -1.0, -3.0)
 def _product(x: Value, y: Value) -> Value:
     """`x @ y` for matrices, or stacks of them whose leading sizes broadcast."""
     dtype = cai.dtype(x)
+    if dtype == torch.bfloat16:
+        return _in_one_stack(x, y)
     if dtype not in _NARROW_INTEGERS:
         return cai.matmul(x, y)
     # The run time dies of an overflow where torch wraps: 100 * 100 in eight bits.
     wide = cai.matmul(cai.cast(x, torch.int32), cai.cast(y, torch.int32))
     return cai.cast(wide, dtype)
+
+
+def _in_one_stack(x: Value, y: Value) -> Value:
+    """The product of bfloat16 without broadcasting a stack.
+
+    Where one is broadcast the run time adds up in bfloat16: 4096 times 0.1 gives 32.
+    """
+    if y.type.rank == 2 and x.type.rank > 2:
+        *stack, rows, inner = cai.sizes(x)
+        flat = cai.reshape(x, [shapes.product([*stack, rows]), inner])
+        return cai.reshape(cai.matmul(flat, y), [*stack, rows, cai.size(y, 1)])
+    if x.type.shape[:-2] == y.type.shape[:-2]:
+        return cai.matmul(x, y)
+    pairs = zip_longest(*(reversed(cai.sizes(v)[:-2]) for v in (x, y)), fillvalue=1)
+    together = [a if b == 1 else b if a == 1 else shapes.maximum(a, b) for a, b in pairs]
+    full = (cai.broadcast_to(v, [*reversed(together), *cai.sizes(v)[-2:]]) for v in (x, y))
+    return cai.matmul(*full)
 
 
 def _sums_nothing(x: Value) -> bool:
@@ -98,6 +119,9 @@ def mv(ctx: Ctx, x: Value, vec: Value) -> Value:
         case(f32(2, 1, 4, 3), f32(1, 3, 3, 2)),
         case(i64(2, 2, 3), i64(2, 3, 2)),
         case(bf16(2, 2, 3), bf16(3, 2)),
+        case(bf16(2, 2, 4096, values=(0.1,)), bf16(4096, 2, values=(1.0,))),
+        case(bf16(3, 1, 2, 512, values=(0.1,)), bf16(2, 512, 2, values=(1.0,))),
+        case(bf16(2, 512, values=(0.1,)), bf16(2, 512, 2, values=(1.0,))),
         case(c64(2, 2, 3), c64(2, 3, 2)),
         case(f32(2, 4, 0), f32(0, 5), static_only="an empty operand"),
         case(f32(0), f32(0), static_only="an empty operand"),
