@@ -70,6 +70,10 @@ def _score(kept: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield f"**{headline(kept)}.**"
     yield ""
+    left = kept["not judged in this run"]
+    if left:
+        yield f"Not judged in this run: {', '.join(f'`{entry}`' for entry in left)}."
+        yield ""
     rows = []
     for dtype, one in {**kept["by dtype"], "all": kept["total"]}.items():
         samples = one["samples"]

@@ -22,6 +22,10 @@ LONGEST_REASON = 200
 def score(results: list[Result], most: dict[str, int | None]) -> dict[str, Any]:
     """All that the page and the README tell; entries with their counts by dtype and outcome."""
     by_entry = {r.entry: _row(r) for r in sorted(results, key=lambda r: r.entry)}
+    for entry in set(entries.entries()) - set(OUT_OF_SCOPE):
+        if not entries.dtypes(entry):  # of 8 bits alone
+            by_entry[entry] = {"samples": {}}
+    left = sorted(set(entries.entries()) - set(by_entry) - set(OUT_OF_SCOPE))
     return {
         "torch": version("torch").partition("+")[0],
         "coreai-core": version("coreai-core"),
@@ -31,6 +35,7 @@ def score(results: list[Result], most: dict[str, int | None]) -> dict[str, Any]:
         "total": _total(by_entry, entries.DTYPES),
         "by dtype": {d: _total(by_entry, (d,)) for d in entries.DTYPES},
         "out of scope": dict(sorted(OUT_OF_SCOPE.items())),
+        "not judged in this run": left,
         "entries": by_entry,
     }
 
