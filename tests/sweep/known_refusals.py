@@ -32,6 +32,7 @@ KNOWN_REFUSALS: dict[str, Refusal] = {
     "masked.amin": Refusal(_FILLED, ("int64",)),
     "masked.argmax": Refusal(_FILLED, ("int64",)),
     "masked.argmin": Refusal(_FILLED, ("int64",)),
+    "masked.logsumexp": Refusal(_FILLED, ("int64",)),
     "native_batch_norm": Refusal(_TRAINING, _HALVES),
     "nn.functional.batch_norm": Refusal(_TRAINING, _HALVES),
     "nn.functional.instance_norm": Refusal(_TRAINING, _HALVES),
