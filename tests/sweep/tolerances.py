@@ -32,7 +32,6 @@ PRODUCTS = (
     "addmv",
     "baddbmm",
     "bmm",
-    "chain_matmul",
     "einsum",
     "inner",
     "linalg.multi_dot",
