@@ -24,7 +24,7 @@ def _coreai(program, args, stages, repeats, runs, optimizes):
                 with stages.timed("optimize"):
                     converted.optimize()
     found = coreai_programs.op_counts(converted)
-    saved = coreai_programs.finish(converted, args, stages, runs)
+    saved = coreai_programs.finish(converted, args, stages, min(repeats, 3), runs)
     return {**found, **saved, "resident_before": before}
 
 

@@ -74,8 +74,10 @@ def save(program, stages):
     return folder, asset
 
 
-def finish(program, args, stages, runs):
+def finish(program, args, stages, repeats, runs):
     """Save, load and run a program; what it weighs on disk."""
+    for _ in range(repeats - 1):
+        shutil.rmtree(save(program, stages)[0])
     folder, asset = save(program, stages)
     found = {"disk_bytes": folder_bytes(folder), "peak": peak_bytes()}
     if runs:
