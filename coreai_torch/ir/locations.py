@@ -43,38 +43,44 @@ class Locations:
         return self._known[key]
 
     def _in_source(self, node: fx.Node, path: str, trace: str) -> Location:
-        tags = [("fx_node", node.name), ("target", str(node.target)), ("module", path)]
-        frames = self._cached(trace, lambda: _frames(trace, self.graph))
+        metadata = [
+            debuginfo.metadata_attr("fx_node", data=StringAttr.get(node.name)),
+            self._tag("target", str(node.target)),
+            *([self._tag("module", path)] if path else ()),
+        ]
+        frames = self._cached(trace, lambda: self._frames(trace))
         if not frames:
-            return _tagged(tags)
-        (file, line), outer = frames
+            return debuginfo.metadata_location_attr(metadata=metadata)
+        innermost, outer = frames
         return debuginfo.location_attr(
-            src=Location.file(file, line, 1),
-            scope=FlatSymbolRefAttr.get(self.graph),
-            fused_with=outer,
-            metadata=_metadata(tags),
+            src=innermost, scope=self._scope(), fused_with=outer, metadata=metadata
+        )
+
+    def _tag(self, key: str, value: str) -> Any:
+        tag = debuginfo.metadata_attr
+        return self._cached((key, value), lambda: tag(key, data=StringAttr.get(value)))
+
+    def _scope(self) -> Any:
+        return self._cached("scope", lambda: FlatSymbolRefAttr.get(self.graph))
+
+    def _frames(self, trace: str) -> tuple[Location, list[Location]] | None:
+        """The innermost source line, and the lines that called it, as locations."""
+        found = [(m["file"], int(m["line"])) for m in _FRAME.finditer(trace)]
+        if not found:
+            return None
+        return Location.file(*found[-1], 1), [self._caller(f) for f in reversed(found[:-1])]
+
+    def _caller(self, frame: tuple[str, int]) -> Location:
+        # Most callers of a line are callers of others too: a layer's forward, the model's.
+        return self._cached(
+            frame,
+            lambda: debuginfo.location_attr(src=Location.file(*frame, 1), scope=self._scope()),
         )
 
 
-def _metadata(tags: list[tuple[str, str]]) -> list[Any]:
-    return [debuginfo.metadata_attr(k, data=StringAttr.get(v)) for k, v in tags if v]
-
-
 def _tagged(tags: list[tuple[str, str]]) -> Location:
-    return debuginfo.metadata_location_attr(metadata=_metadata(tags))
-
-
-def _frames(trace: str, graph: str) -> tuple[tuple[str, int], list[Location]] | None:
-    """The innermost source line, and the lines that called it as locations."""
-    found = [(m["file"], int(m["line"])) for m in _FRAME.finditer(trace)]
-    if not found:
-        return None
-    scope = FlatSymbolRefAttr.get(graph)
-    outer = [
-        debuginfo.location_attr(src=Location.file(file, line, 1), scope=scope)
-        for file, line in reversed(found[:-1])
-    ]
-    return found[-1], outer
+    metadata = [debuginfo.metadata_attr(k, data=StringAttr.get(v)) for k, v in tags]
+    return debuginfo.metadata_location_attr(metadata=metadata)
 
 
 def here() -> Location:
