@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ class Layout:
         return f"indivisible: {size} on axis {self.across} in blocks of {self.block}"
 
 
-class Scheme:
+class Scheme(ABC):
     """One way to compress; each has a name under which `compress` knows it."""
 
     name: str
@@ -72,17 +73,17 @@ class Scheme:
         """What all slices need."""
         return {}
 
+    @abstractmethod
     def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
         """The compressed parts of some rows, in float32, to be joined along the first axis."""
-        raise NotImplementedError
 
+    @abstractmethod
     def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
         """The layer that gives the weight back."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bytes(self, parts: Parts) -> int:
         """What the parts take in a converted program."""
-        raise NotImplementedError
 
 
 def _split(x: Tensor, blocks: Sequence[int]) -> tuple[Tensor, list[int]]:

@@ -25,7 +25,10 @@ class SubbyteTensor(torch.Tensor):  # type: ignore[misc]  # torch is untyped to 
 
     def unpack(self) -> torch.Tensor:
         """The elements as a plain tensor."""
-        raise NotImplementedError
+        raise TypeError(
+            f"{type(self).__name__} does not say how its elements are packed\n"
+            "  try   Float4Tensor, UintxTensor or IntxTensor, or a subclass with `unpack`"
+        )
 
     def _like(self, elem: torch.Tensor) -> SubbyteTensor:
         return type(self)(elem)

@@ -14,24 +14,11 @@ EVERY = 31  # one case in so many is tried in the fast run
 
 
 def check(entry, case, *, dynamic):
-    model = case_runner.CaseModel(entry.target, case)
-    if dynamic and case.static_only:
-        pytest.skip(f"static sizes only: {case.static_only}")
-    if dynamic and not any(
-        t.dim() and not f for t, f in zip(model.feeds, model.fixed, strict=True)
-    ):
-        pytest.skip("no size of this case can vary")
-    exported, program = case_runner.convert(model, dynamic=dynamic)
-    names = [s.arg.name for s in exported.graph_signature.input_specs if s.target is None]
-    feeds = dict(zip(names, model.feeds, strict=True))
-    want = case_runner._outputs(model(*model.feeds))
-    for optimized in (False, True):
-        if optimized:
-            program.optimize()
-        got = list(to_torch(program).function("main")(feeds).values())
-        assert len(got) == len(want)
-        for g, w in zip(got, want, strict=True):
-            case_runner.compare(g, w, case.tolerance)
+    case_runner.check(entry, case, dynamic=dynamic, run=run_by_torch)
+
+
+def run_by_torch(program, feeds):
+    return to_torch(program).function("main")(feeds)
 
 
 @pytest.mark.slow

@@ -121,7 +121,8 @@ def compare(got, want, tolerance=None):
     torch.testing.assert_close(got, want, rtol=relative, atol=absolute, equal_nan=True)
 
 
-def check(entry, case, *, dynamic):
+def check(entry, case, *, dynamic, run=runtime.run):
+    """Eager torch against the converted program, as `run` runs it."""
     model = CaseModel(entry.target, case)
     if dynamic and case.static_only:
         pytest.skip(f"static sizes only: {case.static_only}")
@@ -136,7 +137,7 @@ def check(entry, case, *, dynamic):
     for optimized in (False, True):
         if optimized:
             program.optimize()
-        got = list(runtime.run(program, feeds).values())
+        got = list(run(program, feeds).values())
         assert len(got) == len(want)
         for g, w in zip(got, want, strict=True):
             compare(g, w, case.tolerance)
