@@ -152,4 +152,11 @@ RULES = [
         "coreai-torch verify, which runs them from their source on the CPU",
         _that(lambda op: op.name == "coreai.metal4_kernel"),
     ),
+    Rule(
+        "HAZ10",
+        "warning",
+        "sizes that the data decide: where one is zero, the run time ends the process",
+        "a mask in place of the elements it picks, or inputs that pick at least one",
+        _that(lambda op: op.name == "coreai.non_zero"),
+    ),
 ]

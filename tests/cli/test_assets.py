@@ -149,7 +149,7 @@ class Odd(nn.Module):
     def forward(self, x, mask):
         order = torch.argsort(x.half())
         wide = x.reshape(1, 1, 1, 1, 1, 3) * 2
-        return order, torch.where(mask, wide.reshape(3), 0)
+        return order, torch.where(mask, wide.reshape(3), 0), x.nonzero()
 
 
 def test_doctor_names_hazards_and_the_environment(shell, tmp_path):
@@ -157,7 +157,7 @@ def test_doctor_names_hazards_and_the_environment(shell, tmp_path):
     said = shell("doctor", asset, "--json")
     assert said.code == 0, "warnings alone are no failure"
     codes = {h["code"] for h in said.json["hazards"]}
-    assert {"HAZ04", "HAZ06", "HAZ07"} <= codes
+    assert {"HAZ04", "HAZ06", "HAZ07", "HAZ10"} <= codes
     assert said.json["environment"]["torch"] == torch.__version__
     assert "boolean inputs, which devices refuse" in shell("doctor", asset).out
 
