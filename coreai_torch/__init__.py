@@ -50,7 +50,8 @@ _HOME = {
 
 # Exported programs hold the compression ops by name, and loading one asks for nothing of ours.
 # The command alone waits until it needs torch: `coreai-torch --help` takes a tenth of a second.
-if "torch" in sys.modules or os.path.basename(sys.argv[0]) != "coreai-torch":
+_STARTED_BY = os.path.basename((getattr(sys, "argv", None) or [""])[0])  # none where embedded
+if "torch" in sys.modules or _STARTED_BY != "coreai-torch":
     import_module(".compression.torch_ops", __name__)
 
 
