@@ -98,6 +98,12 @@ class NativeTimeout(NativeError):  # noqa: N818  a timeout is what it is
     code = "CAT202"
 
 
+class RunError(CodedError, RuntimeError):
+    """An op that failed while torch ran the program; tells which, and where it comes from."""
+
+    code = "CAT203"
+
+
 class VerificationError(CodedError, RuntimeError):
     """The converted program does not give torch's numbers; `verdict` holds all that was seen."""
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import UnsupportedOpError
+from ..errors import RunError, UnsupportedOpError
 from ..ir import reading
 from ..ir.reading import DYNAMIC, Block, Op, Port
 from . import registry
 from .control_flow import State
-from .plan import STRUCTURAL, Plan, Plans, RunError, Watch, memory_of
+from .plan import STRUCTURAL, Plan, Plans, Watch, memory_of
 
 _ENDS = {"coreai.output", "coreai.yield", "coreai.condition", "coreai.constant"}
 

@@ -8,14 +8,11 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ..errors import RunError
 from ..ir.reading import Block, Function, Op
 from . import registry
 
 Values: TypeAlias = "list[Any]"
-
-
-class RunError(RuntimeError):
-    """An op that failed while the program ran; tells which, and where it comes from."""
 
 
 @dataclass(frozen=True)

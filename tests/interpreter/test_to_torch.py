@@ -341,8 +341,11 @@ def test_an_op_that_fails_is_named():
     x = torch.tensor([1, 2], dtype=torch.int32)
     program = built({"x": x, "y": x}, lambda a, b: {"q": gen.DivideOp(a, b).result})
     module = to_torch(program)
-    with pytest.raises(RunError, match=r"coreai.divide\(tensor<2xsi32>, tensor<2xsi32>\): Zero"):
+    with pytest.raises(
+        RunError, match=r"coreai.divide\(tensor<2xsi32>, tensor<2xsi32>\): Zero"
+    ) as raised:
         module(x, x * 0)
+    assert str(raised.value).endswith("code  CAT203")
 
 
 def test_a_damaged_asset_is_refused(net, tmp_path):
