@@ -16,8 +16,12 @@ HELP = """Export, decompose, convert, check the numbers, optimize and save.
   coreai-torch convert models.py:net -i "x=f32[1,3,224,224]" -o net.aimodel
   coreai-torch convert models.py:net -i "x=f32[batch:2:1..64,10]" -o net.aimodel
   coreai-torch convert pkg.bert:small -i "ids=i64[1,16]<30522" --output-names states -o b.aimodel
+  coreai-torch convert models.py:net -i "x=f32[1,8]" -o net.aimodel \\
+    --externalize "models.py:Norm=rms_norm(axes,eps)"
 
-Nothing is saved if the numbers differ from torch's; --no-verify skips the check.
+Nothing is saved if the numbers differ from torch's; --no-verify skips the check. --externalize
+keeps every instance of a class as a graph of its own: package.module:Class or file.py:Class alone
+is a plain boundary, with =name(attribute,...) behind it a composite op.
 """
 
 
@@ -35,12 +39,17 @@ def convert(
     recognize: Annotated[
         bool, typer.Option("--recognize", help="Turn norms and attention into composites.")
     ] = False,
+    externalize: Annotated[
+        list[str] | None,
+        typer.Option(help="A class of submodules to keep whole: models.py:Norm; may be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Convert and save."""
     from .. import TorchConverter
     from .. import convert as convert_model
     from ..report import summarize
+    from .externalize_spec import parse
     from .model_source import load
 
     loaded = load(source, inputs or ())
@@ -52,6 +61,7 @@ def convert(
         loaded.args,
         loaded.kwargs,
         dynamic_shapes=loaded.dynamic_shapes,
+        externalize_modules=[parse(text) for text in externalize or ()],
         verify=verify,
         output=output,
         converter=converter.register_custom_kernels(loaded.kernels),

@@ -99,6 +99,15 @@ def _called(module: ModuleType, path: str, factory: str) -> Any:
     return made() if callable(made) else made
 
 
+def module_at(path: str) -> ModuleType:
+    """A module that the model may have come from: its classes are those of the model then."""
+    if path.endswith(".py"):
+        held = sys.modules.get(Path(path).stem)
+        if held is not None and Path(held.__file__ or "").absolute() == Path(path).absolute():
+            return held
+    return _module(path)
+
+
 def _module(path: str) -> ModuleType:
     if not path.endswith(".py"):
         sys.path.insert(0, str(Path.cwd()))

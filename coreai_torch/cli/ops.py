@@ -16,7 +16,8 @@ HELP = """List the ops that can be converted; with --check, run the cases they a
   coreai-torch ops pool
   coreai-torch ops softmax --check
 
-Ops that torch decomposes into these convert too. --check leaves with 1 if a case fails.
+Ops that torch decomposes into these convert too. --check leaves with 1 if a case fails; without
+a part of a name it runs all cases, which takes many minutes.
 """
 
 
@@ -30,7 +31,7 @@ def ops(
         _check(pattern, as_json)
     from ..catalogue import supported
 
-    found = [op for op in supported() if pattern in op.name]
+    found = [op for op in supported() if pattern.replace("::", ".") in op.name]
     lines = [
         counted(len(found), "op"),
         *table([(op.name, op.how, " ".join(op.dtypes), _sizes(op.dynamic)) for op in found]),
@@ -45,10 +46,18 @@ def _sizes(dynamic: bool) -> str:
 
 def _check(pattern: str, as_json: bool) -> None:
     from ..progress import progress
-    from ..verification.self_check import check_ops
+    from ..verification.self_check import case_runs, check_ops
 
+    runs = case_runs(pattern)
+    if not pattern and not as_json:
+        told = counted(len({run.op for run in runs}), "op")
+        typer.echo(
+            f"{len(runs):,} runs of {told}; a part of a name narrows it, as in\n"
+            "  coreai-torch ops softmax --check",
+            err=True,
+        )
     results = []
-    with progress(f"checking {pattern}".strip(), 0) as advance:
+    with progress(f"checking {pattern}".strip(), len(runs)) as advance:
         for result in check_ops(pattern):
             results.append(result)
             advance()

@@ -13,7 +13,13 @@ import torch
 
 from ..capture.exporting import decomposed
 from ..converter import TorchConverter, get_decomp_table
-from ..errors import ConversionError, NarrowingWarning, NativeError, NotDecomposedError
+from ..errors import (
+    ConversionError,
+    NarrowingWarning,
+    NativeError,
+    NotDecomposedError,
+    target_name,
+)
 from ..ir.program import write_module
 from ..lowering.cases import Case, T
 from ..lowering.registry import BUILTIN, key
@@ -33,18 +39,41 @@ class CaseResult:
     told: str
 
 
+@dataclass(frozen=True)
+class CaseRun:
+    """One case of one op that is to be run."""
+
+    op: str
+    target: Any
+    number: int
+    case: Case
+    optimized: bool
+
+
+def case_runs(pattern: str = "") -> list[CaseRun]:
+    """Every run of the ops whose name contains the pattern, as `aten::trunc` or `aten.trunc`."""
+    return [
+        CaseRun(name, entry.target, number, case, optimized)
+        for entry in BUILTIN
+        if callable(entry.target) and any(pattern in n for n in _names(entry.target))
+        for name in (key(entry.target),)
+        for number, case in enumerate(entry.cases)
+        for optimized in (False, True)
+    ]
+
+
+def _names(target: Any) -> tuple[str, str]:
+    """As it is registered, and as errors and lists write it."""
+    return key(target), target_name(target)
+
+
 def check_ops(pattern: str = "") -> Iterator[CaseResult]:
     """Run every case of the ops whose name contains the pattern, in one child process."""
     runner: Isolated | None = None
     try:
-        for entry in BUILTIN:
-            name = key(entry.target)
-            if pattern not in name or not callable(entry.target):
-                continue
-            for number, case in enumerate(entry.cases):
-                for optimized in (False, True):
-                    told, runner = _tried(entry.target, case, optimized, runner)
-                    yield CaseResult(name, number, optimized, not told, told)
+        for run in case_runs(pattern):
+            told, runner = _tried(run.target, run.case, run.optimized, runner)
+            yield CaseResult(run.op, run.number, run.optimized, not told, told)
     finally:
         if runner is not None:
             runner.close()

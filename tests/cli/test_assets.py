@@ -13,6 +13,8 @@ from torch import nn
 
 from coreai_torch import MetalParameter, TorchConverter, TorchMetalKernel, get_decomp_table
 from coreai_torch.cli.tensors import read, write
+from coreai_torch.verification import self_check
+from coreai_torch.verification.self_check import case_runs
 
 
 class Counter(nn.Module):
@@ -200,3 +202,18 @@ def test_ops_lists_and_checks(shell):
     assert checked.json["runs"] >= 2
     assert checked.json["failed"] == []
     assert shell("ops", "no such op").code == 1
+
+
+def test_ops_are_named_as_lists_write_them_or_as_they_are_registered(shell):
+    assert shell("ops", "aten::trunc").out == shell("ops", "aten.trunc").out
+    assert case_runs("aten::trunc") == case_runs("aten.trunc.default") != []
+
+
+def test_checking_all_ops_tells_how_many_and_how_to_narrow_it(shell, monkeypatch):
+    runs = case_runs("aten.trunc")
+    monkeypatch.setattr(self_check, "case_runs", lambda pattern="": runs)
+    said = shell("ops", "--check")
+    assert said.code == 0, said.out
+    assert f"{len(runs)} runs of 1 op; a part of a name narrows it" in said.err
+    assert "coreai-torch ops softmax --check" in said.err
+    assert shell("ops", "--check", "--json").err == ""

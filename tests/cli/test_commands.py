@@ -12,6 +12,8 @@ from torch import nn
 
 import coreai_torch
 
+EXTERNALIZE = ("convert", "models.py:with_args", "-o", "n.aimodel", "--externalize")
+
 
 def test_help_does_not_wait_for_torch():
     script = (
@@ -59,6 +61,17 @@ def test_convert_takes_a_saved_program_and_names(shell):
     assert said.code == 0, said.err
     assert "numbers not checked" in said.out
     assert "input   given: f32[3]" in shell("inspect", "relu.aimodel").out
+
+
+def test_convert_keeps_classes_whole_that_are_named(shell):
+    made = ("convert", "models.py:with_args", "-o", "net.aimodel", "--no-verify")
+    plain = shell(*made, "--externalize", "torch.nn:LayerNorm")
+    assert plain.code == 0, plain.err
+    kept = shell("inspect", "net.aimodel", "--json").json
+    assert [one["name"].split("_")[0] for one in kept["functions"]] == ["norm", "main"]
+    named = shell(*made, "--externalize", "models.py:Net=whole(training)")
+    assert named.code == 0, named.err
+    assert "whole" in shell("inspect", "net.aimodel", "--json").json["composites"]
 
 
 def test_convert_that_fails_saves_nothing_and_tells_the_code(shell):
@@ -132,6 +145,8 @@ def test_wrong_calls_leave_with_2_and_an_example(shell):
         (("check", "absent.module:net"), "no module 'absent'"),
         (("check", "absent.py:net"), "there is no file absent.py"),
         (("check", "absent.pt2"), "there is no file absent.pt2"),
+        ((*EXTERNALIZE, "Net"), "'Net' names no class; try models.py:Norm"),
+        ((*EXTERNALIZE, "models.py:None"), "models.py has no 'None'; it has ['MetalParameter"),
         (("inspect", "absent.aimodel"), "there is no asset at absent.aimodel"),
         (("nothing",), "No such command 'nothing'"),
         (("verify",), "coreai-torch verify"),

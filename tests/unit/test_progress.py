@@ -30,8 +30,11 @@ def shown(monkeypatch, *, terminal, patience):
     return screen.getvalue()
 
 
-def test_a_long_conversion_shows_a_bar(monkeypatch):
-    assert "converting" in shown(monkeypatch, terminal=True, patience=-1.0)
+def test_a_long_conversion_shows_a_bar_with_the_count_and_the_time_left(monkeypatch):
+    bar = shown(monkeypatch, terminal=True, patience=-1.0)
+    assert "converting" in bar
+    assert "3/3" in bar
+    assert "left" in bar
 
 
 @pytest.mark.parametrize(("terminal", "patience"), [(True, 60.0), (False, -1.0)])
