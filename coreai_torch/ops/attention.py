@@ -128,6 +128,13 @@ def _in_contract(
     return operands, mask, lead
 
 
+def _hides_nothing(mask: torch.Tensor | None) -> bool:
+    """Whether a mask is known to let every query see every key; encoders are given such masks."""
+    if mask is None:
+        return False
+    return bool(mask.all()) if mask.dtype == torch.bool else not mask.any()
+
+
 def _unseen_by_position(query: Value, key: Value, mask: Value | None) -> Value:
     """Torch's causal mask, which starts at the first key, joined with the one that is given."""
     visible = _visible(cai.size(query, query.type.rank - 2), cai.size(key, key.type.rank - 2))
@@ -157,6 +164,8 @@ _PENALTY = (0.0, -1.5, -_INF, 2.0, 0.5, -_INF, 1.0)
         case(*_QKV, f32(2, 1, 3, 5, values=_PENALTY)),
         case(*_QKV, f32(1, 1, 3, 5, values=(-_INF,) * 5 + (0.0,) * 10)),
         case(*_QKV, f32(3, 1, fixed=True)),
+        case(*_QKV, b1(3, 5, values=(True,), constant=True)),
+        case(*_QKV, f32(1, 5, values=(0.0,), constant=True)),
         case(*_SELF, None, 0.0, True),
         case(*_QKV, None, 0.0, True),
         case(f32(2, 2, 5, 4), f32(2, 2, 3, 4), f32(2, 2, 3, 4), is_causal=True),
@@ -194,6 +203,8 @@ def scaled_dot_product_attention(
     if statically_known_true(lengths[1] == 0):
         dims = [*cai.sizes(query)[:-1], cai.size(value, value.type.rank - 1)]
         return cai.zeros(query, ctx.dims(dims))
+    if attn_mask is not None and _hides_nothing(ctx.known("attn_mask")):
+        attn_mask = None
     if is_causal and not statically_known_true(lengths[0] == lengths[1]):
         attn_mask, is_causal = _unseen_by_position(query, key, attn_mask), False
     operands, mask, lead = _in_contract(query, key, value, attn_mask)

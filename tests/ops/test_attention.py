@@ -48,6 +48,14 @@ def test_a_causal_mask_of_unequal_lengths_is_a_mask_of_its_own():
     assert (inputs[3:], attributes["is_causal"]) == ([], "true")
 
 
+@pytest.mark.parametrize("value", [True, 0.0], ids=["bool", "float"])
+def test_a_mask_that_hides_nothing_is_dropped(value):
+    # transformers gives its encoders a mask of ones, worked out from constants alone.
+    masked = lambda *x: sdpa(*x, attn_mask=torch.full((3, 5), value))  # noqa: E731
+    ((inputs, _),) = contracts(check(masked, qkv()))
+    assert inputs == ["query", "key", "value"]
+
+
 def test_equal_unknown_lengths_are_known_to_be_equal():
     length = torch.export.Dim("length", max=64)
     sizes = ({2: length},) * 3
