@@ -104,6 +104,12 @@ class RunError(CodedError, RuntimeError):
     code = "CAT203"
 
 
+class GenerationError(CodedError, ValueError):
+    """What was asked of a generator does not fit the program that was converted."""
+
+    code = "CAT204"
+
+
 class VerificationError(CodedError, RuntimeError):
     """The converted program does not give torch's numbers; `verdict` holds all that was seen."""
 

@@ -1,0 +1,80 @@
+"""`convert`: a model of `transformers` to a program with an entrypoint for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from ..converter import TorchConverter
+from ..errors import ConversionError
+from ..progress import stages
+from .program import GenerationProgram
+
+SHORTEST = 4  # places in a cache: fewer leave no lengths of prompts open
+
+
+def convert(
+    model: torch.nn.Module,
+    max_length: int,
+    *,
+    batch_size: int = 1,
+    recognize: bool | Collection[str] = True,
+) -> GenerationProgram:
+    """Convert a model of `transformers` that can `generate`, with its cache as state.
+
+    The program has the entrypoints `prefill` (a prompt of any length from 2 on) and `decode` (one
+    token), which share weights and states. The cache has `max_length` places, for prompt and
+    generated tokens together. Program and cache have the model's dtype; the model is not changed.
+    `recognize` is that of `TorchConverter`.
+    """
+    _check_model(model)
+    _check_size("batch_size", batch_size, 1)
+    _check_size("max_length", max_length, SHORTEST)
+    from . import staging  # imports transformers
+
+    staged = TorchConverter(recognize=recognize)
+    with torch.no_grad(), stages() as stage:
+        with stage("exporting"):
+            description = staging.decoder(staged, model, staging.Sizes(batch_size, max_length))
+        with stage("converting", live=False):
+            program = GenerationProgram.of(staged.to_coreai(), description)
+        with stage("optimizing"):
+            program.optimize()
+    return program
+
+
+def _check_model(model: Any) -> None:
+    """A model that generates, ready to be exported."""
+    if find_spec("transformers") is None:
+        raise ConversionError(
+            "coreai_torch.llm converts models of transformers, which is not installed\n"
+            "  try   pip install transformers"
+        )
+    from transformers import PreTrainedModel
+
+    if not isinstance(model, PreTrainedModel) or not model.can_generate():
+        raise ConversionError(
+            f"{type(model).__name__} is no model of transformers that can generate\n"
+            "  try   the class with a head: LlamaForCausalLM instead of LlamaModel, or "
+            "coreai_torch.convert(model, args) for any other model"
+        )
+    if model.config.is_encoder_decoder:
+        raise ConversionError(
+            f"{type(model).__name__} has an encoder\n  try   coreai_torch.convert for each half"
+        )
+    if model.training:
+        raise ConversionError(
+            f"{type(model).__name__} is in training mode, its dropout is on\n  try   model.eval()"
+        )
+    if model.device.type != "cpu":
+        raise ConversionError(
+            f"{type(model).__name__} lies on {model.device}\n  try   model.to('cpu')"
+        )
+
+
+def _check_size(name: str, given: Any, least: int) -> None:
+    if not isinstance(given, int) or given < least:
+        raise ConversionError(f"{name} is {given!r}\n  try   an integer of {least} or more")
