@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -77,7 +78,17 @@ logical_xor = _binary(gen.BroadcastingXor)
 bitwise_and = _binary(gen.BroadcastingBitwiseAnd)
 bitwise_or = _binary(gen.BroadcastingBitwiseOr)
 bitwise_xor = _binary(gen.BroadcastingBitwiseXor)
-matmul = _binary(gen.BroadcastingBatchMatmul)
+
+
+def matmul(x: Value, y: Value) -> Value:
+    """Products of matrices, batches broadcast; a sum of no products is zero.
+
+    The run time leaves the result of `[s0, 0] @ [0, 5]` unwritten.
+    """
+    if x.type.rank > 1 and x.type.shape[-1] == 0:
+        x, y = (zeros(v, [d if d != 0 else 1 for d in sizes(v)]) for v in (x, y))
+    return gen.BroadcastingBatchMatmul(x, y).result
+
 
 abs_ = _unary(gen.AbsOp)
 acos = _unary(gen.AcosOp)
@@ -300,19 +311,30 @@ def range_(start: Value, stop: Value, step: Value) -> Value:
     return gen.RangeOp(start, stop, step).result
 
 
-def _reduction(op: type) -> Callable[[Value, Sequence[int]], Value]:
-    # No axes means none: the dialect's answer to an empty list is garbage.
-    return lambda x, axes: op(x, i32(list(axes))).result if axes else x
+def _reduction(op: type, of_none: float | bool) -> Callable[[Value, Sequence[int]], Value]:
+    """`of_none` is the answer for no elements, where the run time leaves the result unwritten."""
+
+    def reduce(x: Value, axes: Sequence[int]) -> Value:
+        # No axes means none: the dialect's answer to an empty list is garbage.
+        if not axes:
+            return x
+        if any(x.type.shape[axis] == 0 for axis in axes):
+            reduced = {axis % x.type.rank for axis in axes}
+            kept = [1 if axis in reduced else d for axis, d in enumerate(sizes(x))]
+            return broadcast_to(like(x, of_none), kept)
+        return op(x, i32(list(axes))).result
+
+    return reduce
 
 
 # The reduced axes stay, at size one.
-reduce_max = _reduction(gen.ReduceMaxOp)
-reduce_mean = _reduction(gen.ReduceMeanOp)
-reduce_min = _reduction(gen.ReduceMinOp)
-reduce_product = _reduction(gen.ReduceProductOp)
-reduce_sum = _reduction(gen.ReduceSumOp)
-all_ = _reduction(gen.AllOp)
-any_ = _reduction(gen.AnyOp)
+reduce_max = _reduction(gen.ReduceMaxOp, -math.inf)
+reduce_mean = _reduction(gen.ReduceMeanOp, math.nan)
+reduce_min = _reduction(gen.ReduceMinOp, math.inf)
+reduce_product = _reduction(gen.ReduceProductOp, 1)
+reduce_sum = _reduction(gen.ReduceSumOp, 0)
+all_ = _reduction(gen.AllOp, True)
+any_ = _reduction(gen.AnyOp, False)
 
 
 def any_one(x: Value) -> Value:

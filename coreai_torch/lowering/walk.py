@@ -27,6 +27,7 @@ from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
 from . import externalized
 from .binding import Call
+from .empty import constant_without_elements, made_of_no_elements, value_without_elements
 from .fold import UNFOLDED, fold
 from .merge import Merged, merges
 from .registry import Registry
@@ -88,18 +89,25 @@ class Walk:
     def _node(self, node: fx.Node, scope: Scope) -> Any:
         if node.target is operator.getitem:
             return _item(node, scope)
-        empty = _without_elements(node.meta.get("val"))
+        empty = constant_without_elements(node.meta.get("val"))
         if empty is not None:
             return empty
         entry = self.registry.for_node(node)
         at_run_time = any(isinstance(scope.nodes.get(n), Value) for n in node.all_input_nodes)
-        if not at_run_time and (entry is None or entry.origin == "built-in"):
+        built_in = entry is None or entry.origin == "built-in"
+        if not at_run_time and built_in:
             folded = fold(node, scope.held(node.args), scope.held(dict(node.kwargs)))
             if folded is not UNFOLDED:
                 return folded
-        if entry is None:
-            raise unsupported([(node, "an op the converter knows; `coreai_torch.ops` lists them")])
         with self.locations.of(node):
+            empty = value_without_elements(node, scope)
+            if empty is None and built_in:
+                empty = made_of_no_elements(node, scope)
+            if empty is not None:
+                return held_to(node, empty)
+            if entry is None:
+                hint = "an op the converter knows; `coreai_torch.ops` lists them"
+                raise unsupported([(node, hint)])
             return self._lowered(entry, node, scope)
 
     def _merged(self, pair: Merged, scope: Scope) -> Any:
@@ -139,22 +147,8 @@ def _item(node: fx.Node, scope: Scope) -> Any:
 
 def _no_elements(val: Any, argument: Any) -> Any:
     """An argument without elements is as good as a constant."""
-    empty = _without_elements(val)
+    empty = constant_without_elements(val)
     return argument if empty is None else empty
-
-
-def _without_elements(val: Any) -> Any:
-    """Empty tensors for results that are known to be empty; there is nothing to compute."""
-    if isinstance(val, list | tuple):
-        parts = [_without_elements(v) for v in val]
-        return parts if parts and all(p is not None for p in parts) else None
-    if not isinstance(val, torch.Tensor):
-        return None
-    if not any(type(s) is int and s == 0 for s in val.shape):
-        return None
-    if any(type(s) is not int for s in val.shape):
-        return None
-    return torch.empty(tuple(val.shape), dtype=val.dtype)
 
 
 def held_to(node: fx.Node, result: Any) -> Any:

@@ -1,0 +1,148 @@
+"""Tensors without elements: nothing is computed of them, which the run time would not survive.
+
+One whose sizes are all numbers is a constant. Here are those such as `[s0, 0]`, which are empty
+whatever `s0` is.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..ir.dialect import (
+    Dim,
+    Value,
+    broadcast_to,
+    constant,
+    size,
+    slice_axis,
+    tensor_constant,
+)
+from .fold import UNFOLDED, fold
+from .scope import Scope
+
+
+def constant_without_elements(val: Any) -> Any:
+    """Empty tensors for results that are known to be empty, all of their sizes being numbers."""
+    if isinstance(val, list | tuple):
+        parts = [constant_without_elements(v) for v in val]
+        return parts if parts and all(p is not None for p in parts) else None
+    if not is_empty(val) or any(type(s) is not int for s in val.shape):
+        return None
+    return torch.empty(tuple(val.shape), dtype=val.dtype)
+
+
+def value_without_elements(node: fx.Node, scope: Scope) -> Any:
+    """Values for results that are all empty, else None.
+
+    The run time stretches a size of 0 to meet a 1: `[s0, 0] + 1` has the sizes `[s0, 1]` there,
+    and a comparison ends the process. None too where a size is that of no tensor held by now.
+    """
+    promised = node.meta.get("val")
+    results = promised if isinstance(promised, list | tuple) else [promised]
+    if not results or not all(is_empty(result) for result in results):
+        return None
+    sizes = [_extents(result.shape, node, scope) for result in results]
+    if any(each is None for each in sizes):
+        return None
+    made = [_none_of(each or [], r.dtype) for each, r in zip(sizes, results, strict=True)]
+    return made if isinstance(promised, list | tuple) else made[0]
+
+
+def made_of_no_elements(node: fx.Node, scope: Scope) -> Any:
+    """What an op gives whose tensors are empty, known from two trials in torch, else None.
+
+    A sum is 0 and a product 1, of whatever sizes; the run time leaves them unwritten.
+    """
+    promised, inputs = node.meta.get("val"), node.all_input_nodes
+    tensors = [n.meta.get("val") for n in inputs if isinstance(scope.nodes.get(n), Value)]
+    if not isinstance(promised, torch.Tensor) or not tensors or not all(map(is_empty, tensors)):
+        return None
+    trials = [_trial(node, scope, start) for start in (3, 7)]
+    if any(t is None for t in trials) or not _same(*trials):
+        return None
+    (told, _) = trials
+    sizes = _extents(promised.shape, node, scope)
+    if sizes is None:
+        return None
+    if all(isinstance(s, int) for s in sizes):
+        return told
+    return broadcast_to(tensor_constant(told), sizes)
+
+
+def _trial(node: fx.Node, scope: Scope, start: int) -> torch.Tensor | None:
+    """The result with symbols as numbers from `start` on: one place of each axis of such a size.
+
+    None if torch cannot tell, or if the places differ.
+    """
+
+    def held(n: fx.Node) -> Any:
+        if not isinstance(scope.nodes[n], Value):
+            return scope.nodes[n]
+        val = n.meta["val"]
+        return torch.empty([_at(s, start) for s in val.shape], dtype=val.dtype)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a variance of nothing
+        result = fold(node, *fx.node.map_arg((node.args, dict(node.kwargs)), held))
+    promised = node.meta["val"].shape
+    if result is UNFOLDED or tuple(result.shape) != tuple(_at(s, start) for s in promised):
+        return None
+    told = result
+    for axis, extent in enumerate(promised):
+        told = told.narrow(axis, 0, 1) if isinstance(extent, torch.SymInt) else told
+    return told if _same(result, told.expand_as(result)) else None
+
+
+def _at(extent: Any, start: int) -> int:
+    if not isinstance(extent, torch.SymInt):
+        return int(extent)
+    symbols = extent.node.expr.free_symbols
+    numbers = {s: start + int(re.sub(r"\D", "", s.name)) % 5 for s in symbols}  # of `s27`, 27
+    return int(extent.node.expr.subs(numbers))
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def is_empty(val: Any) -> bool:
+    """Whether a tensor has no elements at any values of its symbolic sizes."""
+    return isinstance(val, torch.Tensor) and any(type(s) is int and s == 0 for s in val.shape)
+
+
+def _none_of(sizes: Sequence[Any], dtype: torch.dtype) -> Value:
+    """Cut from a tensor of one element: broadcasting to no element at all is refused."""
+    none = [type(s) is int and s == 0 for s in sizes]
+    value = broadcast_to(
+        constant(0, dtype), [1 if n else s for n, s in zip(none, sizes, strict=True)]
+    )
+    for axis, cut in enumerate(none):
+        value = slice_axis(value, axis, 0, 0) if cut else value
+    return value
+
+
+def _extents(shape: Sequence[Any], node: fx.Node, scope: Scope) -> list[Dim] | None:
+    found = [_extent(s, node, scope) for s in shape]
+    return None if any(s is None for s in found) else [s for s in found if s is not None]
+
+
+def _extent(extent: Any, node: fx.Node, scope: Scope) -> Dim | None:
+    """A size as a number, or as that of a tensor which has the same one."""
+    if not isinstance(extent, torch.SymInt):
+        return int(extent)
+    for source in [*node.all_input_nodes, *scope.nodes]:
+        held, val = scope.nodes.get(source), source.meta.get("val")
+        if not isinstance(held, Value):
+            continue
+        if isinstance(val, torch.SymInt) and val.node.expr == extent.node.expr:
+            return held
+        for axis, other in enumerate(val.shape if isinstance(val, torch.Tensor) else ()):
+            if isinstance(other, torch.SymInt) and other.node.expr == extent.node.expr:
+                return size(held, axis)
+    return None
