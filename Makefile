@@ -3,7 +3,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test lint sweep bench clean
+.PHONY: demo test lint sweep bench docs clean
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -21,6 +21,9 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.docs                     ## the pages as a site in build/site; a broken link fails
+	$(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
@@ -49,4 +52,8 @@ $(VENV)/.test: $(VENV)/.demo
 
 $(VENV)/.lint: $(VENV)/.demo
 	$(BIN)/pip install -q -c constraints.txt -e '.[lint]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.demo
+	$(BIN)/pip install -q -c constraints.txt -e '.[docs]'
 	touch $@

@@ -1,0 +1,57 @@
+"""Every page is in the site's navigation, and every link between pages leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+LINKING = [*PAGES, ROOT / "README.md"]
+
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+NAV_ENTRY = re.compile(r"^\s+- (?:[^:]+: )?(\S+\.md)$", re.MULTILINE)
+
+
+def slug(heading):
+    """The anchor that a heading has on the site: its words in small letters, with hyphens."""
+    plain = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
+    return re.sub(r"[\s-]+", "-", plain)
+
+
+def anchors(page):
+    text = FENCE.sub("", page.read_text())
+    return {slug(found) for found in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = NAV_ENTRY.findall((ROOT / "mkdocs.yml").read_text())
+    assert sorted(listed) == [str(page.relative_to(DOCS)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    broken = []
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"),
+    [
+        ("A KV cache as state", "a-kv-cache-as-state"),
+        ("`convert`: f16, or not?", "convert-f16-or-not"),
+    ],
+)
+def test_anchors_are_those_of_the_site(heading, anchor):
+    assert slug(heading) == anchor
