@@ -162,7 +162,8 @@ _HALF = case(4.3, i64(values=(-9,)), 50, dtype=torch.float16)
 def linspace(ctx: Ctx, start: Number, end: Number, steps: int) -> Value:
     dtype = ctx.out_dtype
     if dtype.is_floating_point or steps == 1:
-        return cai.cast(_spaced(dtype, start, end, steps), dtype)
+        kind = dtype if dtype.is_floating_point else torch.float32
+        return cai.cast(_spaced(dtype, start, end, steps, kind), dtype)
     # In whole numbers: a float32 quotient may fall short of the one it should reach.
     first, last = (cai.cast(_as(dtype, bound), torch.int32) for bound in (start, end))
     count = cai.tensor_constant(torch.arange(steps, dtype=torch.int32), "steps")
@@ -174,18 +175,26 @@ def linspace(ctx: Ctx, start: Number, end: Number, steps: int) -> Value:
 @lowers(aten.logspace.default, ignore=_PLACEMENT, cases=[*_BETWEEN, case(0, 1, 5, 2.0)])
 @lowers(aten.logspace.Tensor_Tensor, ignore=_PLACEMENT, cases=[case(f32(), f32(), 7, 3.0)])
 @lowers(aten.logspace.Tensor_Scalar, ignore=_PLACEMENT, cases=[case(f32(), 1.5, 7, 0.5)])
-@lowers(aten.logspace.Scalar_Tensor, ignore=_PLACEMENT, cases=[case(1.5, f32(), 7, 2.0)])
+@lowers(
+    aten.logspace.Scalar_Tensor,
+    ignore=_PLACEMENT,
+    cases=[
+        case(1.5, f32(), 7, 2.0),
+        # An exponent that is rounded to float16 gives 8.5625 here, not 8.546875.
+        case(0, i64(values=(2,)), 4, 5.0, dtype=torch.float16),
+        case(0, i64(values=(2,)), 4, dtype=torch.bfloat16),
+    ],
+)
 def logspace(ctx: Ctx, start: Number, end: Number, steps: int, base: float) -> Value:
-    exponents = cai.cast(_spaced(ctx.out_dtype, start, end, steps), torch.float32)
+    exponents = _spaced(ctx.out_dtype, start, end, steps, torch.float32)
     return cai.cast(cai.pow_(cai.constant(base, torch.float32), exponents), ctx.out_dtype)
 
 
-def _spaced(dtype: torch.dtype, start: Number, end: Number, steps: int) -> Value:
-    """Evenly from start to end, counted from whichever is nearer, in the precision of the result.
+def _spaced(dtype: torch.dtype, start: Number, end: Number, steps: int, kind: torch.dtype) -> Value:
+    """Evenly from start to end, counted from whichever is nearer, in the precision of `kind`.
 
-    For an integer result the bounds become integers first.
+    The bounds are taken in the result's dtype first: whole for an integer one.
     """
-    kind = dtype if dtype.is_floating_point else torch.float32
     first, last = (cai.cast(_as(dtype, bound), kind) for bound in (start, end))
     if steps == 1:
         return cai.broadcast_to(first, [1])
