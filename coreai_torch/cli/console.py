@@ -9,6 +9,9 @@ from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
+from ..wording import counted as counted
+from ..wording import size as size
+
 OK, FAILED, USAGE, ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
@@ -81,16 +84,3 @@ def table(rows: Sequence[Sequence[Any]], indent: str = "  ") -> list[str]:
         + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
     ]
-
-
-def counted(count: int, what: str) -> str:
-    """`1 op`, `2 ops`."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def size(count: int) -> str:
-    """Bytes in words."""
-    for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} bytes"
