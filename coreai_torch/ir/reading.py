@@ -137,8 +137,11 @@ class Program:
 Source: TypeAlias = "AIProgram | AIModelAsset | Path | str"
 
 
-def read(source: Source) -> Program:
-    """The program behind an `AIProgram`, an asset or the path of one."""
+def read(source: Source, *, largest: int | None = None) -> Program:
+    """The program behind an `AIProgram`, an asset or the path of one.
+
+    Constants of more than `largest` bytes come without their value, which may be a copy.
+    """
     if isinstance(source, str | Path):
         source = _asset(Path(source))
     blobs: Mapping[str, torch.Tensor] = {}
@@ -152,7 +155,7 @@ def read(source: Source) -> Program:
         )
     module = source._mlir_module if hasattr(source, "_mlir_module") else source._module._mlir_module
     graphs = [op for op in module.body.operations if op.operation.name == "coreai.graph"]
-    read_ = (_Reader(blobs).function(graph) for graph in graphs)
+    read_ = (_Reader(blobs, largest).function(graph) for graph in graphs)
     return Program({function.name: function for function in read_})
 
 
@@ -170,8 +173,9 @@ def _asset(path: Path) -> AIModelAsset:
 class _Reader:
     """Reads one graph; values are numbered in the order they are met."""
 
-    def __init__(self, blobs: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, blobs: Mapping[str, torch.Tensor], largest: int | None) -> None:
         self._blobs = blobs
+        self._largest = largest
         self._numbers: dict[ir.Value, int] = {}
         self._types: dict[str, Type] = {}
         self._places: dict[str, Place] = {}
@@ -217,7 +221,7 @@ class _Reader:
             tuple(self._number(r) for r in results),
             types_,
             tuple(self._type(o) for o in operands),
-            {"value": self._constant(op, types_[0])} if constant else _attributes(op),
+            self._value(op, types_[0]) if constant else _attributes(op),
             tuple(self._block(b) for region in op.regions for b in region),
             self._place(op.location),
         )
@@ -227,6 +231,11 @@ class _Reader:
         if text not in self._types:
             self._types[text] = _parsed(text)
         return self._types[text]
+
+    def _value(self, op: Any, type_: Type) -> Mapping[str, Any]:
+        if self._largest is not None and bytes_of(type_) > self._largest:
+            return {}
+        return {"value": self._constant(op, type_)}
 
     def _constant(self, op: Any, type_: Type) -> torch.Tensor:
         if type_.kind != "tensor" or type_.element not in _CARRIED:
@@ -352,10 +361,22 @@ def _attributes(op: Any) -> Mapping[str, Any]:
 
 
 _TAG = re.compile(r'<"(module|fx_node|target)": "((?:[^"\\]|\\.)*)">')
+_ESCAPED = re.compile(rb"\\(\\|[0-9A-F]{2})")
+
+
+def _unescaped(text: str) -> str:
+    """The characters of which MLIR prints the bytes in hex, as it does of a quote."""
+    if "\\" not in text:
+        return text
+    code = _ESCAPED.sub(
+        lambda m: m[0][:1] if m[1] == b"\\" else bytes.fromhex(m[1].decode()), text.encode()
+    )
+    return code.decode(errors="replace")
 
 
 def _place(location: Any, text: str) -> Place:
-    tags = dict(reversed(_TAG.findall(text)))  # the first of a kind is the op's own
+    found = reversed(_TAG.findall(text))  # the first of a kind is the op's own
+    tags = {key: _unescaped(value) for key, value in found}
     files = [f for f in get_file_line_col_locations(location) if f.line > 0]
     number = get_operation_id(location, "coreai")
     return Place(

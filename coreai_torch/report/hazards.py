@@ -43,7 +43,11 @@ class Rule:
 
 def hazards(source: Source) -> list[Hazard]:
     """All that was found, errors first."""
-    program = read(source)
+    return hazards_of(read(source, largest=0))
+
+
+def hazards_of(program: Program) -> list[Hazard]:
+    """The same, of a program that has been read."""
     found = []
     for rule in RULES:
         hits = list(rule.search(program))
