@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import bench, check, convert, diff, doctor, inspect, ops, run, strip, verify
+from . import bench, check, convert, diff, doctor, inspect, ops, report, run, strip, verify
 from .console import ERROR, INTERRUPTED, USAGE, tell_error, tell_warning
 
 _HELP = """Convert PyTorch models to Core AI, and hold them to torch's numbers.
@@ -19,6 +19,7 @@ _HELP = """Convert PyTorch models to Core AI, and hold them to torch's numbers.
   coreai-torch convert models.py:net --input "x=f32[1,3,224,224]" -o net.aimodel
   coreai-torch verify  models.py:net net.aimodel --input "x=f32[1,3,224,224]"
   coreai-torch inspect net.aimodel
+  coreai-torch report  net.aimodel -o net.html
   coreai-torch run     net.aimodel x=photo.png -o scores.npz
 
 Every command takes --json. Exit codes: 0 done and right, 1 a check failed, 2 a wrong call,
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _command in (convert, check, verify, inspect, run, bench, diff, ops, strip, doctor):
+for _command in (convert, check, verify, inspect, report, run, bench, diff, ops, strip, doctor):
     _name = _command.__name__.rpartition(".")[2]
     app.command(_name, help=_command.HELP, no_args_is_help=_name not in ("ops", "doctor"))(
         getattr(_command, _name)

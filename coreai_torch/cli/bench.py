@@ -37,8 +37,8 @@ def bench(
     signature = to_torch(asset).functions.get(function)
     if signature is None:
         raise typer.BadParameter(f"{asset} has no function {function!r}")
-    feeds = {n: _random(t, size) for n, t in signature.inputs.items()}
-    states = {n: _random(t, size) * 0 for n, t in signature.states.items()}
+    feeds = {n: drawn(t, size) for n, t in signature.inputs.items()}
+    states = {n: drawn(t, size) * 0 for n, t in signature.states.items()}
     began = time.perf_counter()
     with Isolated(Source(asset=asset.absolute()), entrypoint=function) as loaded:
         load = time.perf_counter() - began
@@ -58,7 +58,7 @@ def bench(
     answer(told, lines, as_json=as_json, ok=True)
 
 
-def _random(type_: Any, size: int) -> Any:
+def drawn(type_: Any, size: int) -> Any:
     """Values of a port; integers are zeros, which every index may be."""
     import torch
 

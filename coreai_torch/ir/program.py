@@ -39,6 +39,19 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
             pipeline = str(PassManager.parse(REWRITE)).replace(UNSOUND, "")
             PassManager.parse(pipeline).run(module.operation)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: ports, composites, ops, constants; read now, at no other time."""
+        return str(self._summary()._repr_html_())
+
+    def __rich__(self) -> Any:
+        """What rich prints in a terminal."""
+        return self._summary().__rich__()
+
+    def _summary(self) -> Any:
+        from ..report.summary import summarize
+
+        return summarize(self)
+
     def get_graph(self, name: str) -> Any:
         """The graph of an entrypoint, or None."""
         look = getattr(super(), "get_graph", None) or self._get_graph

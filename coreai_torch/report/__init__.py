@@ -2,6 +2,7 @@
 
 from .differences import Difference, differences
 from .hazards import Hazard, hazards
+from .html_page import html_page, write_page
 from .summary import FunctionSummary, PortSummary, Summary, summarize
 
 __all__ = [
@@ -12,5 +13,7 @@ __all__ = [
     "Summary",
     "differences",
     "hazards",
+    "html_page",
     "summarize",
+    "write_page",
 ]

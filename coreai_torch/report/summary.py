@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..ir.reading import Block, Function, Op, Port, Program, Source, bytes_of, read
 
@@ -52,10 +53,26 @@ class Summary:
         """The bytes of all constants."""
         return sum(size for _, size in self.weights.values())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from .display import fragment
+
+        return fragment(self)
+
+    def __rich__(self) -> Any:
+        """What rich prints in a terminal."""
+        from .display import panel
+
+        return panel(self)
+
 
 def summarize(source: Source) -> Summary:
     """Count what a program, an asset or the path of one holds."""
-    program = read(source)
+    return summary_of(read(source, largest=0), file_bytes(source))
+
+
+def summary_of(program: Program, size: int | None) -> Summary:
+    """Count what a program holds that has been read, and whose files have this size."""
     every = [op for function in program.functions.values() for op in ops_of(function.body)]
     counted = Counter(op.name for op in every if op.name != "coreai.constant")
     return Summary(
@@ -65,7 +82,7 @@ def summarize(source: Source) -> Summary:
         dict(counted.most_common()),
         _weights(every),
         tuple(op.attributes["kernel_name"] for op in every if op.name == "coreai.metal4_kernel"),
-        _file_bytes(source),
+        size,
     )
 
 
@@ -117,7 +134,8 @@ def _weights(every: list[Op]) -> dict[str, tuple[int, int]]:
     return dict(sorted(weights.items(), key=lambda item: -item[1][1]))
 
 
-def _file_bytes(source: Source) -> int | None:
+def file_bytes(source: Source) -> int | None:
+    """The size of an asset's files; nothing for a program that has none."""
     path = getattr(source, "path", source)
     if not isinstance(path, str | Path):
         return None

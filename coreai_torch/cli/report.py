@@ -1,0 +1,135 @@
+"""`coreai-torch report`: an asset as a page to look at."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import Inputs, Json, answer, counted, size
+
+if TYPE_CHECKING:
+    from ..debugging.benchmarker import BenchmarkResult
+    from ..verification import Verdict
+
+HELP = """Write a page on an asset: what goes in and out, its graph, weights, hazards.
+
+\b
+  coreai-torch report net.aimodel -o net.html
+  coreai-torch report net.aimodel -o net.html --profile
+  coreai-torch report net.aimodel -o net.html --source models.py:net -i "x=f32[1,3,224,224]"
+
+With --source the numbers are held to torch's, with --profile calls are timed, and the page tells
+both. It is one file that loads nothing from anywhere. Leaves with 1 if the numbers differ; the page
+is written all the same. Source lines are there if the asset was converted with --debug.
+"""
+
+
+def report(
+    asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .html to write.")],
+    source: Annotated[
+        str | None,
+        typer.Option(help="The model to verify against: a .pt2, or package.module:factory."),
+    ] = None,
+    inputs: Inputs = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Time its modules and ops.")] = False,
+    runs: Annotated[int, typer.Option(min=1, help="Calls to time.")] = 20,
+    length: Annotated[
+        int, typer.Option("--size", min=1, help="For sizes that may vary, when timed.")
+    ] = 1,
+    function: Annotated[str, typer.Option(help="The function to verify and time.")] = "main",
+    as_json: Json = False,
+) -> None:
+    """Look, check, time, write."""
+    from ..progress import stages
+    from ..report import summarize, write_page
+
+    if inputs and source is None:
+        raise typer.BadParameter("--input is for the model to verify against; give --source too")
+    contents = summarize(asset)
+    if function not in [f.name for f in contents.functions]:
+        raise typer.BadParameter(f"{asset} has no function {function!r}")
+    with stages() as stage:
+        verdict = timing = None
+        if source is not None:
+            with stage("verifying"):
+                verdict = _verified(asset, source, inputs or [], function)
+        if profile:
+            with stage("profiling"):
+                timing = _profiled(asset, function, runs, length)
+    written = write_page(output, asset, verdict=verdict, timing=timing)
+    ops, held = sum(f.ops for f in contents.functions), written.stat().st_size
+    checked = None if verdict is None else verdict.ok
+    told = {None: "numbers not checked", True: "numbers equal torch's", False: "numbers differ"}
+    data = {
+        "output": written,
+        "bytes": held,
+        "ops": ops,
+        "verified": checked,
+        "median_ms": None if timing is None else timing.median_ms,
+    }
+    line = f"{written}: {counted(ops, 'op')}, a page of {size(held)}, {told[checked]}"
+    answer(data, line, as_json=as_json, ok=checked is not False)
+
+
+def _verified(asset: Path, source: str, inputs: list[str], function: str) -> Verdict:
+    from ..converter import TorchConverter
+    from ..verification import verify
+    from .model_source import load
+
+    loaded = load(source, inputs)
+    return verify(
+        loaded.model_or_exported,
+        asset,
+        loaded.args,
+        loaded.kwargs,
+        dynamic_shapes=loaded.dynamic_shapes,
+        entrypoint_name=function,
+        converter=TorchConverter().register_custom_kernels(loaded.kernels),
+    )
+
+
+def _profiled(asset: Path, function: str, runs: int, length: int) -> BenchmarkResult:
+    """Profile in a process of its own: what brings the run time down does not end this one."""
+    from ..errors import NativeError
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_silent) as pool:
+        try:
+            return pool.submit(_benchmarked, asset, function, runs, length).result()
+        except BrokenProcessPool:
+            raise NativeError(
+                f"the native code died while {asset} was profiled\n"
+                "  try   coreai-torch bench, which tells the op, or a report without --profile"
+            ) from None
+
+
+def _silent() -> None:
+    """The run time prints what it does, and standard output may be JSON."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
+def _benchmarked(asset: Path, function: str, runs: int, length: int) -> BenchmarkResult:
+    from ..debugging.benchmarker import benchmark_coreai_program
+    from ..interpreter import to_torch
+    from .bench import drawn
+
+    signature = to_torch(asset).functions[function]
+    return asyncio.run(
+        benchmark_coreai_program(
+            coreai_program=asset,
+            inputs={name: drawn(type_, length) for name, type_ in signature.inputs.items()},
+            states={name: drawn(type_, length) * 0 for name, type_ in signature.states.items()},
+            num_runs=runs,
+            function_name=function,
+        )
+    )

@@ -1,0 +1,117 @@
+"""The graphs of a program as plain data for a page: each op once, texts in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..debugging.graph import operation_ids
+from ..ir.reading import DYNAMIC, Block, Function, Op, Program, Type, bytes_of
+from .markup import shown
+
+SMALL = 64  # bytes of a constant whose elements are shown
+_LONGEST = 400  # characters of an op's attributes, which may hold a kernel's source
+
+
+@dataclass
+class _Texts:
+    """Each text once; ops hold its number."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, text: str) -> int:
+        return self.numbers.setdefault(shown(text), len(self.numbers))
+
+
+def graph_data(program: Program, milliseconds: Mapping[int, float]) -> dict[str, Any]:
+    """All functions with their ops; `milliseconds` are those of operations, by their ids.
+
+    Keys that say nothing are left out of an op, so that thousands of them stay a small file.
+    """
+    texts = _Texts()
+    ids = {id(op): number for _, op, number in operation_ids(program)}
+    numbers = {name: number for number, name in enumerate(program.functions)}
+    writer = _Writer(texts, ids, numbers, milliseconds)
+    functions = [writer.function(function) for function in program.functions.values()]
+    return {"strings": list(texts.numbers), "functions": functions}
+
+
+@dataclass(frozen=True)
+class _Writer:
+    texts: _Texts
+    ids: Mapping[int, int]
+    functions: Mapping[str, int]
+    milliseconds: Mapping[int, float]
+
+    def function(self, function: Function) -> dict[str, Any]:
+        number = self.texts.number
+        ports = zip(function.inputs, function.body.arguments, strict=True)
+        return {
+            "name": number(function.name),
+            "private": function.is_private,
+            "composite": number(function.composite),
+            "arguments": [[v, number(p.name), number(type_text(p.type))] for p, v in ports],
+            "ops": [self.op(*entry) for entry in _flat(function.body)],
+        }
+
+    def op(self, op: Op, parent: int | None, region: int) -> dict[str, Any]:
+        number, place = self.texts.number, op.place
+        own = self.ids[id(op)]
+        told: dict[str, Any] = {
+            "id": own,
+            "op": number(op.name.removeprefix("coreai.")),
+            "module": number(place.module) if place.module else None,
+            "types": [number(type_text(t)) for t in op.types],
+            "results": list(op.results),
+            "operands": list(op.operands),
+            "attributes": number(text) if (text := _attributes(op)) else None,
+            "node": number(place.fx_node) if place.fx_node else None,
+            "target": number(place.target) if place.target else None,
+            "file": number(place.file) if place.line else None,
+            "line": place.line or None,
+            "calls": self.functions.get(op.attributes.get("callee", "")),
+            "ms": round(self.milliseconds[own], 6) if own in self.milliseconds else None,
+            "parent": parent,
+            "region": region or None,
+            **self.constant(op),
+        }
+        return {key: value for key, value in told.items() if value is not None and value != []}
+
+    def constant(self, op: Op) -> dict[str, Any]:
+        if op.name != "coreai.constant":
+            return {}
+        value = op.attributes.get("value")
+        told = self.texts.number(str(value.tolist())) if value is not None else None
+        return {"bytes": bytes_of(op.types[0]), "value": told}
+
+
+def _flat(block: Block) -> Iterator[tuple[Op, int | None, int]]:
+    """Every op with the place of the one that holds it, and the number of the region there."""
+    entries: list[tuple[Op, int | None, int]] = []
+
+    def walk(inner: Block, parent: int | None, region: int) -> None:
+        for op in inner.ops:
+            entries.append((op, parent, region))
+            at = len(entries) - 1
+            for number, held in enumerate(op.regions):
+                walk(held, at, number)
+
+    walk(block, None, 0)
+    return iter(entries)
+
+
+def type_text(type_: Type) -> str:
+    """`f32[1, ?, 64]`; a state's handle and what is no tensor say so."""
+    if not type_.element:
+        return type_.kind
+    sizes = ", ".join("?" if size == DYNAMIC else str(size) for size in type_.shape)
+    plain = f"{type_.element}[{sizes}]"
+    return plain if type_.kind == "tensor" else f"{type_.kind} {plain}"
+
+
+def _attributes(op: Op) -> str:
+    if op.name == "coreai.constant":
+        return ""
+    told = " ".join(f"{k}={v}" for k, v in sorted(op.attributes.items()) if k != "callee")
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"

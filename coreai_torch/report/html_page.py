@@ -1,0 +1,127 @@
+"""A report on a program as one page of HTML that needs nothing else, and no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..ir.reading import Program, Source, read
+from . import sections
+from .graph_data import SMALL, graph_data
+from .hazards import hazards_of
+from .markup import Markup, element, joined, script_data
+from .summary import Summary, file_bytes, summary_of
+from .times import Times
+
+if TYPE_CHECKING:
+    from ..debugging.benchmarker import BenchmarkResult
+    from ..verification.verdict import Verdict
+
+_SCRIPTS = ("model.js", "tree.js", "rows.js", "graph.js", "search.js", "weights.js", "start.js")
+
+
+def html_page(
+    source: Source,
+    *,
+    title: str = "",
+    verdict: Verdict | None = None,
+    timing: BenchmarkResult | None = None,
+) -> str:
+    """The page; `verdict` comes from `verify`, `timing` from `benchmark_coreai_program`."""
+    program = read(source, largest=SMALL)
+    named = title or (Path(source).name if isinstance(source, str | Path) else "Core AI program")
+    return page_of(program, named, file_bytes(source), verdict, timing)
+
+
+def write_page(
+    path: Path | str,
+    source: Source,
+    *,
+    title: str = "",
+    verdict: Verdict | None = None,
+    timing: BenchmarkResult | None = None,
+) -> Path:
+    """Write the page beside `path` and swap it in, so that none is ever half there."""
+    page = html_page(source, title=title, verdict=verdict, timing=timing)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(page, encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+def page_of(
+    program: Program,
+    title: str,
+    size: int | None = None,
+    verdict: Verdict | None = None,
+    timing: BenchmarkResult | None = None,
+) -> str:
+    """The page of a program that has been read, and whose files have this size."""
+    summary = summary_of(program, size)
+    times = Times(program, timing) if timing is not None else None
+    parts = [
+        sections.contents(summary),
+        sections.verification(verdict) if verdict is not None else None,
+        sections.time(times) if times is not None else None,
+        _file("graph.html"),
+        sections.weights(summary),
+        sections.hazards(hazards_of(program)),
+    ]
+    head = _head(title, summary, verdict, times)
+    data = graph_data(program, times.by_op if times is not None else {})
+    return _assembled(title, joined(head, *parts), script_data(data))
+
+
+def _head(title: str, summary: Summary, verdict: Verdict | None, times: Times | None) -> Markup:
+    links = {
+        "contents": "Contents",
+        "verification": "Verification" if verdict is not None else "",
+        "time": "Time" if times is not None else "",
+        "graph": "Graph",
+        "weights": "Weights",
+        "hazards": "Hazards",
+    }
+    listed = (element("a", text, href=f"#{name}") for name, text in links.items() if text)
+    return element(
+        "header",
+        element("h1", title),
+        sections.figures(summary, verdict, times),
+        element("nav", *listed, aria_label="Parts"),
+    )
+
+
+def _assembled(title: str, body: Markup, data: Markup) -> str:
+    """The template filled; what comes from the model goes in last, so that no mark in it counts."""
+    style = _file("style.css")
+    script = Markup("(() => {\n" + "\n".join(_file(name) for name in _SCRIPTS) + "})();\n")
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src {_digest(style)}; script-src {_digest(script)}"
+    )
+    filled = {"policy": policy, "style": style, "script": script}
+    page = _file("page.html")
+    for mark, text in filled.items():
+        page = Markup(page.replace(f"<!--{mark}-->", text))
+    before, _, rest = page.partition("<!--title-->")
+    middle, _, rest = rest.partition("<!--body-->")
+    after, _, end = rest.partition("<!--data-->")
+    return "".join([before, joined(title), middle, body, after, data, end])
+
+
+def _file(name: str) -> Markup:
+    return Markup((resources.files(__package__) / "page" / name).read_text(encoding="utf-8"))
+
+
+def _digest(text: str) -> str:
+    """How a policy names an inline script: with it no other one runs."""
+    hashed = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(hashed).decode()}'"

@@ -1,0 +1,68 @@
+"""HTML from any text: what a model calls its parts is shown and never read as markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+_IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
+
+
+class Markup(str):
+    """Text that is HTML already; every other string is escaped where it is put in."""
+
+    __slots__ = ()
+
+
+def element(name: str, *children: str | None, **attributes: str | int | None) -> Markup:
+    """An element; `class_` is the attribute `class`, and what is None is left out."""
+    told = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(shown(str(value)))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Markup(f"<{name}{told}>{joined(*children)}</{name}>")
+
+
+def joined(*children: str | None) -> Markup:
+    """Several, one after the other."""
+    return Markup("".join(_escaped(child) for child in children if child is not None))
+
+
+def _escaped(child: str) -> str:
+    return child if isinstance(child, Markup) else escape(shown(child))
+
+
+def shown(text: str) -> str:
+    r"""The text with codes for what cannot be seen, or would turn its reading round: `\u202e`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _code(c) for c in text)
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def script_data(data: Any) -> Markup:
+    """JSON to stand in a `<script>`: no text in it can end that, nor hold a raw U+2028."""
+    plain = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(plain.translate(_IN_SCRIPT))
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], class_: str = "") -> Markup:
+    """A table with a line of headings."""
+    titles = element("tr", *(element("th", title, scope="col") for title in head))
+    lines = (element("tr", *(element("td", cell) for cell in row)) for row in rows)
+    body = joined(element("thead", titles), element("tbody", *lines))
+    return element("table", body, class_=class_ or None)
+
+
+def bar(share: float) -> Markup:
+    """A bar as wide as the share; SVG, since a policy that forbids scripts forbids styles too."""
+    width = f"{100 * min(max(share, 0.0), 1.0):.2f}%"
+    rect = element("rect", width=width, height="100%", rx="2")
+    return element("svg", rect, class_="bar", aria_hidden="true")

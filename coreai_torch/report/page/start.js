@@ -1,0 +1,38 @@
+// Puts the page together.
+
+function start() {
+  const parts = data.functions.map((graph) => [graph, graphPart(graph)]);
+  const open = parts.filter(([graph]) => !graph.private);
+  const within = parts.filter(([graph]) => graph.private);
+  tree.append(...open.map(([, part]) => part));
+  if (within.length) {
+    tree.append(make("h3", "", "Graphs that are called"), ...within.map(([, part]) => part));
+  }
+  if (open.length) open[0][1].unfold();
+  document.getElementById("weights-list").append(...weightList());
+}
+
+function listen() {
+  field.addEventListener("input", () => search(field.value));
+  document.getElementById("unfold").addEventListener("click", () => {
+    leaveSearch();
+    unfoldModules();
+  });
+  document.getElementById("fold").addEventListener("click", foldAll);
+  document.addEventListener("click", (event) => {
+    const pressed = event.target.closest?.("[data-search], [data-module]");
+    if (pressed?.dataset.search !== undefined) seek(pressed.dataset.search);
+    else if (pressed) revealModule(pressed.dataset.module);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && document.activeElement !== field) {
+      event.preventDefault();
+      field.focus();
+    } else if (event.key === "Escape" && document.activeElement === field) {
+      leaveSearch();
+    }
+  });
+}
+
+start();
+listen();

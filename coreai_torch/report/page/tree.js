@@ -1,0 +1,52 @@
+// The folders of a graph by module, in the order in which their ops come.
+
+function treeOf(graph) {
+  const root = folder("", "");
+  const own = graph.ops.filter((op) => op.parent === undefined && !isEnd(op));
+  // Constants stand first in a program, in no order that says anything: they come second here.
+  for (const op of own.filter((op) => !isConstant(op))) place(root, op).entries.push({ op });
+  for (const op of own.filter(isConstant)) place(root, op);
+  return root;
+}
+
+function folder(path, label) {
+  return { path, label, entries: [], children: new Map(), ops: 0, bytes: 0, ms: 0 };
+}
+
+// The folder of an op; it and those around it count the op.
+function place(root, op) {
+  const path = moduleOf(op);
+  let at = root;
+  tally(at, op);
+  for (const part of path ? path.split(".") : []) {
+    at = child(at, part);
+    tally(at, op);
+  }
+  return at;
+}
+
+function child(parent, part) {
+  let found = parent.children.get(part);
+  if (!found) {
+    found = folder(parent.path ? `${parent.path}.${part}` : part, part);
+    parent.children.set(part, found);
+    parent.entries.push({ folder: found });
+  }
+  return found;
+}
+
+function tally(at, op) {
+  if (isConstant(op)) at.bytes += op.bytes;
+  else at.ops += executed(op);
+  at.ms += op.ms ?? 0;
+}
+
+// Folders that hold nothing but one folder are shown as one line: `encoder.layer`.
+function shortened(at) {
+  let label = at.label;
+  while (at.entries.length === 1 && at.entries[0].folder) {
+    at = at.entries[0].folder;
+    label += `.${at.label}`;
+  }
+  return { label, at };
+}

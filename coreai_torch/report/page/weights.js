@@ -1,0 +1,25 @@
+// The constants, the largest first; those whose value stands with the op that uses it left out.
+
+function weightList() {
+  const every = data.functions.flatMap((graph) => graph.ops.filter(isConstant));
+  const constants = every.filter((op) => op.value === undefined);
+  constants.sort((a, b) => b.bytes - a.bytes);
+  const largest = constants.length ? constants[0].bytes : 1;
+  const small = every.length - constants.length;
+  const rest = small ? `and ${counted(small, "constant")} of a few bytes, shown with their ops` : "";
+  return [listed(constants, (op) => weight(op, largest), 50), make("p", "quiet", rest)];
+}
+
+function weight(op, largest) {
+  const [user] = usersOf(op).filter((each) => !isEnd(each));
+  const place = make("span", "where", moduleOf(op) || "no module recorded");
+  const use = user ? button(titleOf(user), "link", () => reveal(user)) : make("span", "", "unused");
+  return make(
+    "div",
+    "weight",
+    make("span", "what", place, use),
+    make("code", "type", typesOf(op)),
+    make("span", "figure", bytes(op.bytes)),
+    bar(op.bytes / (largest || 1)),
+  );
+}

@@ -1,0 +1,79 @@
+"""Where the time of a profiled program went, by op and by module."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..debugging.graph import operation_ids
+from ..ir.reading import Function, Op, Program
+
+if TYPE_CHECKING:
+    from ..debugging.benchmarker import BenchmarkResult
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds of ops by their ids.
+
+    The profiler adds up what the ops of a called graph took in all calls of it. Each call is given
+    an equal share of that: the graph's ops record the module of one call alone.
+    """
+
+    program: Program
+    timing: BenchmarkResult
+
+    @cached_property
+    def by_op(self) -> dict[int, float]:
+        """What each op took; a call with what it calls, an op that holds others with these."""
+        own = {t.operation_id: t.milliseconds for t in self.timing.operations}
+        numbered = operation_ids(self.program)
+        ids = {id(op): number for _, op, number in numbered}
+        sites = Counter(op.attributes["callee"] for _, op, _ in numbered if _calls(op))
+        whole: dict[str, float] = {}
+
+        def of_function(name: str) -> float:
+            if name not in whole:
+                whole[name] = sum(map(of_op, self.program.functions[name].body.ops))
+            return whole[name]
+
+        def of_op(op: Op) -> float:
+            inner = sum(of_op(o) for region in op.regions for o in region.ops)
+            called = op.attributes["callee"] if _calls(op) else ""
+            shared = of_function(called) / sites[called] if called else 0.0
+            return own.get(ids[id(op)], 0.0) + inner + shared
+
+        return {number: ms for _, op, number in numbered if (ms := of_op(op))}
+
+    @cached_property
+    def by_module(self) -> list[tuple[str, float]]:
+        """Modules with those within them, slowest first; the one without a name is the whole.
+
+        One whose time is all that of a single module within it is left out.
+        """
+        spent: dict[str, float] = defaultdict(float)
+        ids = {id(op): number for _, op, number in operation_ids(self.program)}
+        for function in self.program.functions.values():
+            for op in _outer(function):
+                for module in _around(op.place.module):
+                    spent[module] += self.by_op.get(ids[id(op)], 0.0)
+        rows = sorted(spent.items(), key=lambda row: (-row[1], row[0]))
+        within = {(module.rpartition(".")[0], ms) for module, ms in rows if module}
+        return [(m, ms) for m, ms in rows if ms and (not m or (m, ms) not in within)]
+
+
+def _calls(op: Op) -> bool:
+    return op.name == "coreai.invoke"
+
+
+def _outer(function: Function) -> Iterator[Op]:
+    return iter(()) if function.is_private else iter(function.body.ops)
+
+
+def _around(module: str) -> list[str]:
+    """A module and all that hold it: `a.b` is in `a`, and `a` in the model."""
+    parts = module.split(".") if module else []
+    return ["", *(".".join(parts[: n + 1]) for n in range(len(parts)))]
