@@ -28,13 +28,23 @@ def test_every_command_of_the_page_works(shell, tmp_path):
     (tmp_path / "models.py").write_text(model)
     pixels = np.zeros((16, 16, 3), np.uint8)
     Image.fromarray(pixels).save(tmp_path / "photo.png")
-    assert len(COMMANDS) == 10
+    assert len(COMMANDS) == 11
     for command in COMMANDS:
         script, *arguments = shlex.split(command)
         assert script == "coreai-torch"
         said = shell(*arguments)
         assert said.code == 0, f"{command}\n{said.out}{said.err}"
-        if arguments[0] in ("check", "inspect", "doctor", "strip", "diff", "ops", "run", "bench"):
+        if arguments[0] in (
+            "check",
+            "inspect",
+            "report",
+            "doctor",
+            "strip",
+            "diff",
+            "ops",
+            "run",
+            "bench",
+        ):
             answered = set(shell(*arguments, "--json").json) - {"ok"}
             assert answered == KEYS[arguments[0]], arguments[0]
     assert np.load(tmp_path / "scores.npz")["scores"].shape == (1, 10)
