@@ -35,7 +35,11 @@ RESERVED = ("aten", "higher_order", "coreai", "coreaix")
 
 
 def get_decomp_table() -> dict[Any, Callable[..., Any]]:
-    """Torch's default decomposition table less what the converter lowers whole; a fresh copy."""
+    """Torch's default decomposition table less what the converter lowers whole.
+
+    For `ExportedProgram.run_decompositions`. It is a fresh dictionary each time, from overloads
+    to functions of torch: what you add to it is decomposed your way, what you delete stays whole.
+    """
     return decompositions.table(BUILTIN.whole(), BUILTIN.rewrites())
 
 
@@ -43,13 +47,26 @@ class TorchConverter:
     """Converts exported PyTorch programs into one Core AI program.
 
     Stage programs with `add_exported_program` or `add_pytorch_module`, then call `to_coreai`.
+
+    ```python
+    from coreai_torch import TorchConverter, get_decomp_table
+
+    exported = torch.export.export(model, (x,)).run_decompositions(get_decomp_table())
+    program = TorchConverter().add_exported_program(exported, output_names=["y"]).to_coreai()
+    program.optimize()
+    ```
+
+    Args:
+        mode: how much each op tells of where it came from; `Mode.RELEASE` unless given.
+        recognize: turn norms, rotary embeddings, attention and experts that the model spells out
+            into composites: all of them, or those named; `recognition_report` tells which.
     """
 
     class Mode(Enum):
-        """How much an op of the converted program tells of where it came from."""
+        """`RELEASE` records the module of each op, `DEBUG` also FX node and source lines."""
 
-        RELEASE = "release"  # the path of its module
-        DEBUG = "debug"  # also the FX node and the user's source lines
+        RELEASE = "release"
+        DEBUG = "debug"
 
     def __init__(
         self,
@@ -57,11 +74,7 @@ class TorchConverter:
         *,
         recognize: bool | Collection[str] = False,
     ) -> None:
-        """A converter with nothing staged and no lowerings of its own.
-
-        With `recognize`, norms, rotary embeddings, attention and experts that the model spells
-        out become composites: all of them, or those named; `recognition_report` tells which.
-        """
+        """A converter with nothing staged and no lowerings of its own."""
         self._mode = mode or TorchConverter.Mode.RELEASE
         self._registry = Registry(BUILTIN)
         self._staged: dict[str, Staged] = {}
@@ -78,7 +91,12 @@ class TorchConverter:
         state_names: Sequence[str] | None = None,
         entrypoint_name: str = "main",
     ) -> TorchConverter:
-        """Stage a decomposed program under an entrypoint name; returns the converter."""
+        """Stage a decomposed program; returns the converter.
+
+        `input_names` has one for each argument that `forward` only reads, `output_names` for each
+        value it returns, `state_names` for each buffer, then each argument, it writes in place.
+        The run time loads it by its `entrypoint_name`; no two are the same.
+        """
         if not isinstance(exported_program, torch.export.ExportedProgram):
             raise ConversionError(
                 f"add_exported_program takes an ExportedProgram, not a "
@@ -117,7 +135,10 @@ class TorchConverter:
         state_names: Sequence[str] | None = None,
         entrypoint_name: str = "main",
     ) -> TorchConverter:
-        """Stage what `export_fn(module)` returns; the door for externalization."""
+        """Stage what `export_fn(module)`, a decomposed program, is; names as above.
+
+        Instances of `externalize_modules`, `ExternalizeSpec`s or classes, stay whole.
+        """
         if not isinstance(module, torch.nn.Module):
             raise ExportError(
                 f"add_pytorch_module takes an nn.Module, not a {type(module).__name__}\n"
@@ -136,7 +157,7 @@ class TorchConverter:
         return self._stage(program, names, entrypoint_name, found)
 
     def to_coreai(self, *, entrypoints: Sequence[str] | None = None) -> Program:
-        """Convert all staged programs, or the named ones, into one program."""
+        """Convert all staged programs, or the named ones, into one; they stay staged."""
         if not self._staged:
             raise RuntimeError(
                 "nothing is staged\n  try   add_exported_program(...) or add_pytorch_module(...)"
@@ -180,7 +201,7 @@ class TorchConverter:
         exported_program: torch.export.ExportedProgram,
         externalized: Sequence[Match] = (),
     ) -> list[Blocker]:
-        """All that keeps a decomposed program from being converted; nothing is staged."""
+        """All that keeps a decomposed program from being converted, each with its places."""
         program, _ = self._recognized(exported_program, "main", externalized)
         staged = Staged("main", program, plan(program, Names()), externalized)
         with progress("checking", len(program.graph.nodes)) as advance:
@@ -192,7 +213,9 @@ class TorchConverter:
         """Decorator: lower `namespace::op[.overload]` with a function, in this converter only.
 
         The function gets `(values_map, node, loc)`; or, if its first parameter is called
-        `ctx`, the op's arguments by the names of its schema.
+        `ctx`, a `Ctx` and the op's arguments by the names of its schema. It returns a value, or
+        a list of them for an op with several results. `allow_override` replaces a lowering that
+        is there already, as those of the built-in namespaces are.
         """
         name = self._checked_name(qualified_name, allow_override)
 

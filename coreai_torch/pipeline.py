@@ -36,10 +36,28 @@ def convert(
 ) -> Program:
     """Export, decompose, convert, optimize, hold to torch's numbers, and save.
 
-    A model needs `args` or `kwargs` to be exported with; an exported program brings its own. With
-    `verify` the program is run beside torch, before and after `optimize()`, in a process of its
-    own, and a `VerificationError` names the first op that is wrong; nothing is saved then.
-    `converter` brings lowerings, kernels and a mode of your own; nothing is staged in it.
+    ```python
+    import torch
+
+    import coreai_torch
+
+    model, x = torch.nn.Linear(8, 4).eval(), torch.randn(2, 8)
+    program = coreai_torch.convert(model, (x,), output_names=["y"], output="linear.aimodel")
+    ```
+
+    Args:
+        model_or_exported: a model, or an `ExportedProgram`, decomposed or not.
+        args: inputs to export the model with, by place; an exported program brings its own.
+        kwargs: the same by name.
+        dynamic_shapes: sizes that may vary, as for `torch.export.export`.
+        input_names: one for each argument that `forward` only reads, in order.
+        output_names: one for each value that it returns.
+        state_names: one for each buffer, then each argument, that it writes in place.
+        externalize_modules: `ExternalizeSpec`s, or classes, whose instances stay whole.
+        verify: run the program beside torch, before and after `optimize()`, in a process of its
+            own; a `VerificationError` names the first op that is wrong, and nothing is saved.
+        output: the `.aimodel` to write; what is there already is replaced at the very end.
+        converter: brings lowerings, kernels and a mode of your own; nothing is staged in it.
     """
     names = Names(input_names, output_names, state_names)
     if output is not None:

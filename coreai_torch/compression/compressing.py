@@ -60,15 +60,25 @@ def compress(
 ) -> CompressionReport:
     """Compress the weights of linear, convolution, embedding and attention layers, in place.
 
-    `scheme` is one of `int8`, `int4`, `uint4`, `fp8`, `fp4`, `palettize4`, `sparse50`,
-    `sparse50+palettize4` and their kin. With `block_size`, so many inputs of one output share a
-    scale (else all of them do, and with `fp4` it is 32); for a palette, so many outputs share a
-    table (else all do). `skip` names weights or layers that stay as they are: paths, with `*` and
-    `?`, layer types, or a function of path and layer. Weights of fewer numbers than `least` stay
-    too. A weight that several layers share is compressed once, for all of them.
+    No data is needed. Each weight is let go as soon as it is compressed; one that several layers
+    share is compressed once, for all of them. The report tells of every weight; `report.model` is
+    the model itself, which exports and converts as before.
 
-    No data is needed. Each weight is let go as soon as it is compressed. The report tells of
-    every weight; `report.model` is the model itself, which exports and converts as before.
+    ```python
+    large = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 4))
+    report = coreai_torch.compress(large, "int4", block_size=32, skip="1")
+    print(report)
+    ```
+
+    Args:
+        model: the model, changed in place.
+        scheme: `int8`, `int4`, `uint4`, `fp8`, `fp4`, `palettize4`, `sparse50`,
+            `sparse50+palettize4` and their kin.
+        block_size: so many inputs of one output share a scale (else all of them do, and with
+            `fp4` it is 32); for a palette, so many outputs share a table (else all do).
+        skip: weights or layers that stay as they are: paths, with `*` and `?`, layer types, a
+            function of path and layer, or a list of these.
+        least: weights of fewer numbers stay too.
     """
     chosen = _scheme(scheme, block_size)
     block = chosen.block if block_size is None else block_size

@@ -17,8 +17,19 @@ from ..errors import ExternalizeError
 class ExternalizeSpec:
     """Keep every instance of `target_class` as a graph of its own.
 
-    With `composite_op_name` the graph is declared as that composite op, carrying each
-    instance's values of `composite_attrs`; without it, it is a plain boundary.
+    ```python
+    from coreai_torch import ExternalizeSpec
+    from coreai_torch.composite_ops import RMSNormImpl
+
+    ExternalizeSpec(RMSNormImpl, composite_op_name="rms_norm", composite_attrs=["axes", "eps"])
+    ```
+
+    Args:
+        target_class: a subclass of `nn.Module`; instances of its subclasses count too.
+        composite_op_name: declares the graphs as this composite op; without it they are plain
+            boundaries.
+        composite_attrs: attributes of the instances, recorded with each instance's own values;
+            `version` is 1 unless it is among them.
     """
 
     target_class: type

@@ -30,7 +30,13 @@ _NARROWED = {
 def to_torch(source: reading.Source) -> Module:
     """A Core AI program, whoever made it, as a torch module that computes the same.
 
-    `source` is an `AIProgram`, an `AIModelAsset` or the path of an `.aimodel`.
+    ```python
+    module = coreai_torch.to_torch("linear.aimodel")
+    y = module(x)["y"]
+    ```
+
+    Args:
+        source: an `AIProgram`, an `AIModelAsset` or the path of an `.aimodel`.
     """
     return Module(reading.read(source))
 

@@ -71,7 +71,13 @@ def generate_composite_decl(
 ) -> Attribute:
     """The `composite_decl` attribute for a `coreai.graph` of your own lowering.
 
-    `op_attributes` must hold `version`.
+    Args:
+        context: that of the location a lowering is given, `loc.context`.
+        op_name: by which the compiler knows it.
+        input_names: of the graph's operands, in order.
+        output_names: of its results.
+        op_attributes: None, bools, integers, floats, strings, lists and dictionaries of them;
+            `version` must be among them.
     """
     if "version" not in op_attributes:
         raise ValueError(

@@ -20,8 +20,37 @@ from .verification import Verification, draws
 class TorchMetalKernel:
     """A compute kernel whose body is Metal source and whose reference is a torch function.
 
-    `src` is the body; signature and includes are generated from `input_names`, `result_names`
-    and `metal_params`. In Metal the first index of a tensor runs along the last axis of torch.
+    A call runs the reference, and becomes the kernel when it is converted. In Metal the first
+    index of a tensor runs along the last axis of torch.
+
+    ```python
+    from coreai_torch import MetalParameter, TorchMetalKernel
+
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+    kernel = TorchMetalKernel(
+        "vector_add",
+        input_names=["x", "y"],
+        result_names=["out"],
+        src="out[id] = x[id] + y[id];",
+        torch_defn=add,
+        metal_params=[MetalParameter("id", "uint", "thread_position_in_grid")],
+    )
+    ```
+
+    Args:
+        name: of the kernel; letters, digits and underscores.
+        input_names: what the source calls the arguments, in the order of `torch_defn`.
+        result_names: what it calls the results.
+        src: the body; signature and includes are generated.
+        torch_defn: the reference. Its parameters are annotated `torch.Tensor`, `int`, `float` or
+            `bool`, its result a tensor, a list of them or a tuple of a known length.
+        metal_params: what the source wants to know of its place.
+        helper_src: functions and constants that stand before the kernel.
+        template_dtypes: `{"x": "TYPE"}` puts the Metal type of `x` for every `TYPE`.
     """
 
     def __init__(
@@ -67,7 +96,14 @@ class TorchMetalKernel:
         threads_per_thread_group: Sequence[Any],
         result_shapes: Sequence[Sequence[Any]],
     ) -> Any:
-        """Run the reference; in an exported program, a node that becomes the Metal kernel."""
+        """Run the reference; in an exported program, a node that becomes the Metal kernel.
+
+        Args:
+            args: one for each of `input_names`.
+            threads_per_grid: how many threads run, `(x, y, z)`; sizes may be symbolic.
+            threads_per_thread_group: how many of them share memory, 1,024 at most.
+            result_shapes: one for each of `result_names`.
+        """
         given = self._arguments(args)
         launch = self._launch(threads_per_grid, threads_per_thread_group, result_shapes)
         results = self._op(*given, *launch)

@@ -28,9 +28,9 @@ class Draw:
 class Plan:
     """How many inputs are tried, and of which kind."""
 
-    seeds: int = 2
-    sizes: int = 2
-    edges: bool = True
+    seeds: int = 2  # random inputs in the domain of the given ones
+    sizes: int = 2  # other sizes, where sizes may vary
+    edges: bool = True  # zeros, and the ends of the domain
     steps: int = 3  # calls on one state, if the program has any
 
 

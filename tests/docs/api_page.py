@@ -1,0 +1,339 @@
+"""`python -m tests.docs.api_page` writes docs/api.md from signatures and docstrings."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import coreai_torch
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+WIDTH = 96
+
+# Of classes that are not ours.
+TOLD = {
+    "MetalParameter": "What a Metal kernel wants to know of its place, from `coreai.authoring`: "
+    'the name in the source, its Metal type and the attribute, as in `MetalParameter("id", '
+    '"uint", "thread_position_in_grid")`.'
+}
+
+# Of use to torch alone.
+LEFT_OUT = {"extra_repr"}
+
+# Given by what a user calls, never made by hand: how they are made is nobody's business.
+GIVEN = {"Comparator", "Ctx", "Function", "LevelOrderStrategy", "Module", "Program", "Validator"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """Names of one module, and what they are for."""
+
+    title: str
+    module: str
+    intro: str
+    names: tuple[str, ...]
+
+    def objects(self) -> Iterator[tuple[str, Any]]:
+        """Each name, with what it stands for."""
+        home = import_module(self.module)
+        for name in self.names:
+            yield name, getattr(home, name)
+
+
+FIRST = ("convert", "verify", "compress", "to_torch", "TorchConverter", "get_decomp_table")
+OTHERS = sorted(set(coreai_torch.__all__) - set(FIRST) - {"__version__"}, key=str.lower)
+
+SECTIONS = (
+    Section(
+        "coreai_torch",
+        "coreai_torch",
+        "All of these are imported from the package itself; `__version__` is its version.",
+        (*FIRST, *OTHERS),
+    ),
+    Section(
+        "Programs",
+        "coreai_torch.ir.program",
+        "What a conversion returns: an `AIProgram` of `coreai.authoring`; `str` prints it.",
+        ("Program",),
+    ),
+    Section(
+        "Composite ops",
+        "coreai_torch.composite_ops",
+        "Modules that become composites when they are externalized: "
+        "[composite ops](composite-ops.md).",
+        ("RMSNorm", "RMSNormImpl", "RoPE", "SDPA", "GatherMM", "GatedDeltaUpdate"),
+    ),
+    Section(
+        "Lowering",
+        "coreai_torch.lowering",
+        "What a lowering of the `ctx` form is given: [lowerings of your own](custom-lowerings.md).",
+        ("Ctx",),
+    ),
+    Section(
+        "Operands of nodes",
+        "coreai_torch._utils",
+        "For lowerings of the form `(values_map, node, loc)`.",
+        ("get_operand", "get_operands", "print_graph"),
+    ),
+    Section(
+        "Composites by hand",
+        "coreai_torch.ir.composite",
+        "For a lowering that emits one.",
+        ("Composite",),
+    ),
+    Section(
+        "Verification",
+        "coreai_torch.verification",
+        "What `verify` takes and gives: [verify](verify.md).",
+        ("Plan", "Verdict", "Trial", "OutputError", "Divergence"),
+    ),
+    Section(
+        "Contents, differences, hazards",
+        "coreai_torch.report",
+        "What there is to tell of a program, an asset or the path of one.",
+        ("summarize", "Summary", "FunctionSummary", "PortSummary")
+        + ("differences", "Difference", "hazards", "Hazard"),
+    ),
+    Section(
+        "Supported ops",
+        "coreai_torch.catalogue",
+        "What `coreai-torch ops` and [the op table](ops.md) are made of.",
+        ("supported", "Op"),
+    ),
+    Section(
+        "Programs in torch",
+        "coreai_torch.interpreter",
+        "What `to_torch` gives: [a second opinion](second-opinion.md).",
+        ("Module", "Function", "Event", "known_ops"),
+    ),
+    Section(
+        "Kernels",
+        "coreai_torch.kernels",
+        "Metal source on the CPU: [Metal kernels](metal-kernels.md).",
+        ("emulated", "run_source"),
+    ),
+    Section(
+        "Recognition",
+        "coreai_torch.recognition",
+        "What `TorchConverter(recognize=True)` tells: [recognition](recognition.md).",
+        ("RecognitionReport",),
+    ),
+    Section(
+        "Compression",
+        "coreai_torch.compression",
+        "What `compress` tells, and layers that hold compressed weights: "
+        "[compression](compression.md).",
+        ("CompressionReport", "CompressedWeight", "WeightDequantizeModule", "PalettizeModule")
+        + ("ScaledPalettizeModule", "SparseModule", "ActivationQuantizeModule")
+        + ("ActivationDequantizeModule", "wrap_for_parametrization"),
+    ),
+    Section(
+        "Validator",
+        "coreai_torch.debugging.validator",
+        "The first operation that makes a NaN: [debugging](debugging.md).",
+        ("create_validator_for_exported_program", "create_validator_for_coreai_program")
+        + ("Validator", "ValidationResult"),
+    ),
+    Section(
+        "Comparator",
+        "coreai_torch.debugging.comparator",
+        "The first operations in which two programs differ.",
+        ("create_comparator_for_programs", "Comparator", "ComparisonResult"),
+    ),
+    Section(
+        "Inspector",
+        "coreai_torch.debugging.inspector",
+        "Values on the way through a program.",
+        ("CoreAIInspector", "TorchInspector"),
+    ),
+    Section(
+        "Graph differences",
+        "coreai_torch.debugging.graph_diff",
+        "Two programs, operation by operation.",
+        ("compute_exported_program_diff", "compute_coreai_program_diff", "write_diff", "GraphDiff"),
+    ),
+    Section(
+        "Benchmarker",
+        "coreai_torch.debugging.benchmarker",
+        "Where the time goes.",
+        ("benchmark_coreai_program", "BenchmarkResult", "ModuleTiming", "OperationTiming"),
+    ),
+    Section(
+        "Search strategies",
+        "coreai_torch.debugging.search_strategy",
+        "In what order validator and comparator look at operations.",
+        ("LevelOrderStrategy",),
+    ),
+    Section(
+        "Saved values",
+        "coreai_torch.debugging.torch_utils",
+        "Values of an exported program, kept in a file.",
+        ("save_intermediates", "load_intermediates"),
+    ),
+    Section(
+        "Debug info",
+        "coreai_torch.debugging.debug_info",
+        "What a program records of its source.",
+        ("strip_debug_info",),
+    ),
+)
+
+
+def page() -> Iterator[str]:
+    """The page, line by line."""
+    yield "# API"
+    yield ""
+    yield (
+        "Generated by `python -m tests.docs.api_page` from signatures and docstrings: do not edit. "
+        "The classes of errors are told in [errors](errors.md), the commands in "
+        "[the command line](command-line.md)."
+    )
+    for section in SECTIONS:
+        yield from ("", f"## {section.title}", "")
+        where = "" if section.title == section.module else f"`{section.module}`. "
+        yield where + section.intro
+        for name, thing in section.objects():
+            yield from _entry(name, thing, "###")
+
+
+def _entry(name: str, thing: Any, level: str) -> Iterator[str]:
+    yield from ("", f"{level} {name}")
+    if name not in GIVEN:
+        yield from _signature(name, thing)
+    if text := list(markdown(TOLD.get(name) or own_doc(thing))):
+        yield from ("", *text)
+    if inspect.isclass(thing) and name not in TOLD:
+        yield from _attributes(thing)
+        for part, held in parts(thing):
+            if not isinstance(held, property):
+                yield from _entry(f"{name}.{part}", held, "####")
+
+
+def _attributes(cls: type) -> Iterator[str]:
+    """Fields that a comment explains, and properties."""
+    told = list(_fields(cls))
+    for name, held in parts(cls):
+        if isinstance(held, property):
+            typed = _annotation(inspect.signature(held.fget).return_annotation)
+            told.append(f"- `{name}: {typed}`: {' '.join(own_doc(held).split())}")
+    if told:
+        yield from ("", *told)
+
+
+def _fields(cls: type) -> Iterator[str]:
+    if dataclasses.is_dataclass(cls):
+        names = {field.name for field in dataclasses.fields(cls)}
+        for found in re.finditer(r"^    (\w+): .*?  # (.*)$", inspect.getsource(cls), re.MULTILINE):
+            if found[1] in names:
+                yield f"- `{found[1]}`: {found[2]}"
+
+
+def own_doc(thing: Any) -> str:
+    """Its own docstring, not that of a base class; empty if it has none."""
+    return inspect.cleandoc(thing.__doc__ or "")
+
+
+def parts(cls: type) -> Iterator[tuple[str, Any]]:
+    """Public methods, properties and classes that the class itself defines."""
+    for name, held in vars(cls).items():
+        if (name.startswith("_") and name != "__call__") or name in LEFT_OUT:
+            continue
+        plain = held.__func__ if isinstance(held, classmethod | staticmethod) else held
+        if inspect.isfunction(plain) or inspect.isclass(plain) or isinstance(plain, property):
+            yield name, plain
+
+
+def _signature(name: str, thing: Any) -> Iterator[str]:
+    if isinstance(thing, type) and issubclass(thing, enum.Enum):
+        yield from ("", "```text", " | ".join(f"{name}.{one.name}" for one in thing), "```")
+    else:
+        yield from ("", "```text", *_wrapped(name, inspect.signature(thing)), "```")
+
+
+def _wrapped(name: str, signature: inspect.Signature) -> Iterator[str]:
+    given = [p for p in signature.parameters.values() if p.name != "self"]
+    listed = list(_listed(given))
+    end = "" if inspect.Signature.empty is signature.return_annotation else _returned(signature)
+    whole = f"{name}({', '.join(listed)}){end}"
+    if len(whole) <= WIDTH:
+        yield whole
+        return
+    yield f"{name}("
+    yield from (f"    {one}," for one in listed)
+    yield f"){end}"
+
+
+def _listed(given: list[inspect.Parameter]) -> Iterator[str]:
+    starred = False
+    for one in given:
+        starred = starred or one.kind is inspect.Parameter.VAR_POSITIONAL
+        if one.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
+            starred = True
+            yield "*"
+        stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        typed = "" if one.annotation is one.empty else f": {_annotation(one.annotation)}"
+        equals = " = " if typed else "="
+        default = "" if one.default is one.empty else equals + _default(one.default)
+        yield f"{stars}{one.name}{typed}{default}"
+
+
+def _default(value: Any) -> str:
+    """As it is written, without the address of a function."""
+    if isinstance(value, enum.Enum):
+        return str(value)
+    made = getattr(value, "__qualname__", None) or repr(value)
+    return "..." if made == "<factory>" else made
+
+
+def _annotation(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return value.__name__ if isinstance(value, type) else str(value).replace("typing.", "")
+
+
+def _returned(signature: inspect.Signature) -> str:
+    found = signature.return_annotation
+    return (
+        "" if found is signature.empty or found in (None, "None") else f" -> {_annotation(found)}"
+    )
+
+
+def markdown(doc: str) -> Iterator[str]:
+    """A docstring as Markdown: sections of Google's style as lists, lists apart from their text."""
+    listing = in_arguments = False
+    before = ""
+    for line in doc.splitlines():
+        in_arguments = line == "Args:" or (in_arguments and (not line or line.startswith("    ")))
+        if line == "Args:":
+            continue
+        made = _argument(line) if in_arguments else line
+        if _is_item(made) and before and not listing:
+            yield ""
+        listing = _is_item(made) or (listing and made.startswith("  "))
+        before = made
+        yield made
+
+
+def _argument(line: str) -> str:
+    """`    name: what` of a section as an item of a list."""
+    return re.sub(r"^    (\*{0,2}\w+): ", r"- `\1`: ", line)
+
+
+def _is_item(line: str) -> bool:
+    return re.match(r"\s*- ", line) is not None
+
+
+def main(write: Callable[[str], object] = PAGE.write_text) -> None:
+    """Write the page."""
+    write("\n".join(page()).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
