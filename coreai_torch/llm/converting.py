@@ -21,24 +21,31 @@ def convert(
     max_length: int,
     *,
     batch_size: int = 1,
+    max_source_length: int | None = None,
     recognize: bool | Collection[str] = True,
 ) -> GenerationProgram:
     """Convert a model of `transformers` that can `generate`, with its cache as state.
 
     The program has the entrypoints `prefill` (a prompt of any length from 2 on) and `decode` (one
-    token), which share weights and states. The cache has `max_length` places, for prompt and
-    generated tokens together. Program and cache have the model's dtype; the model is not changed.
-    `recognize` is that of `TorchConverter`.
+    token), and `encode` if the model has an encoder; they share weights and states. The cache has
+    `max_length` places, for prompt and generated tokens together. Program and cache have the
+    model's dtype; the model is not changed. `max_source_length` bounds the tokens that an encoder
+    takes, by default `max_length`. `recognize` is that of `TorchConverter`.
     """
     _check_model(model)
     _check_size("batch_size", batch_size, 1)
     _check_size("max_length", max_length, SHORTEST)
+    source_length = max_length if max_source_length is None else max_source_length
+    _check_size("max_source_length", source_length, SHORTEST)
     from . import staging  # imports transformers
 
+    has_encoder = model.config.is_encoder_decoder
     staged = TorchConverter(recognize=recognize)
     with torch.no_grad(), stages() as stage:
         with stage("exporting"):
-            description = staging.decoder(staged, model, staging.Sizes(batch_size, max_length))
+            stage_all = staging.encoder_decoder if has_encoder else staging.decoder
+            sizes = staging.Sizes(batch_size, max_length, source_length)
+            description = stage_all(staged, model, sizes)
         with stage("converting", live=False):
             program = GenerationProgram.of(staged.to_coreai(), description)
         with stage("optimizing"):
@@ -60,10 +67,6 @@ def _check_model(model: Any) -> None:
             f"{type(model).__name__} is no model of transformers that can generate\n"
             "  try   the class with a head: LlamaForCausalLM instead of LlamaModel, or "
             "coreai_torch.convert(model, args) for any other model"
-        )
-    if model.config.is_encoder_decoder:
-        raise ConversionError(
-            f"{type(model).__name__} has an encoder\n  try   coreai_torch.convert for each half"
         )
     if model.training:
         raise ConversionError(

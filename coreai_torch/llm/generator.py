@@ -6,9 +6,10 @@ import asyncio
 import atexit
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,8 +21,10 @@ from coreai.runtime import NDArray
 from torch import Tensor
 
 from ..errors import GenerationError
+from . import asked
 from .program import Description, GenerationProgram
 
+Arrays: TypeAlias = dict[str, NDArray]
 Processor: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 # A thread of the run time may ask for the interpreter while it shuts down, and aborts the process.
@@ -36,65 +39,119 @@ class Generator:
 
     def __init__(self, source: GenerationProgram | AIModelAsset | Path | str) -> None:
         """Load a program, a saved asset, or the path of one."""
-        self._held = AsyncExitStack()
-        # A loop of its own, so that a notebook's running loop is not in the way.
+        held = ExitStack()
+        asset = _asset(source, held)
+        self.description = Description.loaded(asset)
+        # A thread with a loop of its own, so that a notebook's running loop is not in the way.
         self._thread = ThreadPoolExecutor(1, "coreai-generator")
         self._loop = asyncio.new_event_loop()
-        asset = self._asset(source)
-        self.description = Description.loaded(asset)
-        self._model = self._wait(self._held.enter_async_context(asset.executable()))
+        weakref.finalize(self, _release, self._thread, self._loop, held)
         atexit.register(time.sleep, _REST)
-        self._functions = {
-            name: self._model.load_function(name) for name in self._model.function_names
-        }
-        self._states = self._empty()
+        # Functions return garbage once their model is collected.
+        self._model = self._wait(_loaded(asset))
+        names = self._model.function_names
+        self._functions = {name: self._model.load_function(name) for name in names}
+        # What a former sequence left in the states is hidden by the model's masks.
+        ports = self._functions["decode"].desc
+        self._states = {name: _zeros(ports.state_descriptor(name)) for name in ports.state_names}
 
     def generate(
         self,
-        input_ids: Any,
+        inputs: Any = None,
         max_new_tokens: int | None = None,
         *,
+        input_ids: Any = None,
+        input_features: Any = None,
+        attention_mask: Any = None,
+        decoder_input_ids: Any = None,
         eos_token_id: int | Sequence[int] | None = None,
         logits_processor: Processor | None = None,
     ) -> Tensor:
-        """The prompt and the tokens after it, as `generate(do_sample=False)` of transformers.
+        """Prompt and new tokens, as `generate(do_sample=False)` of transformers gives them.
 
-        `input_ids` are `[batch, length]`. It ends with `max_new_tokens`, by default when the cache
-        is full, or when every sequence has come to an end token, by default the model's own; what
-        follows an end is padding. `logits_processor` gets the tokens so far and the logits, and
-        returns other logits: a `LogitsProcessorList`, or any function.
+        `inputs` are tokens `[batch, length]`, or what the model encodes; `input_ids` and
+        `input_features` are other names of it, so that `generate(**tokenizer(...))` works. All
+        rows of a batch have one length, unless an encoder reads their `attention_mask`. A decoder
+        behind an encoder begins with `decoder_input_ids`, by default its start token.
+
+        It ends after `max_new_tokens`, by default when the cache is full, or when every row has
+        come to an end token, by default the model's own; what follows it in a row is padding.
+        `logits_processor` gets the tokens so far and the logits, and returns other logits: a
+        `LogitsProcessorList`, or any function.
         """
-        prompt = self._prompt(input_ids)
-        steps = self.stream(
-            prompt,
-            max_new_tokens,
-            eos_token_id=eos_token_id,
-            logits_processor=logits_processor,
-        )
-        return torch.cat([prompt, *(tokens[:, None] for tokens in steps)], 1)
+        given = asked.one_of(inputs, input_ids=input_ids, input_features=input_features)
+        prompt, source = self._prepared(given, attention_mask, decoder_input_ids)
+        made = self._steps(prompt, source, max_new_tokens, eos_token_id, logits_processor)
+        return torch.cat([prompt, *(tokens[:, None] for tokens in made)], 1)
 
     def stream(
         self,
-        input_ids: Any,
+        inputs: Any = None,
         max_new_tokens: int | None = None,
         *,
+        input_ids: Any = None,
+        input_features: Any = None,
+        attention_mask: Any = None,
+        decoder_input_ids: Any = None,
         eos_token_id: int | Sequence[int] | None = None,
         logits_processor: Processor | None = None,
     ) -> Iterator[Tensor]:
         """The new tokens of `generate`, `[batch]` at a time, as they are made."""
-        prompt = self._prompt(input_ids)
-        count = self._count(prompt.shape[1], max_new_tokens)
-        ends = self._ends(eos_token_id)
-        return self._steps(prompt, count, ends, logits_processor)
+        given = asked.one_of(inputs, input_ids=input_ids, input_features=input_features)
+        prompt, source = self._prepared(given, attention_mask, decoder_input_ids)
+        return self._steps(prompt, source, max_new_tokens, eos_token_id, logits_processor)
+
+    def _prepared(self, given: Any, mask: Any, begun: Any) -> tuple[Tensor, Arrays]:
+        """The tokens to begin with, and what the decoder reads of an encoded source."""
+        held = self.description
+        if held.source is None:
+            if begun is not None:
+                raise GenerationError(
+                    "decoder_input_ids are given, the model has no encoder\n  try   input_ids"
+                )
+            prompt = asked.tokens("input_ids", given, held)
+            asked.check_unpadded(mask, prompt)
+            return prompt, {}
+        prompt = asked.tokens("decoder_input_ids", asked.begun(begun, held), held)
+        return prompt, self._encoded(given, mask)
+
+    def _encoded(self, given: Any, mask: Any) -> Arrays:
+        """Keys and values of a source, and its mask, under the names of the decoder's inputs."""
+        feeds = asked.source(given, mask, self.description)
+        function = self._functions["encode"]
+        described = function.desc
+        arrays = {n: _array(t, described.input_descriptor(n)) for n, t in feeds.items()}
+        results = self._wait(function(arrays))
+        taken = self._functions["decode"].desc.input_names
+        crossed = {name: results[name] for name in described.output_names}
+        return crossed | {n: a for n, a in arrays.items() if n == asked.MASK and n in taken}
 
     def _steps(
-        self, tokens: Tensor, count: int, ends: Tensor, processor: Processor | None
+        self,
+        tokens: Tensor,
+        source: Arrays,
+        max_new_tokens: int | None,
+        eos_token_id: int | Sequence[int] | None,
+        processor: Processor | None,
+    ) -> Iterator[Tensor]:
+        """Refuses at once; the rest is done as it is asked for."""
+        count = asked.count(tokens.shape[1], max_new_tokens, self.description)
+        ends = asked.ends(eos_token_id, self.description)
+        return self._made(tokens, source, count, ends, processor)
+
+    def _made(
+        self,
+        tokens: Tensor,
+        source: Arrays,
+        count: int,
+        ends: Tensor,
+        processor: Processor | None,
     ) -> Iterator[Tensor]:
         done = torch.zeros(len(tokens), dtype=torch.bool)
-        pad = self._padding(ends)
+        pad = asked.padding(ends, self.description)
         feed, position = tokens, 0
         for _ in range(count):
-            logits = self._logits(feed, position)
+            logits = self._logits(feed, position, source)
             if processor is not None:
                 logits = processor(tokens, logits)
             new = torch.where(done, pad, logits.argmax(-1))
@@ -106,82 +163,50 @@ class Generator:
             feed = new[:, None]
             tokens = torch.cat([tokens, feed], 1)
 
-    def _logits(self, tokens: Tensor, position: int) -> Tensor:
-        """After the last of the tokens, which are cached."""
+    def _logits(self, tokens: Tensor, position: int, source: Arrays) -> Tensor:
+        """After the last of the tokens, whose keys and values are cached."""
         function = self._functions["decode" if tokens.shape[1] == 1 else "prefill"]
-        feeds = {"input_ids": _array(tokens), "position": _array(torch.tensor([position]))}
-        results = self._wait(function(feeds, state=self._states))
+        feeds = {
+            "input_ids": NDArray(tokens.to(torch.int32).contiguous().numpy()),
+            "position": NDArray(np.array([position], dtype=np.int32)),
+        }
+        results = self._wait(function(feeds | source, state=self._states))
         return _tensor(results["logits"]).float()
-
-    def _prompt(self, given: Any) -> Tensor:
-        """Tokens that the program takes."""
-        tokens = torch.as_tensor(given)
-        if tokens.ndim != 2 or tokens.is_floating_point() or 0 in tokens.shape:
-            raise GenerationError(
-                f"input_ids are {tokens.dtype} of shape {list(tokens.shape)}\n"
-                "  try   integers of shape [batch, length], such as "
-                "tokenizer(text, return_tensors='pt').input_ids"
-            )
-        held = self.description
-        if len(tokens) != held.batch_size:
-            raise GenerationError(
-                f"a batch of {len(tokens)}, the program was converted for {held.batch_size}\n"
-                f"  try   coreai_torch.llm.convert(model, ..., batch_size={len(tokens)})"
-            )
-        if tokens.shape[1] > held.max_length:
-            raise GenerationError(
-                f"a prompt of {tokens.shape[1]} tokens, the cache has {held.max_length} places\n"
-                f"  try   coreai_torch.llm.convert(model, max_length=...) with more of them"
-            )
-        if not 0 <= int(tokens.min()) <= int(tokens.max()) < held.vocabulary:
-            raise GenerationError(
-                f"tokens from {int(tokens.min())} to {int(tokens.max())}, the model knows "
-                f"{held.vocabulary} from 0 on\n  try   the tokenizer of this model"
-            )
-        return tokens.long()
-
-    def _count(self, prompt: int, wanted: int | None) -> int:
-        """How many tokens to make; the cache is never written beyond its end."""
-        room = self.description.max_length - prompt
-        if wanted is None:
-            return room
-        if wanted < 0 or wanted > room:
-            raise GenerationError(
-                f"max_new_tokens is {wanted}; after a prompt of {prompt} tokens a cache of "
-                f"{self.description.max_length} has {room} places\n"
-                "  try   fewer tokens, or coreai_torch.llm.convert(model, max_length=...)"
-            )
-        return wanted
-
-    def _ends(self, given: int | Sequence[int] | None) -> Tensor:
-        ends = self.description.eos_token_ids if given is None else given
-        return torch.tensor([ends] if isinstance(ends, int) else list(ends), dtype=torch.long)
-
-    def _padding(self, ends: Tensor) -> Tensor:
-        """Transformers takes the first end if there is no token for it."""
-        pad = self.description.pad_token_id
-        return torch.tensor(pad if pad is not None else int(ends[0]) if len(ends) else 0)
-
-    def _empty(self) -> dict[str, NDArray]:
-        """States of zeros; what a former sequence left in them is hidden by the masks."""
-        described = self._functions["decode"].desc
-        return {name: _zeros(described.state_descriptor(name)) for name in described.state_names}
-
-    def _asset(self, source: GenerationProgram | AIModelAsset | Path | str) -> AIModelAsset:
-        if isinstance(source, GenerationProgram):
-            folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="coreai-torch-"))
-            return source.save_asset(Path(folder) / "generator.aimodel")
-        if isinstance(source, str | Path):
-            return AIModelAsset.load(Path(source))
-        return source
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self._thread.submit(self._loop.run_until_complete, work).result()
 
 
-def _array(value: Tensor) -> NDArray:
-    """Integers in the 32 bits that programs have."""
-    return NDArray(value.to(torch.int32).contiguous().numpy())
+def _asset(source: GenerationProgram | AIModelAsset | Path | str, held: ExitStack) -> AIModelAsset:
+    """A saved asset; that of a program lies in a folder that is held."""
+    if isinstance(source, GenerationProgram):
+        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="coreai-torch-"))
+        return source.save_asset(Path(folder) / "generator.aimodel")
+    if isinstance(source, str | Path):
+        return AIModelAsset.load(Path(source))
+    if isinstance(source, AIModelAsset):
+        return source
+    raise GenerationError(
+        f"a {type(source).__name__} cannot be run\n"
+        f"  try   {asked.CONVERT}, an asset that was saved from it, or the path of one"
+    )
+
+
+async def _loaded(asset: AIModelAsset) -> Any:
+    """A loaded model needs the files no more that the context removes."""
+    async with asset.executable() as model:
+        return model
+
+
+def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop, held: ExitStack) -> None:
+    thread.shutdown()
+    loop.close()
+    held.close()
+
+
+def _array(value: Tensor, described: Any) -> NDArray:
+    """In the dtype of the port: programs have no integers of 64 bits, models may be half."""
+    return NDArray(value.detach().cpu().contiguous().numpy().astype(described.dtype))
 
 
 def _tensor(array: NDArray) -> Tensor:

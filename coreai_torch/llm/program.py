@@ -24,6 +24,9 @@ class Description:
     vocabulary: int
     eos_token_ids: tuple[int, ...]
     pad_token_id: int | None
+    source: str | None = None  # the encoder's input, `input_ids` or `input_features`
+    source_shape: tuple[int, ...] = ()  # of it, beside the batch; the most tokens, if it is these
+    start_token_id: int | None = None  # of the decoder behind an encoder
 
     def dumped(self) -> str:
         """As text, for the metadata of an asset."""
@@ -38,8 +41,10 @@ class Description:
                 f"{asset.path} does not say how to generate with it\n"
                 "  try   an asset that was saved from coreai_torch.llm.convert(model, ...)"
             )
-        held = json.loads(text)
-        return cls(**{**held, "eos_token_ids": tuple(held["eos_token_ids"])})
+        held: dict[str, Any] = json.loads(text)
+        for name in ("eos_token_ids", "source_shape"):  # JSON has no tuples
+            held[name] = tuple(held[name])
+        return cls(**held)
 
 
 class GenerationProgram(Program):

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.export import Dim
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from ..capture.exporting import decomposed, exported
 from ..converter import TorchConverter, get_decomp_table
 from ..errors import ConversionError
-from .entrypoints import Pair, Step
+from .entrypoints import CrossStep, Encode, Pair, Step, listed
 from .program import Description
 
 SEVERAL = 3  # tokens of an example whose length is left open
@@ -26,19 +26,89 @@ class Sizes:
 
     batch: int
     length: int
+    source: int
 
 
 def decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Description:
     """Stage `prefill` and `decode` of a model without an encoder."""
-    _check_positions(model, sizes.length)
-    made = _probed(model, input_ids=_tokens(sizes.batch, 1))
-    step = Step(model, _pairs(model, made.past_key_values), sizes.length)
-    position = torch.zeros(1, dtype=torch.long)
+    _check_positions(model, "max_length", sizes.length)
+    made = model(input_ids=_tokens(sizes.batch, 1), use_cache=True)
+    step = Step(model, _pairs(model, getattr(made, "past_key_values", None)), sizes.length)
     for entrypoint, tokens, open_ in _steps(sizes):
         shapes = {"input_ids": open_, "position": None}
-        program = _exported(step, (tokens, position), shapes)
+        program = _exported(step, (tokens, _position()), shapes)
         staging.add_exported_program(program, None, ["logits"], step.states, entrypoint)
     return _description(model, sizes, made.logits.shape[-1])
+
+
+def encoder_decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Description:
+    """Stage `encode`, `prefill` and `decode` of a model with an encoder."""
+    _check_positions(model, "max_length", sizes.length)
+    source = _Source.of(model, sizes)
+    made = model(
+        **{source.name: source.example}, decoder_input_ids=_tokens(sizes.batch, 1), use_cache=True
+    )
+    held = made.past_key_values
+    own, crossed = (
+        _pairs(model, one) for one in (held.self_attention_cache, held.cross_attention_cache)
+    )
+    names = listed(("cross_keys", "cross_values"), len(crossed))
+    encode = _exported(Encode(model, len(crossed)), source.inputs, source.shapes)
+    staging.add_exported_program(encode, [source.name, *source.mask], names, None, "encode")
+    step = CrossStep(model, own, sizes.length)
+    given = [one for pair in crossed for one in pair]
+    for entrypoint, tokens, open_ in _steps(sizes):
+        args = (tokens, _position(), given, *source.inputs[1:])
+        axes = {2: source.length} if source.length else None
+        shapes = (open_, None, [axes] * len(given), *source.shapes[1:])
+        inputs = ["input_ids", "position", *names, *source.mask]
+        program = _exported(step, args, shapes)
+        staging.add_exported_program(program, inputs, ["logits"], step.states, entrypoint)
+    return _description(
+        model,
+        sizes,
+        made.logits.shape[-1],
+        source=source.name,
+        source_shape=(sizes.source,) if source.mask else tuple(source.example.shape[1:]),
+        start_token_id=_start(model),
+    )
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What an encoder takes: tokens of any number with their mask, or features of one shape."""
+
+    name: str
+    example: Tensor
+    length: Any  # of tokens
+
+    @classmethod
+    def of(cls, model: Any, sizes: Sizes) -> _Source:
+        if model.main_input_name == "input_ids":
+            _check_positions(model, "max_source_length", sizes.source)
+            length = Dim("source", min=2, max=sizes.source)
+            return cls("input_ids", _tokens(sizes.batch, SEVERAL), length)
+        config = model.config
+        if config.model_type == "whisper":
+            frames = 2 * config.max_source_positions  # the encoder's convolutions halve them
+            shape = (sizes.batch, config.num_mel_bins, frames)
+            return cls("input_features", torch.zeros(shape, dtype=model.dtype), None)
+        raise ConversionError(
+            f"{type(model).__name__} encodes {model.main_input_name!r}; encoders of text and "
+            "Whisper's are known\n  try   coreai_torch.convert(model.get_encoder(), args)"
+        )
+
+    @property
+    def mask(self) -> list[str]:
+        return ["attention_mask"] if self.length else []
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (self.example, torch.ones_like(self.example)) if self.length else (self.example,)
+
+    @property
+    def shapes(self) -> tuple[Any, ...]:
+        return ({1: self.length},) * 2 if self.length else (None,)
 
 
 def _steps(sizes: Sizes) -> list[tuple[str, Tensor, Any]]:
@@ -57,44 +127,50 @@ def _tokens(batch: int, length: int) -> Tensor:
     return torch.zeros(batch, length, dtype=torch.long)
 
 
+def _position() -> Tensor:
+    return torch.zeros(1, dtype=torch.long)
+
+
 def _exported(module: torch.nn.Module, args: Any, shapes: Any) -> torch.export.ExportedProgram:
     return decomposed(exported(module, args, None, shapes), get_decomp_table())
 
 
-def _probed(model: Any, **inputs: Any) -> Any:
-    """One token through the model: how many layers cache what, and in which shapes."""
-    return model(**inputs, use_cache=True, return_dict=True)
-
-
 def _pairs(model: Any, held: Any) -> list[Pair]:
-    """Keys and values of one token; refuses what remembers in another way."""
-    layers = held.layers if hasattr(held, "layers") else [held]
-    other = sorted({type(one).__name__ for one in layers if not _caches_keys(one)})
-    if other:
+    """Keys and values of a first step; refuses what remembers in another way.
+
+    Layers of other kinds add to keys and values something that would be lost.
+    """
+    layers = getattr(held, "layers", [])
+    known = (DynamicLayer, DynamicSlidingWindowLayer)
+    other = sorted({type(one).__name__ for one in layers if type(one) not in known})
+    if other or not layers:
+        kind = ", ".join(other) or "a cache of its own kind"
         raise ConversionError(
-            f"{type(model).__name__} remembers in {', '.join(other)}; only keys and values of "
-            "attention can be a state of the program\n"
+            f"{type(model).__name__} remembers in {kind}; only keys and values of attention can "
+            "be states of the program\n"
             "  try   coreai_torch.convert(model, args) with use_cache=False, for whole sequences"
         )
     return [(layer.keys, layer.values) for layer in layers]
 
 
-def _caches_keys(layer: Any) -> bool:
-    """Exactly that: kinds that add something to it are not known to do without."""
-    known = (DynamicLayer, *(c for c in DynamicLayer.__subclasses__() if "Sliding" in c.__name__))
-    return type(layer) in known and layer.keys is not None
-
-
-def _check_positions(model: Any, length: int) -> None:
+def _check_positions(model: Any, what: str, length: int) -> None:
     """Beyond its last position a table of positions has nothing to read."""
     config = model.config.get_text_config(decoder=True)
     for name in ("max_position_embeddings", "max_target_positions"):
         most = getattr(config, name, None)
         if most is not None and length > most:
             raise ConversionError(
-                f"max_length is {length}, {type(model).__name__} has {most} positions "
-                f"({name})\n  try   max_length={most}, or a model for more"
+                f"{what} is {length}, {type(model).__name__} has {most} positions "
+                f"({name})\n  try   {what}={most}, or a model for more"
             )
+
+
+def _start(model: Any) -> int | None:
+    """What the decoder begins with, in the order in which transformers looks for it."""
+    config = model.generation_config
+    start = config.decoder_start_token_id
+    held: int | None = config.bos_token_id if start is None else start
+    return held
 
 
 def _description(model: Any, sizes: Sizes, vocabulary: int, **more: Any) -> Description:
