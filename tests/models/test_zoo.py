@@ -14,7 +14,7 @@ FAST = [name for name in zoo.ROWS if name in zoo.FAST]
 SLOW = [name for name in zoo.ROWS if name not in zoo.FAST]
 
 
-def _judge(name, dtype="float32"):
+def _judge(name, dtype=""):
     row, verdict = zoo.ROWS[name], judged(name, dtype)
     if row.refused:
         assert row.refused in verdict.failure, verdict.failure or "it converts: drop the reason"

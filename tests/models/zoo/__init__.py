@@ -13,6 +13,7 @@ from . import (
     timm_models,
     torchvision_detection,
     torchvision_models,
+    ultralytics_models,
 )
 from .row import Row
 
@@ -27,6 +28,7 @@ for _library in (
     timm_models,
     torchvision_models,
     torchvision_detection,
+    ultralytics_models,
     diffusers_models,
 ):
     for _row in _library.ROWS:
@@ -69,6 +71,7 @@ FAST: tuple[str, ...] = (
     "torchvision_visiontransformer",
     "torchvision_squeezenet1_1",
     "torchvision_video_resnet",
+    "ultralytics_yolo11n",
     "diffusers_autoencoder_tiny",
     "diffusers_prior",
 )

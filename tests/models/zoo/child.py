@@ -45,7 +45,7 @@ def _context() -> Any:
 
 def judged(
     name: str,
-    dtype: str = "float32",
+    dtype: str = "",
     patience: float = PATIENCE,
     work: Callable[..., Verdict] = judge,
 ) -> Verdict:

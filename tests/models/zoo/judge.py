@@ -39,7 +39,7 @@ def dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def judge(name: str, dtype: str = "float32") -> Verdict:
+def judge(name: str, dtype: str = "") -> Verdict:
     """Never raises: what goes wrong is the verdict."""
     import torch
 
@@ -49,7 +49,7 @@ def judge(name: str, dtype: str = "float32") -> Verdict:
     verdict = Verdict(name)
     torch.set_num_threads(1)
     try:
-        _judge(row, getattr(torch, dtype), verdict)
+        _judge(row, getattr(torch, dtype or row.dtype), verdict)
     except Exception as error:
         verdict.failure = f"{type(error).__name__}: {error}"
         verdict.trace = traceback.format_exc()
@@ -71,8 +71,6 @@ class _Stages:
 def _judge(row: Any, dtype: Any, verdict: Verdict) -> None:
     import torch
 
-    from coreai_torch import TorchConverter
-
     stages = _Stages(verdict)
     torch.manual_seed(0)
     model = row.build().eval()
@@ -84,13 +82,7 @@ def _judge(row: Any, dtype: Any, verdict: Verdict) -> None:
     with torch.no_grad():
         wanted = [_results(model, inputs, row.flags)]
     stages.done("eager")
-    exported = _exported(row, model, inputs)
-    verdict.nodes = len(exported.graph.nodes)
-    stages.done("export")
-    program = TorchConverter().add_exported_program(exported).to_coreai()
-    stages.done("convert")
-    program.optimize()
-    stages.done("optimize")
+    program = _converted(row, model, inputs, verdict, stages)
     _count(program, verdict)
     calls = [inputs]
     if row.open is not None:
@@ -104,6 +96,26 @@ def _judge(row: Any, dtype: Any, verdict: Verdict) -> None:
     for one, other in zip(got, wanted, strict=True):
         verdict.outputs = list(one)
         _compare(one, other, HALF.get(dtype_name(dtype), row.tolerance), verdict)
+
+
+def _converted(
+    row: Any, model: Any, inputs: dict[str, Any], verdict: Verdict, stages: _Stages
+) -> Any:
+    """The optimized program, or the asset that the model's own library made."""
+    from coreai.authoring import AIModelAsset
+
+    from coreai_torch import TorchConverter
+
+    if row.asset is not None:
+        return AIModelAsset.load(row.asset(model))
+    exported = _exported(row, model, inputs)
+    verdict.nodes = len(exported.graph.nodes)
+    stages.done("export")
+    program = TorchConverter().add_exported_program(exported).to_coreai()
+    stages.done("convert")
+    program.optimize()
+    stages.done("optimize")
+    return program
 
 
 def _shake(model: Any, gain: float) -> None:
@@ -160,7 +172,10 @@ def _exported(row: Any, model: Any, inputs: dict[str, Any]) -> Any:
 
 def _count(program: Any, verdict: Verdict) -> None:
     """Operations of the optimized program, and its composites by name."""
-    text = program.mlir_module.operation.get_asm(large_elements_limit=4)
+    from coreai_torch.ir.program import mlir_module_of
+
+    module = mlir_module_of(getattr(program, "program", program))
+    text = module.operation.get_asm(large_elements_limit=4)
     verdict.operations = len(
         re.findall(r"^ +(?:%\S+ = )?coreai\.(?!graph|constant|output)", text, re.M)
     )
@@ -188,7 +203,8 @@ async def _called(program: Any, calls: list[dict[str, Any]]) -> list[dict[str, A
 
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        asset = program.save_asset(Path(folder) / "model.aimodel")
+        saved = hasattr(program, "executable")
+        asset = program if saved else program.save_asset(Path(folder) / "model.aimodel")
         async with asset.executable() as model:
             function = model.load_function("main")
             names = function.desc.input_names

@@ -72,6 +72,8 @@ class Row:
     inputs: dict[str, Tensor]
     flags: dict[str, Any] = field(default_factory=dict)  # keyword arguments that are no tensors
     open: Open | None = None
+    dtype: str = "float32"  # that it is judged in, unless the caller names another
+    asset: Callable[[Any], Any] | None = None  # where a library that exports by itself left it
     gain: float = 1.0  # of convolutions whose initialiser lets the picture fade to a constant
     tolerance: float = TOLERANCE
     refused: str = ""  # a part of the message, for a model that cannot be converted

@@ -1,0 +1,111 @@
+"""YOLO and RT-DETR of `ultralytics`, by its own `export(format="coreai")`.
+
+The library exports, decomposes, converts and saves by itself, as its users have it do: what it
+imports from the converter is there and does what it expects. The asset it leaves is then judged
+as any other. Installed beside the environment's packages, as torchvision is: it asks for another
+torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .row import Row, normal
+from .torchvision_library import load
+
+FOLDER = Path(sys.prefix) / "ultralytics"
+_SIZE = 64
+
+
+def _library() -> Any:
+    """The library, kept from installing packages, asking the network and writing outside."""
+    load()
+    if str(FOLDER) not in sys.path:
+        sys.path.append(str(FOLDER))
+    folder = tempfile.mkdtemp()
+    os.environ.update(
+        YOLO_AUTOINSTALL="false", YOLO_OFFLINE="true", YOLO_VERBOSE="false", YOLO_CONFIG_DIR=folder
+    )
+    import ultralytics
+
+    return ultralytics
+
+
+def _build(name: str, options: dict[str, Any]) -> Any:
+    from torch import nn
+
+    library = _library()
+    yolo = (library.RTDETR if name.startswith("rtdetr") else library.YOLO)(f"{name}.yaml")
+    seen: list[Any] = []
+    yolo.add_callback("on_export_end", seen.append)
+
+    class Exported(nn.Module):
+        """Exports when first called: the weights may be given noise until then."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = yolo.model
+
+        def forward(self, images: Any) -> Any:
+            if not seen:
+                folder = tempfile.mkdtemp()
+                before = Path.cwd()
+                os.chdir(folder)  # it writes where it is called
+                try:
+                    self.asset = Path(folder, yolo.export(format="coreai", imgsz=_SIZE, **options))
+                finally:
+                    os.chdir(before)
+            exporter = seen[0]
+            return exporter.model(images.to(next(exporter.model.parameters()).dtype))
+
+    return Exported()
+
+
+def _row(
+    name: str, family: str = "detection", called: str = "", batch: int = 1, **more: Any
+) -> Row:
+    options = {"batch": batch, **more.pop("options", {})}
+    return Row(
+        f"ultralytics_{called or name}",
+        "ultralytics",
+        family,
+        lambda: _build(name, options),
+        {"images": normal(batch, 3, _SIZE, _SIZE)},
+        asset=lambda model: model.asset,
+        **more,
+    )
+
+
+# With the weights it starts from, two scores differ by no more than their error.
+_APART = 1.7
+# Without `nms=False` the library exports all places of the maps; with it, the best of them.
+_BEST = {"options": {"nms": False}}
+_HALF = {
+    "options": {"quantize": 16},
+    "dtype": "float16",
+    "tolerance": 5e-3,
+    "because": "the library exports it in float16, where every op rounds to 11 bits",
+}
+ROWS = [
+    _row("yolov5n"),
+    _row("yolov8n", batch=2),
+    _row("yolov8s-worldv2"),
+    _row("yolov9t"),
+    _row("yolov10n", called="yolov10n_best", gain=_APART, **_BEST),
+    _row("yolo11n"),
+    _row("yolo11n", called="yolo11n_half", **_HALF),
+    _row("yolo11n-seg", "segmentation"),
+    _row("yolo11n-pose", "keypoints"),
+    _row("yolo11n-obb"),
+    _row("yolo11n-cls", "vision"),
+    _row("yolo12n"),
+    _row("yolo26n", called="yolo26n_best", **_BEST),
+    _row("yolo26n-seg", "segmentation", called="yolo26n-seg_best", **_BEST),
+    _row("yolo26n-pose", "keypoints", called="yolo26n-pose_best", gain=_APART, **_BEST),
+    _row("yolo26n-depth", "depth"),
+    _row("rtdetr-l"),
+]
