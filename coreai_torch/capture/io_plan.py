@@ -134,9 +134,9 @@ def _constant_argument(spec: InputSpec) -> Any:
 def _named(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:
     if given is None:
         return list(default)
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+    if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
         raise NamingError(
-            f"{what} is {given!r}\n  try   a list of strings, one for each of {list(default)}"
+            f"{what} is {given!r}\n  try   a list of names, one for each of {list(default)}"
         )
     if len(given) != len(default):
         raise wrong_count(what, given, default)

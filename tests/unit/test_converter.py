@@ -82,6 +82,7 @@ def test_clear_forgets_programs_and_keeps_lowerings(program):
         ({"output_names": []}, r"output_names holds 0 names.*has 1: \['linear'\]"),
         ({"state_names": ["s"]}, r"state_names holds 1 names.*has 0: \[\]"),
         ({"input_names": "x"}, "input_names is 'x'"),
+        ({"output_names": [""]}, r"output_names is \[''\]"),
     ],
 )
 def test_a_wrong_number_of_names_is_refused(program, names, message):
