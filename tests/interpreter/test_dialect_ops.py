@@ -104,7 +104,7 @@ def test_integers_wrap_and_divide(element):
 def along_axes(x, element):
     one, both = i32([1]), i32([0, 1])
     part = gen.SliceOp(x, i32([0, 1]), i32([1, 6]), i32([1, 1])).result
-    places = i32([[2, -5, 2, 3, 9]])
+    places = i32([[2, -5, 2, 3, 6]])  # one beyond the end corrupts the run time
     pads = ("reflect", "symmetric", "circular", "replicate")
     return {
         "sum": gen.ReduceSumOp(x, one).result,
