@@ -72,7 +72,7 @@ class Generator:
         `inputs` are tokens `[batch, length]`, or what the model encodes; `input_ids` and
         `input_features` are other names of it, so that `generate(**tokenizer(...))` works. All
         rows of a batch have one length, unless an encoder reads their `attention_mask`. A decoder
-        behind an encoder begins with `decoder_input_ids`, by default its start token.
+        behind an encoder begins with `decoder_input_ids` as they are, by default its start token.
 
         It ends after `max_new_tokens`, by default when the cache is full, or when every row has
         come to an end token, by default the model's own; what follows it in a row is padding.

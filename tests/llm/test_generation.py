@@ -44,6 +44,19 @@ def test_the_program_has_two_entrypoints_over_one_cache(llama):
         assert ports.state_names == ["keys_0", "values_0", "keys_1", "values_1"]
 
 
+def test_a_prompt_can_be_given_in_pieces(llama):
+    model, program = llama
+    tokens = prompt(12, BATCH)
+    pieces = [(tokens[:, :5], 0), (tokens[:, 5:], 5)]
+    feeds = [{"input_ids": one, "position": torch.tensor([at])} for one, at in pieces]
+    empty = torch.zeros(BATCH, 2, PLACES, 16)
+    names = [f"{kind}_{layer}" for layer in range(2) for kind in ("keys", "values")]
+    made, _ = runtime.run_steps(program, feeds, dict.fromkeys(names, empty), "prefill")
+    with torch.no_grad():
+        want = model(input_ids=tokens).logits[:, -1]
+    torch.testing.assert_close(made["logits"], want, rtol=1e-5, atol=1e-5 * float(want.abs().max()))
+
+
 def test_a_row_ends_at_its_end_token_and_is_padded(llama, generator):
     tokens = prompt(5, BATCH)
     first, second = greedy(llama[0], tokens, 16)[:, 5:].tolist()
