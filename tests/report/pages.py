@@ -44,6 +44,13 @@ def program(*functions):
     return Program({f.name: f for f in functions})
 
 
+def flat(count):
+    """A model that records no places, as after `coreai-torch strip`."""
+    return program(
+        function("main", [op("sin", (n,), (n + 1,), (F32,)) for n in range(count)]),
+    )
+
+
 def layered(layers, ops_each):
     """A deep model: each layer a weight, a product and a run of ops, some of them a composite."""
     norm = function("norm", [op("sqrt", (0,), (1,), (F32,))], is_private=True, composite="norm")

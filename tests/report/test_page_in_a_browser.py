@@ -7,7 +7,7 @@ import time
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
-from report.pages import EVERY, attacked, failed_verdict, layered, passed_verdict, timing
+from report.pages import EVERY, attacked, failed_verdict, flat, layered, passed_verdict, timing
 
 from coreai_torch.report.html_page import page_of
 from coreai_torch.report.markup import shown
@@ -51,7 +51,7 @@ class Opened:
         page.on("request", lambda request: self.requests.append(request.url))
         began = time.perf_counter()
         page.goto(path.as_uri(), wait_until="load")
-        page.locator("#tree details.module").first.wait_for(state="visible")
+        page.locator("#tree details details").first.wait_for(state="visible")
         self.seconds = time.perf_counter() - began
         self.path = path
 
@@ -104,7 +104,7 @@ def test_modules_build_their_rows_when_they_are_opened(opened, large):
     page.keyboard.press("Enter")
     expect(page.locator("#tree details.op")).to_have_count(49)
     composite = page.locator("#tree details.op.composite").first
-    assert composite.locator("summary .badge").inner_text() == "composite"
+    assert composite.locator("summary .badge").text_content() == "composite"
     composite.locator("> summary").click()
     expect(composite).to_contain_text("What norm does")
     expect(composite).to_contain_text("/models/net.py:900")
@@ -112,6 +112,21 @@ def test_modules_build_their_rows_when_they_are_opened(opened, large):
     assert found.count("#tree details[open]") == 0
     page.get_by_role("button", name="Unfold modules").click()
     assert found.count("#tree details.module:not([open])") == 0
+    assert found.is_clean(), found.complaints
+
+
+def test_ops_that_record_no_place_are_listed_some_at_a_time(opened):
+    found = opened(page_of(flat(5000), "flat.aimodel"))
+    assert found.seconds < OPENS_WITHIN
+    assert found.count("#tree details.op") == 200
+    found.page.get_by_role("button", name="Show 200 more of 4800").click()
+    assert found.count("#tree details.op") == 400
+    found.page.locator("#search").fill("#4711")
+    row = found.page.locator("#results details.op")
+    row.locator("> summary").click()
+    expect(row.locator("dt")).to_have_text(["op", "inputs", "used by"])
+    row.get_by_role("button", name="#4712 sin").click()
+    assert "#4712" in found.page.evaluate("document.activeElement.textContent")
     assert found.is_clean(), found.complaints
 
 

@@ -3,16 +3,15 @@
 const trees = new Map(); // from a function to its part of the page
 const folders = new WeakMap(); // from a folder to its element
 
-function graphPart(graph) {
-  const tree = treeOf(graph);
+function graphPart(graph, tree, whole) {
   const kind = text(graph.composite) ? "composite" : graph.private ? "graph" : "function";
   const name = text(graph.composite) || text(graph.name);
   const summary = [
     make("code", "name", name),
     make("span", "badge", kind),
-    ...figuresOf(tree, tree.ms),
+    ...figuresOf(tree, whole),
   ];
-  const part = foldable(`function ${kind}`, summary, () => [entriesOf(tree, tree.ms, part)]);
+  const part = foldable(`function ${kind}`, summary, () => [entriesOf(tree, whole, part)]);
   trees.set(graph, { tree, part });
   return part;
 }

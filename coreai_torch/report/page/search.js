@@ -1,11 +1,15 @@
-// Search over the data, whether or not its rows have been built.
+// Search over the data, whether or not its rows have been built; what is called
+// comes after what calls it, constants come last.
 
 let sought = null; // texts of all ops, made at the first search
 
 function texts() {
-  sought ??= data.functions.flatMap((graph) =>
-    graph.ops.filter((op) => !isEnd(op)).map((op) => ({ op, hay: hayOf(op) })),
-  );
+  if (!sought) {
+    const graphs = [...data.functions].sort((a, b) => a.private - b.private);
+    const every = graphs.flatMap((graph) => graph.ops);
+    const ordered = [...every.filter(isStep), ...every.filter(isConstant)];
+    sought = ordered.map((op) => ({ op, hay: hayOf(op) }));
+  }
   return sought;
 }
 

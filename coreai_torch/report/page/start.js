@@ -1,7 +1,10 @@
 // Puts the page together.
 
 function start() {
-  const parts = data.functions.map((graph) => [graph, graphPart(graph)]);
+  const grown = data.functions.map((graph) => [graph, treeOf(graph)]);
+  const timed = grown.filter(([graph]) => !graph.private).map(([, { ms }]) => ms);
+  const whole = timed.reduce((total, ms) => total + ms, 0);
+  const parts = grown.map(([graph, tree]) => [graph, graphPart(graph, tree, whole)]);
   const open = parts.filter(([graph]) => !graph.private);
   const within = parts.filter(([graph]) => graph.private);
   tree.append(...open.map(([, part]) => part));
