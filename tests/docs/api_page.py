@@ -29,6 +29,7 @@ LEFT_OUT = {"extra_repr"}
 
 # Given by what a user calls, never made by hand: how they are made is nobody's business.
 GIVEN = {"Comparator", "Ctx", "Function", "LevelOrderStrategy", "Module", "Program", "Validator"}
+GIVEN |= {"llm.GenerationProgram"}
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,13 @@ class Section:
     module: str
     intro: str
     names: tuple[str, ...]
+    prefix: str = ""  # where a name alone would be that of something else
 
     def objects(self) -> Iterator[tuple[str, Any]]:
         """Each name, with what it stands for."""
         home = import_module(self.module)
         for name in self.names:
-            yield name, getattr(home, name)
+            yield self.prefix + name, getattr(home, name)
 
 
 FIRST = ("convert", "verify", "compress", "to_torch", "TorchConverter", "get_decomp_table")
@@ -97,9 +99,9 @@ SECTIONS = (
     Section(
         "Contents, differences, hazards",
         "coreai_torch.report",
-        "What there is to tell of a program, an asset or the path of one.",
+        "What there is to tell of a program, an asset or the path of one: [reports](report.md).",
         ("summarize", "Summary", "FunctionSummary", "PortSummary")
-        + ("differences", "Difference", "hazards", "Hazard"),
+        + ("differences", "Difference", "hazards", "Hazard", "html_page", "write_page"),
     ),
     Section(
         "Supported ops",
@@ -133,6 +135,13 @@ SECTIONS = (
         ("CompressionReport", "CompressedWeight", "WeightDequantizeModule", "PalettizeModule")
         + ("ScaledPalettizeModule", "SparseModule", "ActivationQuantizeModule")
         + ("ActivationDequantizeModule", "wrap_for_parametrization"),
+    ),
+    Section(
+        "Generation",
+        "coreai_torch.llm",
+        "Decoders with their cache as state: [generation](generation.md).",
+        ("convert", "GenerationProgram", "Generator"),
+        prefix="llm.",
     ),
     Section(
         "Validator",
@@ -258,7 +267,7 @@ def _signature(name: str, thing: Any) -> Iterator[str]:
 
 
 def _wrapped(name: str, signature: inspect.Signature) -> Iterator[str]:
-    given = [p for p in signature.parameters.values() if p.name != "self"]
+    given = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
     listed = list(_listed(given))
     end = "" if inspect.Signature.empty is signature.return_annotation else _returned(signature)
     whole = f"{name}({', '.join(listed)}){end}"
