@@ -155,19 +155,18 @@ def _as_value(dim: Dim) -> Value:
     return i32(dim) if isinstance(dim, int) else dim
 
 
-add = _arithmetic(lambda a, b: a + b, gen.AddOp)
-sub = _arithmetic(lambda a, b: a - b, gen.SubOp)
-_times = _arithmetic(lambda a, b: a * b, gen.MulOp)
+# Broadcasting, though both are numbers: the compiler joins the constants of `(n * 2) * [0, 1, 2]`
+# into `n * [0, 2, 4]`, and gives the product of plain ops the type of `n`.
+add = _arithmetic(lambda a, b: a + b, gen.BroadcastingAdd)
+sub = _arithmetic(lambda a, b: a - b, gen.BroadcastingSub)
+_times = _arithmetic(lambda a, b: a * b, gen.BroadcastingMul)
 floordiv = _arithmetic(lambda a, b: a // b, gen.FloorDivideOp)
 maximum = _arithmetic(max, gen.MaximumOp)
 minimum = _arithmetic(min, gen.MinimumOp)
 
 
 def mul(a: Dim, b: Dim) -> Dim:
-    """A product of sizes; one by 1 is left out.
-
-    The runtime joins `1 * n` and a vector of constants into a product of the type of `n`.
-    """
+    """A product of sizes; one by 1 is left out."""
     if isinstance(a, int) and a == 1:
         return b
     return a if isinstance(b, int) and b == 1 else _times(a, b)
@@ -189,7 +188,7 @@ def clamp_position(position: Dim, extent: Dim) -> Dim:
             return minimum(position, extent) if position else 0
         position = add(extent, position)
         return maximum(minimum(position, extent), 0)
-    wrapped = gen.AddOp(position, _as_value(extent)).result
+    wrapped = gen.BroadcastingAdd(position, _as_value(extent)).result
     negative = gen.GreaterOp(i32(0), position).result
     counted = gen.WhereOp(negative, wrapped, position).result
     return maximum(minimum(counted, extent), 0)

@@ -84,6 +84,11 @@ CALLS = {
     ),
     "index_put sum": (lambda x, i, v: x.index_put((i,), v, accumulate=True), _rows_and_index),
     "index_add": (lambda x, i, v: x.index_add(0, i[:2], v[:2], alpha=2), _rows_and_index),
+    # The axes before it have the strides 2 * n and n, by which constants are multiplied.
+    "index_add behind counted axes": (
+        lambda x: x[0].expand(5, 2, -1).index_add(2, torch.tensor([2, 2, 1]), torch.ones(5, 2, 3)),
+        _rows,
+    ),
     "mask": (lambda x: x[x % 3 == 0], _rows),
     "mask rows": (lambda x: x[x[:, 0] > 3], _rows),
     "mask assign": (lambda x: torch.where(x > 4, 0, x).masked_fill(x == 1, 9), _rows),
