@@ -9,11 +9,13 @@ from benchmarks.environments import HOME, PEERS
 from benchmarks.measure import import_seconds, measured
 
 MODELS = ("bert", "vit", "resnet", "whisper", "decoder", "decoder_f16")
-WORKLOADS = (*MODELS, "linears_500", "linears_1gb", "linears_4gb")
+WORKLOADS = (*MODELS, "linears_500", "linears_1gb", "mapped_1gb", "linears_4gb")
 CHAINS = ("chain_5000", "chain_10000", "chain_20000")
+ALONE = {*CHAINS[1:], "mapped_1gb"}  # no peer is asked for these
 OTHERS = ("onnx", "coremltools", "openvino", "executorch")
 RUN = {"bert", "vit", "resnet", "linears_500"}  # the bundled runtime takes minutes for the others
 REPEATS = {"linears_4gb": 3, "decoder": 3, "decoder_f16": 3}
+MEMORY = ("peak", "libraries", "anonymous")
 SAVED = ("linears_1gb", "bert")
 KEPT = HOME / "figures.json"  # a workload's figures are of one run; the others' stay
 
@@ -27,7 +29,7 @@ def _arguments():
 
 def _converters(workload, peers):
     """Which converters a workload is given to."""
-    wanted = ["ours"] if workload in CHAINS[1:] else ["ours", "published"]
+    wanted = ["ours"] if workload in ALONE else ["ours", "published"]
     wanted += ["ours_debug"] if workload in ("bert", "chain_10000") else []
     wanted += ["native_save"] if workload in SAVED else []
     wanted += OTHERS if workload in MODELS[:4] else []
@@ -43,8 +45,8 @@ def _figures(workload, peers):
         runs = 3 if workload in RUN and converter in ("ours", "published") else 0
         found[converter] = measured(converter, workload, repeats, runs)
     if "problem" not in found["ours"]:  # memory is read where nothing is repeated
-        once = measured("ours", workload, repeats=1)
-        found["ours"] |= {key: once[key] for key in ("peak", "libraries") if key in once}
+        once = measured("memory", workload, repeats=1)
+        found["ours"] |= {key: once[key] for key in MEMORY if key in once}
     return found
 
 

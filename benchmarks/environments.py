@@ -59,6 +59,7 @@ OWN = _Own("own")
 PUBLISHED = Environment("published", ("coreai-torch==0.4.3",))
 PEERS = {
     "ours": OWN,
+    "memory": OWN,
     "ours_debug": OWN,
     "native_save": OWN,
     "published": PUBLISHED,

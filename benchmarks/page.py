@@ -20,6 +20,20 @@ Seconds are CPU seconds, best of several; read them as ratios. Every model has r
 
 """
 
+MEMORY = """## Weights that stay in their file
+
+A weight is referenced where torch holds it. One that is mapped from a file
+(`torch.load(..., mmap=True)`, safetensors) stays there: converting looks at a few of its bytes, and
+saving reads each byte once. `mapped_1gb` shows the memory that no file backs. The pages of the file
+are the system's to take back: in a control group of 600 MB, 1 GB of mapped weights is converted and
+saved all the same.
+
+The binding does not allow more. It writes all weights in one call, so nothing can be given back
+between two of them by us, and it takes a weight as one row-major buffer: what is worked on (a batch
+norm merged into a convolution, a weight that is compressed, a transposed view) is memory. A program
+that is optimized or saved while its weights are changed in place is saved with the changed ones.
+"""
+
 
 def _seconds(row, stage):
     taken = row.get("cpu", {}).get(stage)
@@ -112,4 +126,4 @@ def show(figures, judged, cores):
             table.add_row(*row)
         console.print(table)
         text += f"## {title}\n\n{_markdown(header, rows)}\n"
-    PAGE.write_text(text.rstrip() + "\n")
+    PAGE.write_text(text + MEMORY)

@@ -1,5 +1,6 @@
 """One clock and one memory gauge for every stage of a conversion."""
 
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,32 @@ def peak_bytes():
 def resident_bytes():
     """The resident memory now; the highest so far where the system does not tell."""
     return _status("VmRSS") if STATUS.exists() else peak_bytes()
+
+
+class AnonymousPeak:
+    """The most memory that no file backs, over what was held at the start, looked at often."""
+
+    def __enter__(self):
+        self._start = self._most = self._now()
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._look)
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._watch.join()
+
+    def _look(self):
+        while not self._ended.wait(0.005):
+            self._most = max(self._most, self._now())
+
+    def _now(self):
+        return _status("RssAnon") if STATUS.exists() else 0
+
+    @property
+    def bytes(self):
+        return self._most - self._start
 
 
 def _status(field):

@@ -1,5 +1,8 @@
 """The models that are measured: real architectures with random weights, and synthetic extremes."""
 
+import tempfile
+from pathlib import Path
+
 import torch
 from chain import exported_chain
 from torch import nn
@@ -83,6 +86,17 @@ def linears(count, width):
     return nn.Sequential(*layers).eval(), (torch.rand(1, width),)
 
 
+def mapped(count, width):
+    """The same stack with weights that stay in a file until they are read."""
+    model, args = linears(count, width)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "weights.pt"
+        torch.save(model.state_dict(), file)
+        # The mapping outlives the name of the file.
+        model.load_state_dict(torch.load(file, mmap=True), assign=True)
+    return model, args
+
+
 MODELS = {
     "bert": bert,
     "vit": vit,
@@ -92,6 +106,7 @@ MODELS = {
     "decoder_f16": decoder_f16,
     "linears_500": lambda: linears(500, 64),
     "linears_1gb": lambda: linears(40, 2560),
+    "mapped_1gb": lambda: mapped(40, 2560),
     "linears_4gb": lambda: linears(40, 5120),
 }
 CHAINS = {f"chain_{length}": length for length in (5_000, 10_000, 20_000)}
