@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,6 +94,10 @@ def _verified(asset: Path, source: str, inputs: list[str], function: str) -> Ver
 
 def _profiled(asset: Path, function: str, runs: int, length: int) -> BenchmarkResult:
     """Profile in a process of its own: what brings the run time down does not end this one."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     from ..errors import NativeError
 
     context = multiprocessing.get_context("spawn")
@@ -119,6 +119,8 @@ def _silent() -> None:
 
 
 def _benchmarked(asset: Path, function: str, runs: int, length: int) -> BenchmarkResult:
+    import asyncio
+
     from ..debugging.benchmarker import benchmark_coreai_program
     from ..interpreter import to_torch
     from .bench import drawn

@@ -113,5 +113,6 @@ def type_text(type_: Type) -> str:
 def _attributes(op: Op) -> str:
     if op.name == "coreai.constant":
         return ""
-    told = " ".join(f"{k}={v}" for k, v in sorted(op.attributes.items()) if k != "callee")
+    listed = " ".join(f"{k}={v}" for k, v in sorted(op.attributes.items()) if k != "callee")
+    told = " ".join(listed.split())
     return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"

@@ -29,9 +29,10 @@ def figures(summary: Summary, verdict: Verdict | None, times: Times | None) -> M
     told = [
         ("ops", f"{ops:,}", ""),
         ("constants", size(summary.weight_bytes), ""),
-        ("composites", f"{sum(summary.composites.values())}", ""),
         ("numbers", *_judged(verdict)),
     ]
+    if summary.composites:
+        told.insert(2, ("composites", f"{sum(summary.composites.values())}", ""))
     if summary.file_bytes is not None:
         told.insert(1, ("on disk", size(summary.file_bytes), ""))
     if times is not None:

@@ -47,7 +47,8 @@ function titleOf(op) {
 function executed(op) {
   const graph = called(op);
   if (graph) return (graph.executed ??= sum(graph.ops.filter((each) => each.parent === undefined)));
-  return isConstant(op) || isEnd(op) ? 0 : 1 + sum(op.graph.inner.get(op.index) ?? []);
+  if (["constant", "output"].includes(text(op.op))) return 0;
+  return 1 + sum(op.graph.inner.get(op.index) ?? []);
 }
 
 const sum = (ops) => ops.reduce((total, op) => total + executed(op), 0);
