@@ -18,6 +18,12 @@ from ..errors import (
 )
 from .cleanup import live_nodes
 
+# Ops that only training mode leaves in a program, and what they do there.
+_TRAINING = {
+    "aten::_batch_norm_with_update": "moves the running statistics",
+    "aten::_batch_norm_with_update_functional": "moves the running statistics",
+    "aten::native_dropout": "drops at random",
+}
 KERNELS = "coreai_kernels"  # the namespace of the torch ops that Metal kernels define
 Supported = Callable[[fx.Node], bool]
 
@@ -85,6 +91,8 @@ def _undecomposed(nodes: list[fx.Node]) -> str:
 
 def way_out(node: fx.Node) -> str:
     """What a user can do about an op that has no lowering."""
+    if isinstance(node.target, torch._ops.OpOverload) and node.target.name() in _TRAINING:
+        return f"model.eval() before exporting: training mode {_TRAINING[node.target.name()]}"
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return "random numbers drawn by the caller and passed as an input: a program draws none"
     if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten":

@@ -65,6 +65,21 @@ def test_sizes_that_vary_stop_no_survey():
     assert "random numbers drawn by the caller" in found.hint
 
 
+def test_ops_that_only_training_leaves_name_eval():
+    class Trains(nn.Module):
+        def forward(self, x):
+            update = torch.ops.aten._batch_norm_with_update
+            moved = update(x, x[0], x[0], x[0] * 0, x[0] * 0 + 1, 0.1, 1e-5)
+            return nn.functional.dropout(moved[0], 0.5, training=True)
+
+    found = {blocker.op: blocker.hint for blocker in blockers(Trains(), torch.rand(4, 3))}
+    assert sorted(found) == [
+        "aten._batch_norm_with_update_functional.default",
+        "aten.native_dropout.default",
+    ]
+    assert all(hint.startswith("model.eval() before exporting: ") for hint in found.values())
+
+
 def test_branches_are_looked_into():
     class Branches(nn.Module):
         def forward(self, x):
