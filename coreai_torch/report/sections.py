@@ -52,8 +52,9 @@ def _figure(title: str, value: str, class_: str) -> Markup:
 
 def section(name: str, title: str, *parts: str | None) -> Markup:
     """A part of the page with its heading, to which the list at the top leads."""
+    heading = element("h2", title, id=f"{name}-title")
     return element(
-        "section", element("h2", title, id=f"{name}-title"), *parts, id=name, class_="part"
+        "section", heading, *parts, id=name, class_="part", aria_labelledby=f"{name}-title"
     )
 
 
