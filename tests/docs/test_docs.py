@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def test_the_guides_are_found():
 def run_python(block, page, namespace):
     if found := FILE.match(block.lstrip()):
         Path(found[1]).write_text(block.lstrip())
+        sys.modules.pop(Path(found[1]).stem, None)  # that of another page
     exec(compile(block, str(page), "exec"), namespace)
 
 
@@ -56,6 +58,7 @@ def run_shell(block, capsys):
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_the_page_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     namespace = {"__name__": "__main__"}
     for language, block in blocks(PAGES[name]):
         if language == "python":
