@@ -71,14 +71,8 @@ def differences(pools: Sequence[Pool], dynamic: bool) -> list[str]:
 
 
 def _converted(pools: Sequence[Pool], feeds: list[torch.Tensor], dynamic: bool):
-    # A tensor without elements is a constant, which has all its sizes.
-    vary = [
-        dynamic and all(h.eager.numel() for h in p.held) for p in pools for _ in range(p.inputs)
-    ]
-    shapes = tuple(
-        dict.fromkeys(range(t.dim()), torch.export.Dim.AUTO) if v else None
-        for t, v in zip(feeds, vary, strict=True)
-    )
+    vary = torch.export.Dim.AUTO if dynamic else torch.export.Dim.STATIC
+    shapes = tuple(dict.fromkeys(range(t.dim()), vary) for t in feeds)
     with torch.no_grad():
         exported = torch.export.export(Graphs(pools), tuple(feeds), dynamic_shapes=(shapes,))
     try:  # a graph of ops that are lowered whole needs no decomposition, the dearest part
