@@ -67,6 +67,11 @@ def verify(
     from it, or the path of an asset; without one the model is converted now. Inputs are `args` and
     `kwargs`, or those of the export, and others like them.
 
+    ```python
+    verdict = coreai_torch.verify(model, "linear.aimodel", (x,))
+    verdict.raise_if_failed()
+    ```
+
     Args:
         model_or_exported: what was converted.
         program: what it became.
