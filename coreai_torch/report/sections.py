@@ -86,12 +86,17 @@ def verification(verdict: Verdict) -> Markup:
     parts: list[str] = [element("p", headline, class_=f"verdict {good}")]
     if not verdict.ok:
         parts.append(element("pre", joined(*(_line(line) for line in details))))
+    if parted := verdict.divergence:
+        search = f"%{parted.node} = {parted.op}"
+        found = element("button", "Find it in the graph", type="button", data_search=search)
+        parts.append(element("p", found))
     if worst := verdict.worst():
         head = ("", "output", "type", "largest error", "relative", "allowed", "same argmax")
         parts.append(_wide(table(head, [_error(e) for e in worst.values()], "errors")))
     parts += [_trials(verdict.trials)]
-    notes = [*verdict.notes, *(f"left out: {left}" for left in verdict.left_out)]
-    parts += [element("p", note, class_="quiet") for note in notes]
+    if verdict.ok:  # where numbers differ they stand among the details
+        notes = [*verdict.notes, *(f"left out: {left}" for left in verdict.left_out)]
+        parts += [element("p", note, class_="quiet") for note in notes]
     return section("verification", "Verification", *parts)
 
 
@@ -116,11 +121,15 @@ def _error(error: OutputError) -> tuple[str, ...]:
         _mark(error.ok),
         element("code", error.name),
         element("code", f"{error.dtype}[{sizes}]"),
-        error.problem or f"{error.max_abs:.2e}",
-        f"{error.max_rel:.2e}",
+        error.problem or _small(error.max_abs),
+        _small(error.max_rel),
         f"{error.tolerance:.2e}" if error.tolerance else "exact",
         "" if agreed is None else f"{agreed:.0%}",
     )
+
+
+def _small(number: float) -> str:
+    return f"{number:.2e}" if number else "0"
 
 
 def _trials(trials: tuple[Trial, ...]) -> Markup:

@@ -156,7 +156,9 @@ def test_parts_come_with_what_was_given():
     assert "gives torch&#x27;s numbers in 1 calls" in whole
     assert "20.000 ms a call" in whole
     assert "2.0 kB" in whole
-    assert "the first op to part" in page_of(read_, "net", 1, failed_verdict())
+    failed = page_of(read_, "net", 1, failed_verdict())
+    assert "the first op to part" in failed
+    assert "Find it in the graph" in failed
 
 
 def test_calls_of_one_graph_share_its_time():

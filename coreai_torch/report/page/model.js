@@ -61,8 +61,8 @@ function usersOf(op) {
   return (op.results ?? []).flatMap((value) => op.graph.users.get(value) ?? []);
 }
 
-// A constant that records no module belongs to the one that uses it first. What stands in a composite
-// belongs to all that call it, though it records the module of one of them.
+// A constant that records no module belongs to the one that uses it first. What stands in a
+// composite belongs to all that call it, though it records the module of one of them.
 function moduleOf(op) {
   if (text(op.graph.composite)) return "";
   if (op.module !== undefined) return text(op.module);

@@ -6,8 +6,8 @@ function weightList() {
   constants.sort((a, b) => b.bytes - a.bytes);
   const largest = constants.length ? constants[0].bytes : 1;
   const small = every.length - constants.length;
-  const rest = small ? `and ${counted(small, "constant")} of a few bytes, shown with their ops` : "";
-  return [listed(constants, (op) => weight(op, largest), 50), make("p", "quiet", rest)];
+  const rest = `and ${counted(small, "constant")} of a few bytes, shown with their ops`;
+  return [listed(constants, (op) => weight(op, largest), 50), make("p", "quiet", small && rest)];
 }
 
 function weight(op, largest) {
