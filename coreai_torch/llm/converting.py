@@ -22,6 +22,7 @@ def convert(
     *,
     batch_size: int = 1,
     max_source_length: int | None = None,
+    verify: bool = True,
     recognize: bool | Collection[str] = True,
 ) -> GenerationProgram:
     """Convert a model of `transformers` that can `generate`, with its cache as state.
@@ -30,7 +31,8 @@ def convert(
     token), and `encode` if the model has an encoder; they share weights and states. The cache has
     `max_length` places, for prompt and generated tokens together. Program and cache have the
     model's dtype; the model is not changed. `max_source_length` bounds the tokens that an encoder
-    takes, by default `max_length`. `recognize` is that of `TorchConverter`.
+    takes, by default `max_length`. With `verify`, torch runs what was exported, and logits that
+    are not the model's own are refused. `recognize` is that of `TorchConverter`.
     """
     _check_model(model)
     _check_size("batch_size", batch_size, 1)
@@ -44,7 +46,7 @@ def convert(
     with torch.no_grad(), stages() as stage:
         with stage("exporting"):
             stage_all = staging.encoder_decoder if has_encoder else staging.decoder
-            sizes = staging.Sizes(batch_size, max_length, source_length)
+            sizes = staging.Sizes(batch_size, max_length, source_length, verify)
             description = stage_all(staged, model, sizes)
         with stage("converting", live=False):
             program = GenerationProgram.of(staged.to_coreai(), description)

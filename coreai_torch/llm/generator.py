@@ -183,6 +183,8 @@ def _asset(source: GenerationProgram | AIModelAsset | Path | str, held: ExitStac
         folder = held.enter_context(tempfile.TemporaryDirectory(prefix="coreai-torch-"))
         return source.save_asset(Path(folder) / "generator.aimodel")
     if isinstance(source, str | Path):
+        if not Path(source).is_dir():
+            raise GenerationError(f"no asset at {source}\n  try   {asked.CONVERT}.save_asset(path)")
         return AIModelAsset.load(Path(source))
     if isinstance(source, AIModelAsset):
         return source

@@ -14,6 +14,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from ..capture.exporting import decomposed, exported
 from ..converter import TorchConverter, get_decomp_table
 from ..errors import ConversionError
+from . import checking
 from .entrypoints import CrossStep, Encode, Pair, Step, listed
 from .program import Description
 
@@ -27,6 +28,7 @@ class Sizes:
     batch: int
     length: int
     source: int
+    verify: bool
 
 
 def decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Description:
@@ -34,11 +36,18 @@ def decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Description:
     _check_positions(model, "max_length", sizes.length)
     made = model(input_ids=_tokens(sizes.batch, 1), use_cache=True)
     step = Step(model, _pairs(model, getattr(made, "past_key_values", None)), sizes.length)
-    for entrypoint, tokens, open_ in _steps(sizes):
-        shapes = {"input_ids": open_, "position": None}
-        program = _exported(step, (tokens, _position()), shapes)
+    programs = {
+        entrypoint: _exported(step, (tokens, _position()), (open_, None))
+        for entrypoint, tokens, open_ in _steps(sizes)
+    }
+    vocabulary = made.logits.shape[-1]
+    if sizes.verify:
+        tokens = checking.trial(sizes.batch, sizes.length, vocabulary)
+        want = model(input_ids=tokens, use_cache=False).logits[:, -1]
+        checking.check_steps(model, programs, tokens, (), want)
+    for entrypoint, program in programs.items():
         staging.add_exported_program(program, None, ["logits"], step.states, entrypoint)
-    return _description(model, sizes, made.logits.shape[-1])
+    return _description(model, sizes, vocabulary)
 
 
 def encoder_decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Description:
@@ -52,22 +61,30 @@ def encoder_decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Descri
     own, crossed = (
         _pairs(model, one) for one in (held.self_attention_cache, held.cross_attention_cache)
     )
-    names = listed(("cross_keys", "cross_values"), len(crossed))
-    encode = _exported(Encode(model, len(crossed)), source.inputs, source.shapes)
-    staging.add_exported_program(encode, [source.name, *source.mask], names, None, "encode")
-    step = CrossStep(model, own, sizes.length)
     given = [one for pair in crossed for one in pair]
-    for entrypoint, tokens, open_ in _steps(sizes):
-        args = (tokens, _position(), given, *source.inputs[1:])
-        axes = {2: source.length} if source.length else None
-        shapes = (open_, None, [axes] * len(given), *source.shapes[1:])
-        inputs = ["input_ids", "position", *names, *source.mask]
-        program = _exported(step, args, shapes)
+    encode = _exported(Encode(model, len(crossed)), source.inputs, source.shapes)
+    step = CrossStep(model, own, sizes.length)
+    beside = (given, *source.inputs[1:])
+    shapes = ([source.crossed] * len(given), *source.shapes[1:])
+    programs = {
+        entrypoint: _exported(step, (tokens, _position(), *beside), (open_, None, *shapes))
+        for entrypoint, tokens, open_ in _steps(sizes)
+    }
+    vocabulary = made.logits.shape[-1]
+    if sizes.verify:
+        tokens = checking.trial(sizes.batch, sizes.length, vocabulary)
+        whole = model(**{source.name: source.example}, decoder_input_ids=tokens, use_cache=False)
+        checking.check_encoded(model, encode.module()(*source.inputs), given)
+        checking.check_steps(model, programs, tokens, beside, whole.logits[:, -1])
+    names = listed(("cross_keys", "cross_values"), len(crossed))
+    staging.add_exported_program(encode, [source.name, *source.mask], names, None, "encode")
+    inputs = ["input_ids", "position", *names, *source.mask]
+    for entrypoint, program in programs.items():
         staging.add_exported_program(program, inputs, ["logits"], step.states, entrypoint)
     return _description(
         model,
         sizes,
-        made.logits.shape[-1],
+        vocabulary,
         source=source.name,
         source_shape=(sizes.source,) if source.mask else tuple(source.example.shape[1:]),
         start_token_id=_start(model),
@@ -105,6 +122,10 @@ class _Source:
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         return (self.example, torch.ones_like(self.example)) if self.length else (self.example,)
+
+    @property
+    def crossed(self) -> Any:
+        return {2: self.length} if self.length else None
 
     @property
     def shapes(self) -> tuple[Any, ...]:

@@ -23,52 +23,38 @@ SMALL = {
 WINDOW = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
 
 
-def _llama(transformers, **more):
-    config = transformers.LlamaConfig(**{**SMALL, **more})
-    return transformers.LlamaForCausalLM(config)
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LATENT = {"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8}
 
-
-def _qwen3(transformers, **more):
-    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**{**SMALL, **more}))
-
-
-def _mistral(transformers, **more):
-    config = transformers.MistralConfig(**{**SMALL, "sliding_window": 8, **more})
-    return transformers.MistralForCausalLM(config)
-
-
-def _gemma2(transformers, **more):
-    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**{**SMALL, **WINDOW, **more}))
-
-
-def _gemma3(transformers, **more):
-    config = transformers.Gemma3TextConfig(**{**SMALL, **WINDOW, **more})
-    return transformers.Gemma3ForCausalLM(config)
-
-
-def _gpt2(transformers, **more):
-    config = transformers.GPT2Config(
-        vocab_size=256,
-        n_embd=64,
-        n_layer=2,
-        n_head=4,
-        n_positions=128,
-        bos_token_id=None,
-        eos_token_id=None,
-        initializer_range=0.2,
-        tie_word_embeddings=False,
-        **more,
-    )
-    return transformers.GPT2LMHeadModel(config)
-
-
+# Class of the model, class of its configuration, and what it has beside the above.
 DECODERS = {
-    "llama": _llama,
-    "qwen3": _qwen3,
-    "gemma2": _gemma2,
-    "gemma3": _gemma3,
-    "mistral": _mistral,
-    "gpt2": _gpt2,
+    "llama": ("LlamaForCausalLM", "LlamaConfig", {}),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {}),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", WINDOW),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", WINDOW),
+    "mistral": ("MistralForCausalLM", "MistralConfig", {"sliding_window": 8}),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", {}),
+    "phi3": ("Phi3ForCausalLM", "Phi3Config", {"sliding_window": 8}),
+    "qwen3-moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**EXPERTS, "num_experts": 4}),
+    "gpt-oss": (
+        "GptOssForCausalLM",
+        "GptOssConfig",
+        {**WINDOW, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
+    "deepseek-v3": (
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        {
+            **EXPERTS,
+            **LATENT,
+            "v_head_dim": 16,
+            "num_key_value_heads": 4,
+            "n_routed_experts": 4,
+            "n_group": 1,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+        },
+    ),
 }
 
 
@@ -76,8 +62,12 @@ def decoder(name, **more):
     """A model in evaluation mode, the same one each time."""
     import transformers
 
+    model, config, own = DECODERS[name]
+    given = {**SMALL, **own, **more}
+    if name == "deepseek-v3":
+        del given["head_dim"]  # it follows from the widths of its parts
     torch.manual_seed(0)
-    return DECODERS[name](transformers, **more).eval()
+    return getattr(transformers, model)(getattr(transformers, config)(**given)).eval()
 
 
 def prompt(length, batch=1, vocabulary=256):

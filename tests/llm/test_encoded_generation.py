@@ -74,7 +74,7 @@ def test_tokens_of_t5_equal_those_of_transformers(recognize, tmp_path):
         want = greedy(model, source, 32)
         seen |= set(want.flatten().tolist())
         assert torch.equal(generator.generate(source, 32), want), length
-    assert len(seen) > 8
+    assert len(seen) > 4
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_tokens_of_whisper_equal_those_of_transformers(recognize, tmp_path):
         got = generator.generate(**given, max_new_tokens=32)
         # Whisper's own generate leaves the prompt out.
         assert torch.equal(got[:, len(begun[0]) :], want)
-    assert len(seen) > 8
+    assert len(seen) > 4
     with pytest.raises(GenerationError, match=r"the encoder takes \[1, 16, 60\]"):
         generator.generate(features(0)[:, :, :50])
 
