@@ -57,7 +57,8 @@ class TorchConverter:
     ```
 
     Args:
-        mode: how much each op tells of where it came from; `Mode.RELEASE` unless given.
+        mode: how much each op tells of where it came from: `Mode.RELEASE` unless given, or its
+            name, as in "debug".
         recognize: turn norms, rotary embeddings, attention and experts that the model spells out
             into composites: all of them, or those named; `recognition_report` tells which.
     """
@@ -70,12 +71,12 @@ class TorchConverter:
 
     def __init__(
         self,
-        mode: TorchConverter.Mode | None = None,
+        mode: TorchConverter.Mode | str | None = None,
         *,
         recognize: bool | Collection[str] = False,
     ) -> None:
         """A converter with nothing staged and no lowerings of its own."""
-        self._mode = mode or TorchConverter.Mode.RELEASE
+        self._mode = TorchConverter.Mode(mode or "release")
         self._registry = Registry(BUILTIN)
         self._staged: dict[str, Staged] = {}
         self._wanted = wanted_composites(recognize)

@@ -134,6 +134,11 @@ def _staged(
             "externalize_modules needs the model itself: an exported program has no modules\n"
             "  try   convert(model, args, externalize_modules=[...])"
         )
+    if not isinstance(source, torch.export.ExportedProgram):
+        raise ConversionError(
+            f"convert takes an nn.Module or an ExportedProgram, not a {type(source).__name__}\n"
+            "  try   convert(model, (x,))"
+        )
     return _added(staging, source, names, stage)
 
 

@@ -25,6 +25,11 @@ def exported(
             f"no arguments to export {type(model).__name__} with\n"
             "  try   args=(...), a tuple of example inputs for its forward"
         )
+    if isinstance(args, torch.Tensor):
+        raise ExportError(
+            f"args is one tensor, but the arguments of {type(model).__name__} are a tuple\n"
+            "  try   args=(x,)"
+        )
     try:
         with open_lengths():
             return torch.export.export(

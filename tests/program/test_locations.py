@@ -74,3 +74,9 @@ def test_release_assets_hold_no_paths(tmp_path):
 
 def test_release_is_the_default():
     assert "test_locations.py" not in assembly(converted(Net(), torch.ones(3)))
+
+
+def test_a_mode_may_be_named_and_an_unknown_one_is_refused():
+    assert '"fx_node": "neg"' in assembly(converted(Net(), torch.ones(3), mode="debug"))
+    with pytest.raises(ValueError, match="'verbose' is not a valid"):
+        TorchConverter(mode="verbose")
