@@ -107,7 +107,7 @@ def test_a_model_without_arguments_is_told_what_to_give():
 def test_a_tensor_in_place_of_a_tuple_and_what_is_no_model_are_told():
     with pytest.raises(ExportError, match=r"args is one tensor, but .* Net are a tuple"):
         coreai_torch.convert(Net(), X)
-    with pytest.raises(ConversionError, match="an nn.Module or an ExportedProgram, not a str"):
+    with pytest.raises(ConversionError, match=r"an nn.Module or an ExportedProgram, not a str"):
         coreai_torch.convert("net", (X,))
 
 
