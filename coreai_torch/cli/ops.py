@@ -36,6 +36,8 @@ def ops(
         counted(len(found), "op"),
         *table([(op.name, op.how, " ".join(op.dtypes), _sizes(op.dynamic)) for op in found]),
     ]
+    if not found:
+        lines.append("  torch may take it apart into others: coreai-torch check tells for a model")
     data = {"ops": [dataclasses.asdict(op) for op in found]}
     answer(data, lines, as_json=as_json, ok=bool(found) or not pattern)
 

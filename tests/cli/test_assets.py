@@ -201,7 +201,9 @@ def test_ops_lists_and_checks(shell):
     assert checked.code == 0, checked.out
     assert checked.json["runs"] >= 2
     assert checked.json["failed"] == []
-    assert shell("ops", "no such op").code == 1
+    unknown = shell("ops", "no such op")
+    assert unknown.code == 1
+    assert "coreai-torch check tells for a model" in unknown.out
 
 
 def test_ops_are_named_as_lists_write_them_or_as_they_are_registered(shell):
