@@ -174,7 +174,15 @@ def linspace(ctx: Ctx, start: Number, end: Number, steps: int) -> Value:
 
 @lowers(aten.logspace.default, ignore=_PLACEMENT, cases=[*_BETWEEN, case(0, 1, 5, 2.0)])
 @lowers(aten.logspace.Tensor_Tensor, ignore=_PLACEMENT, cases=[case(f32(), f32(), 7, 3.0)])
-@lowers(aten.logspace.Tensor_Scalar, ignore=_PLACEMENT, cases=[case(f32(), 1.5, 7, 0.5)])
+@lowers(
+    aten.logspace.Tensor_Scalar,
+    ignore=_PLACEMENT,
+    cases=[
+        case(f32(), 1.5, 7, 0.5),
+        case(f32(values=(4.3,)), 1, 1, dtype=torch.bfloat16),
+        case(f32(values=(4.3,)), 1, 1, dtype=torch.int64),
+    ],
+)
 @lowers(
     aten.logspace.Scalar_Tensor,
     ignore=_PLACEMENT,
@@ -186,7 +194,10 @@ def linspace(ctx: Ctx, start: Number, end: Number, steps: int) -> Value:
     ],
 )
 def logspace(ctx: Ctx, start: Number, end: Number, steps: int, base: float) -> Value:
-    exponents = _spaced(ctx.out_dtype, start, end, steps, torch.float32)
+    if steps == 1:  # of which torch takes the exponent as it is given: 4.3 is not rounded
+        exponents = cai.broadcast_to(_as(torch.float32, start), [1])
+    else:
+        exponents = _spaced(ctx.out_dtype, start, end, steps, torch.float32)
     return cai.cast(cai.pow_(cai.constant(base, torch.float32), exponents), ctx.out_dtype)
 
 
