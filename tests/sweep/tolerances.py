@@ -15,9 +15,10 @@ BY_DTYPE = {
 # (entry, dtype of the result): (relative, absolute, reason)
 LOOSENED: dict[tuple[str, torch.dtype], tuple[float, float, str]] = {
     ("nn.functional.multi_head_attention_forward", torch.float16): (
-        2e-3,
-        2e-3,
-        "three products and a softmax are each rounded to float16: two units in the last place",
+        5e-3,
+        5e-3,
+        "logits of whole numbers times 0.7071 are none; summed in halves, as the run time on Linux "
+        "sums them, eager's own steps give -30.125 for -30 too",
     ),
 }
 
