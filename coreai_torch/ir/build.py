@@ -48,6 +48,7 @@ class Build:
         self._emitted: list[dict[int, Value]] = []
         self._superseded: list[list[Value]] = []
         self.shared_graphs: dict[Any, Any] = {}
+        self.may_be_empty = False  # whether what is built has sizes that the data decide
         self.open_scans = itertools.count()  # those of sizes that are known at run time only
 
     @staticmethod
@@ -70,6 +71,15 @@ class Build:
                     yield self
         finally:
             _CURRENT.reset(token)
+
+    @contextmanager
+    def sizes_of_data(self, there: bool) -> Iterator[None]:
+        """Build what has sizes that the data decide, each of which may be zero."""
+        before, self.may_be_empty = self.may_be_empty, there
+        try:
+            yield
+        finally:
+            self.may_be_empty = before
 
     @contextmanager
     def graph_body(self, block: Block) -> Iterator[None]:

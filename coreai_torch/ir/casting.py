@@ -8,6 +8,7 @@ from coreai._compiler.ir import RankedTensorType, Type, Value
 
 from . import types
 from .build import Build
+from .emptiness import met
 
 
 def element(x: Value) -> Type:
@@ -50,7 +51,7 @@ def _number(x: Value, value: complex) -> Value:
 
 
 def _broadcasting(op: type, *operands: Value) -> Value:
-    return op(*operands).result
+    return op(*met(*operands)).result
 
 
 def trunc(x: Value) -> Value:

@@ -14,6 +14,7 @@ from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 from . import shapes, types
 from .build import SMALL, Build
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
+from .emptiness import met
 from .reassociation import kept_apart
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
 
@@ -50,13 +51,13 @@ def _unary(op: type) -> Unary:
 
 
 def _binary(op: type) -> Binary:
-    return lambda x, y: op(x, y).result
+    return lambda x, y: op(*met(x, y)).result
 
 
 def _chained(op: Any) -> Binary:
     """Sums and products, whose constants the compiler would join across two of them."""
     name = op.OPERATION_NAME
-    return lambda x, y: op(*kept_apart(name, x, y)).result
+    return lambda x, y: op(*met(*kept_apart(name, x, y))).result
 
 
 # Two operands of one element type; sizes broadcast. Booleans have ops of their own: adding or
@@ -106,7 +107,6 @@ log = _unary(gen.LogOp)
 logical_not = _unary(gen.NotOp)
 non_zero = _unary(gen.NonZeroOp)  # si32 [count, rank]
 real_part = _unary(gen.RealPartOp)  # complex operands only: others kill the process
-relu = _unary(gen.ReLUOp)
 round_ = _unary(gen.RoundOp)  # ties to even
 rsqrt = _unary(gen.RsqrtOp)
 sigmoid = _unary(gen.SigmoidOp)
@@ -118,14 +118,19 @@ tan = _unary(gen.TanOp)
 tanh = _unary(gen.TanhOp)
 
 
+def relu(x: Value) -> Value:
+    """The op of its own compares with a rank-0 zero, which no elements cannot be."""
+    return maximum(x, like(x, 0)) if Build.current().may_be_empty else gen.ReLUOp(x).result
+
+
 def where(condition: Value, a: Value, b: Value) -> Value:
-    return gen.BroadcastingWhere(condition, a, b).result
+    return gen.BroadcastingWhere(*met(condition, a, b)).result
 
 
 def pow_(x: Value, y: Value) -> Value:
     """`x ** y`; integers wrap."""
     if is_float(x):
-        return gen.BroadcastingPow(x, y).result
+        return gen.BroadcastingPow(*met(x, y)).result
     # Complex numbers are not broadcast at all. Integers that are go through a double, and the
     # process dies if 2 ** 7 in si8 does not fit. Tensors of one size, laid out, are safe.
     return gen.PowOp(*broadcast(x, y)).result
@@ -303,7 +308,9 @@ def pad(
     if all(isinstance(c, int) and c == 0 for c in flat):
         return x
     filler = like(x, 0) if value is None else value
-    return _coreai.pad(x, shapes.vector(flat, torch.uint32), filler, mode)
+    counts = shapes.vector(flat, torch.uint32)
+    axis = int(all(isinstance(c, int) and c == 0 for c in flat[:2]))  # whether rows are whole
+    return _beside_a_row(x, axis, lambda rows: _coreai.pad(rows, counts, filler, mode))
 
 
 def range_(start: Value, stop: Value, step: Value) -> Value:
@@ -345,7 +352,17 @@ def any_one(x: Value) -> Value:
 
 def argmax(x: Value, axis: int) -> Value:
     """The index of the first greatest along an axis as si32, the axis kept; NaN is passed over."""
-    return raw_cast(gen.ArgmaxOp(x, i32(axis)).result, torch.int32)
+    found = _beside_a_row(x, axis, lambda rows: gen.ArgmaxOp(rows, i32(axis)).result)
+    return raw_cast(found, torch.int32)
+
+
+def _beside_a_row(x: Value, axis: int, op: Unary) -> Value:
+    """`op` along an axis, which dies of no rows: one of zeros is added to them and cut off."""
+    may_be_empty = Build.current().may_be_empty and x.type.shape[0] == types.DYNAMIC
+    if not axis or not may_be_empty:
+        return op(x)
+    longer = concat(0, [x, zeros(x, [1, *sizes(x)[1:]])])
+    return slice_axis(op(longer), 0, 0, size(x, 0))
 
 
 def softmax(x: Value, axis: int) -> Value:
@@ -378,7 +395,7 @@ def sort(x: Value, axis: int, descending: bool) -> Value:
 def argsort(x: Value, axis: int, descending: bool) -> Value:
     """Stable; si32. Descending puts NaN last, where torch puts it first."""
     flags = constant(descending, torch.bool), constant(True, torch.bool)
-    return gen.ArgSortOp(x, i32(axis), *flags).result
+    return _beside_a_row(x, axis, lambda rows: gen.ArgSortOp(rows, i32(axis), *flags).result)
 
 
 def gather_along_axis(x: Value, indices: Value, axis: int) -> Value:
@@ -398,7 +415,15 @@ def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
         row = sizes(updates)[len(entries) :]
         count = shapes.product(entries)
         indices, updates = reshape(indices, [count, depth]), reshape(updates, [count, *row])
-    return _coreai.scatter_nd(x, indices, updates)
+    if not Build.current().may_be_empty or indices.type.rank != 2:
+        return _coreai.scatter_nd(x, indices, updates)
+    # It dies of no entries: one more is written, to a row that is then cut off.
+    count, depth = size(x, 0), indices.type.shape[1]
+    end = concat(0, [shapes.vector([count]), *([i32([0] * (depth - 1))] if depth > 1 else [])])
+    indices = concat(0, [indices, reshape(end, [1, depth])])
+    updates = concat(0, [updates, zeros(updates, [1, *sizes(updates)[1:]])])
+    longer = concat(0, [x, zeros(x, [1, *sizes(x)[1:]])])
+    return slice_axis(_coreai.scatter_nd(longer, indices, updates), 0, 0, count)
 
 
 def scatter_along_axis(

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..ir.dialect import (
     Dim,
@@ -146,3 +147,19 @@ def _extent(extent: Any, node: fx.Node, scope: Scope) -> Dim | None:
             if isinstance(other, torch.SymInt) and other.node.expr == extent.node.expr:
                 return size(held, axis)
     return None
+
+
+def may_be_empty(node: fx.Node) -> bool:
+    """Whether a size of an operand or result is known only when the data are, and may be zero."""
+    vals = (n.meta.get("val") for n in (node, *node.all_input_nodes))
+    return any(_counts_data(v) for val in vals for v in (val if _several(val) else (val,)))
+
+
+def _several(val: Any) -> bool:
+    return isinstance(val, list | tuple)
+
+
+def _counts_data(val: Any) -> bool:
+    if not isinstance(val, torch.Tensor):
+        return False
+    return any(isinstance(s, torch.SymInt) and free_unbacked_symbols(s) for s in val.shape)

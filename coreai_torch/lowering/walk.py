@@ -23,11 +23,17 @@ from ..errors import (
 from ..externalize.cut import Region, idle, regions
 from ..externalize.spec import Match
 from ..ir import types
+from ..ir.build import Build
 from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
 from . import externalized
 from .binding import Call
-from .empty import constant_without_elements, made_of_no_elements, value_without_elements
+from .empty import (
+    constant_without_elements,
+    made_of_no_elements,
+    may_be_empty,
+    value_without_elements,
+)
 from .fold import UNFOLDED, fold
 from .merge import Merged, merges
 from .registry import Registry
@@ -117,7 +123,8 @@ class Walk:
 
     def _lowered(self, entry: Any, node: fx.Node, scope: Scope) -> Any:
         try:
-            result = entry(Call(node, scope), self.subgraph)
+            with Build.current().sizes_of_data(may_be_empty(node)):
+                result = entry(Call(node, scope), self.subgraph)
         except ConversionError:
             raise
         except Exception as cause:

@@ -159,7 +159,7 @@ RULES = [
     Rule(
         "HAZ10",
         "warning",
-        "sizes that the data decide: where one is zero, the run time ends the process",
+        "sizes that the data decide: where one is zero, some ops end the process",
         "a mask in place of the elements it picks, or inputs that pick at least one",
         _that(lambda op: op.name == "coreai.non_zero"),
     ),

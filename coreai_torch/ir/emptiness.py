@@ -1,0 +1,65 @@
+"""Operands of sizes that the data decide: each may turn out to be zero when the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from coreai._compiler.dialects import _coreai_ops_gen as gen
+from coreai._compiler.ir import RankedTensorType, Value
+
+from . import types
+from .build import Build
+
+
+def met(*operands: Value) -> Sequence[Value]:
+    """Operands of a broadcasting op, laid out where a size may be zero.
+
+    The run time stretches a size of 0 to meet a 1, and dies of it: `Cannot broadcast dim 0 to 1`.
+    """
+    if not Build.current().may_be_empty:
+        return operands
+    rank = max(x.type.rank for x in operands)
+    if not rank:
+        return operands
+    sources = [_source(operands, axis) for axis in range(-rank, 0)]
+    extents = [x.type.shape[x.type.rank + axis] for x, axis in sources]
+    if types.DYNAMIC not in extents or all(_fills(x, extents) for x in operands):
+        return operands
+    shape = _shape(sources)
+    return [x if _fills(x, extents) else _laid_out(x, shape, extents) for x in operands]
+
+
+def _source(operands: Sequence[Value], axis: int) -> tuple[Value, int]:
+    """The operand that says how long an axis is: one of a size that is open, or is not one."""
+    having = [x for x in operands if x.type.rank >= -axis]
+    lengths = [x.type.shape[x.type.rank + axis] for x in having]
+    best = next((i for i, n in enumerate(lengths) if n == types.DYNAMIC), None)
+    if best is None:
+        best = next((i for i, n in enumerate(lengths) if n != 1), 0)
+    return having[best], axis
+
+
+def _fills(x: Value, extents: Sequence[int]) -> bool:
+    """Whether nothing of it is to be stretched along an open size."""
+    missing = [1] * (len(extents) - x.type.rank)
+    own = [*missing, *x.type.shape]
+    return all(n == types.DYNAMIC or m != types.DYNAMIC for n, m in zip(own, extents, strict=True))
+
+
+def _shape(sources: Sequence[tuple[Value, int]]) -> Value:
+    first = sources[0][0]
+    if first.type.rank == len(sources) and all(x == first for x, _ in sources):
+        return gen.GetShapeOp(first).result
+    number = Build.current().number
+    parts = []
+    for x, axis in sources:
+        at = x.type.rank + axis
+        bounds = (number([n], torch.int32) for n in (at, at + 1, 1))
+        parts.append(gen.SliceOp(gen.GetShapeOp(x).result, *bounds).result)
+    return parts[0] if len(parts) == 1 else gen.ConcatOp(number(0, torch.int32), parts).result
+
+
+def _laid_out(x: Value, shape: Value, extents: Sequence[int]) -> Value:
+    type_ = RankedTensorType.get(extents, x.type.element_type)
+    return gen.BroadcastToOp(x, shape, results=[type_]).result

@@ -1,0 +1,94 @@
+"""Sizes that the data decide may be zero: the run time gives torch's answer and lives on."""
+
+from __future__ import annotations
+
+import pytest
+import runtime
+import torch
+from torch.nn import functional
+
+from coreai_torch import TorchConverter, get_decomp_table
+
+torch.manual_seed(0)
+WEIGHT = torch.randn(4, 3)
+KERNEL = torch.randn(5, 2, 3, 3)
+X = torch.randn(6, 4)
+MASKS = {"some": torch.tensor([1, 0, 1, 1, 0, 1]).bool(), "none": torch.zeros(6).bool()}
+
+
+def _written(places, rows):
+    out = torch.zeros(6, 4)
+    out[places] = rows * 2
+    return out
+
+
+# What becomes of the rows that were picked, `r`, of which there may be none, and of their places.
+OPS = {
+    "pick": lambda r, i: r,
+    "scalar": lambda r, i: r + 1,
+    "vector": lambda r, i: r * WEIGHT[:, 0],
+    "one row": lambda r, i: r * WEIGHT[None, :, 0],
+    "outer": lambda r, i: r[:, None] + WEIGHT.t(),
+    "pairs": lambda r, i: r[:, None] - r[None],
+    "relu": lambda r, i: r.relu(),
+    "clamp": lambda r, i: r.clamp(0, 1),
+    "where": lambda r, i: torch.where(r > 0, r, 0.0),
+    "power": lambda r, i: r**2 + r.abs() ** 3.5,
+    "to integers": lambda r, i: r.to(torch.int32) + i[:, None],
+    "to booleans": lambda r, i: r.bool() & (r < 1),
+    "linear": lambda r, i: functional.linear(r, WEIGHT.t(), WEIGHT[0]),
+    "convolution": lambda r, i: functional.conv2d(
+        r.reshape(-1, 2, 1, 2).expand(-1, 2, 3, 2), KERNEL, padding=1
+    ),
+    "layer norm": lambda r, i: functional.layer_norm(r, (4,), WEIGHT[:, 0], WEIGHT[:, 1]),
+    "softmax": lambda r, i: r.softmax(-1),
+    "argmax": lambda r, i: r.argmax(1),
+    "topk": lambda r, i: r.topk(2, 1)[0],
+    "pad": lambda r, i: functional.pad(r, (0, 2)),
+    "reshape": lambda r, i: r.reshape(-1, 2, 2),
+    "sum": lambda r, i: r.sum(0),
+    "joined": lambda r, i: torch.cat([r, X]),
+    "picked again": lambda r, i: r[(r[:, 0] > 0).nonzero()[:, 0]],
+    "embedding": lambda r, i: functional.embedding(i, WEIGHT.repeat(2, 1)),
+    "full": lambda r, i: torch.full((i.shape[0], 3), 2.0),
+    "assignment": lambda r, i: _written(i, r),
+}
+
+
+class Picked(torch.nn.Module):
+    def forward(self, x, mask):
+        places = mask.nonzero()[:, 0]
+        rows = x[places]
+        return {name: op(rows, places) for name, op in OPS.items()}
+
+
+@pytest.fixture(scope="module")
+def program():
+    exported = torch.export.export(Picked(), (X, MASKS["some"]))
+    exported = exported.run_decompositions(get_decomp_table())
+    return TorchConverter().add_exported_program(exported).to_coreai()
+
+
+@pytest.mark.parametrize("how_many", MASKS)
+def test_rows_that_the_data_pick(program, how_many):
+    wanted = Picked()(X, MASKS[how_many])
+    got = runtime.run(program, {"x": X, "mask": MASKS[how_many]})
+    names = runtime.descriptor(program).output_names
+    ordered = {name: got[each] for name, each in zip(OPS, names, strict=True)}
+    for name, want in wanted.items():
+        value = ordered[name]
+        assert value.shape == want.shape, name
+        torch.testing.assert_close(value, want.to(value.dtype))
+
+
+def test_sizes_that_are_open_but_no_data_decide_are_not_laid_out():
+    def scaled(x):
+        return x * WEIGHT[:, 0] + 1
+
+    sizes = ({0: torch.export.Dim.DYNAMIC},)
+    module = torch.nn.Module()
+    module.forward = scaled
+    exported = torch.export.export(module, (X,), dynamic_shapes=sizes)
+    exported = exported.run_decompositions(get_decomp_table())
+    text = str(TorchConverter().add_exported_program(exported).to_coreai())
+    assert "broadcast_to" not in text
