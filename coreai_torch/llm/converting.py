@@ -23,6 +23,7 @@ def convert(
     batch_size: int = 1,
     max_source_length: int | None = None,
     verify: bool = True,
+    turn_weights: bool = True,
     recognize: bool | Collection[str] = True,
 ) -> GenerationProgram:
     """Convert a model of `transformers` that can `generate`, with its cache as state.
@@ -32,7 +33,9 @@ def convert(
     `max_length` places, for prompt and generated tokens together. Program and cache have the
     model's dtype; the model is not changed. `max_source_length` bounds the tokens that an encoder
     takes, by default `max_length`. With `verify`, torch runs what was exported, and logits that
-    are not the model's own are refused. `recognize` is that of `TorchConverter`.
+    are not the model's own are refused. With `turn_weights`, those of linear layers are stored
+    transposed, as they are used: the run time of Linux is several times faster then, and the
+    conversion holds them twice. `recognize` is that of `TorchConverter`.
     """
     _check_model(model)
     _check_size("batch_size", batch_size, 1)
@@ -41,13 +44,13 @@ def convert(
     _check_size("max_source_length", source_length, SHORTEST)
     from . import staging  # imports transformers
 
+    wish = staging.Wish(batch_size, max_length, source_length, verify, turn_weights)
     has_encoder = model.config.is_encoder_decoder
     staged = TorchConverter(recognize=recognize)
     with torch.no_grad(), stages() as stage:
         with stage("exporting"):
             stage_all = staging.encoder_decoder if has_encoder else staging.decoder
-            sizes = staging.Sizes(batch_size, max_length, source_length, verify)
-            description = stage_all(staged, model, sizes)
+            description = stage_all(staged, model, wish)
         with stage("converting", live=False):
             program = GenerationProgram.of(staged.to_coreai(), description)
         with stage("optimizing"):

@@ -17,45 +17,49 @@ from ..errors import ConversionError
 from . import checking
 from .entrypoints import CrossStep, Encode, Pair, Step, listed
 from .program import Description
+from .turning import turn
 
 SEVERAL = 3  # tokens of an example whose length is left open
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What the program is made for."""
+class Wish:
+    """What the program is made for, and how."""
 
     batch: int
     length: int
     source: int
     verify: bool
+    turn_weights: bool
 
 
-def decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Description:
+def decoder(staging: TorchConverter, model: Any, wish: Wish) -> Description:
     """Stage `prefill` and `decode` of a model without an encoder."""
-    _check_positions(model, "max_length", sizes.length)
-    made = model(input_ids=_tokens(sizes.batch, 1), use_cache=True)
-    step = Step(model, _pairs(model, getattr(made, "past_key_values", None)), sizes.length)
+    _check_positions(model, "max_length", wish.length)
+    made = model(input_ids=_tokens(wish.batch, 1), use_cache=True)
+    step = Step(model, _pairs(model, getattr(made, "past_key_values", None)), wish.length)
     programs = {
         entrypoint: _exported(step, (tokens, _position()), (open_, None))
-        for entrypoint, tokens, open_ in _steps(sizes)
+        for entrypoint, tokens, open_ in _steps(wish)
     }
     vocabulary = made.logits.shape[-1]
-    if sizes.verify:
-        tokens = checking.trial(sizes.batch, sizes.length, vocabulary)
+    if wish.verify:
+        tokens = checking.trial(wish.batch, wish.length, vocabulary)
         want = model(input_ids=tokens, use_cache=False).logits[:, -1]
         checking.check_steps(model, programs, tokens, (), want)
+    if wish.turn_weights:
+        turn(programs.values())
     for entrypoint, program in programs.items():
         staging.add_exported_program(program, None, ["logits"], step.states, entrypoint)
-    return _description(model, sizes, vocabulary)
+    return _description(model, wish, vocabulary)
 
 
-def encoder_decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Description:
+def encoder_decoder(staging: TorchConverter, model: Any, wish: Wish) -> Description:
     """Stage `encode`, `prefill` and `decode` of a model with an encoder."""
-    _check_positions(model, "max_length", sizes.length)
-    source = _Source.of(model, sizes)
+    _check_positions(model, "max_length", wish.length)
+    source = _Source.of(model, wish)
     made = model(
-        **{source.name: source.example}, decoder_input_ids=_tokens(sizes.batch, 1), use_cache=True
+        **{source.name: source.example}, decoder_input_ids=_tokens(wish.batch, 1), use_cache=True
     )
     held = made.past_key_values
     own, crossed = (
@@ -63,19 +67,21 @@ def encoder_decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Descri
     )
     given = [one for pair in crossed for one in pair]
     encode = _exported(Encode(model, len(crossed)), source.inputs, source.shapes)
-    step = CrossStep(model, own, sizes.length)
+    step = CrossStep(model, own, wish.length)
     beside = (given, *source.inputs[1:])
     shapes = ([source.crossed] * len(given), *source.shapes[1:])
     programs = {
         entrypoint: _exported(step, (tokens, _position(), *beside), (open_, None, *shapes))
-        for entrypoint, tokens, open_ in _steps(sizes)
+        for entrypoint, tokens, open_ in _steps(wish)
     }
     vocabulary = made.logits.shape[-1]
-    if sizes.verify:
-        tokens = checking.trial(sizes.batch, sizes.length, vocabulary)
+    if wish.verify:
+        tokens = checking.trial(wish.batch, wish.length, vocabulary)
         whole = model(**{source.name: source.example}, decoder_input_ids=tokens, use_cache=False)
         checking.check_encoded(model, encode.module()(*source.inputs), given)
         checking.check_steps(model, programs, tokens, beside, whole.logits[:, -1])
+    if wish.turn_weights:
+        turn([encode, *programs.values()])
     names = listed(("cross_keys", "cross_values"), len(crossed))
     staging.add_exported_program(encode, [source.name, *source.mask], names, None, "encode")
     inputs = ["input_ids", "position", *names, *source.mask]
@@ -83,10 +89,10 @@ def encoder_decoder(staging: TorchConverter, model: Any, sizes: Sizes) -> Descri
         staging.add_exported_program(program, inputs, ["logits"], step.states, entrypoint)
     return _description(
         model,
-        sizes,
+        wish,
         vocabulary,
         source=source.name,
-        source_shape=(sizes.source,) if source.mask else tuple(source.example.shape[1:]),
+        source_shape=(wish.source,) if source.mask else tuple(source.example.shape[1:]),
         start_token_id=_start(model),
     )
 
@@ -100,15 +106,15 @@ class _Source:
     length: Any  # of tokens
 
     @classmethod
-    def of(cls, model: Any, sizes: Sizes) -> _Source:
+    def of(cls, model: Any, wish: Wish) -> _Source:
         if model.main_input_name == "input_ids":
-            _check_positions(model, "max_source_length", sizes.source)
-            length = Dim("source", min=2, max=sizes.source)
-            return cls("input_ids", _tokens(sizes.batch, SEVERAL), length)
+            _check_positions(model, "max_source_length", wish.source)
+            length = Dim("source", min=2, max=wish.source)
+            return cls("input_ids", _tokens(wish.batch, SEVERAL), length)
         config = model.config
         if config.model_type == "whisper":
             frames = 2 * config.max_source_positions  # the encoder's convolutions halve them
-            shape = (sizes.batch, config.num_mel_bins, frames)
+            shape = (wish.batch, config.num_mel_bins, frames)
             return cls("input_features", torch.zeros(shape, dtype=model.dtype), None)
         raise ConversionError(
             f"{type(model).__name__} encodes {model.main_input_name!r}; encoders of text and "
@@ -132,15 +138,15 @@ class _Source:
         return ({1: self.length},) * 2 if self.length else (None,)
 
 
-def _steps(sizes: Sizes) -> list[tuple[str, Tensor, Any]]:
+def _steps(wish: Wish) -> list[tuple[str, Tensor, Any]]:
     """Each step with an example, and the axes of it that are left open.
 
     A length of one is what torch specializes on, so that `prefill` begins at two.
     """
-    length = Dim("length", min=2, max=sizes.length)
+    length = Dim("length", min=2, max=wish.length)
     return [
-        ("prefill", _tokens(sizes.batch, SEVERAL), {1: length}),
-        ("decode", _tokens(sizes.batch, 1), None),
+        ("prefill", _tokens(wish.batch, SEVERAL), {1: length}),
+        ("decode", _tokens(wish.batch, 1), None),
     ]
 
 
@@ -194,12 +200,12 @@ def _start(model: Any) -> int | None:
     return held
 
 
-def _description(model: Any, sizes: Sizes, vocabulary: int, **more: Any) -> Description:
+def _description(model: Any, wish: Wish, vocabulary: int, **more: Any) -> Description:
     config = model.generation_config
     ends: int | Sequence[int] | None = config.eos_token_id
     return Description(
-        batch_size=sizes.batch,
-        max_length=sizes.length,
+        batch_size=wish.batch,
+        max_length=wish.length,
         vocabulary=vocabulary,
         eos_token_ids=() if ends is None else (ends,) if isinstance(ends, int) else tuple(ends),
         pad_token_id=config.pad_token_id,

@@ -78,12 +78,17 @@ def test_transformers_is_not_imported_before_a_model_is_converted():
 
 
 @pytest.mark.slow
-def test_weights_are_stored_once_for_both_entrypoints_even_tied_ones(tmp_path):
+@pytest.mark.parametrize("turn", [True, False], ids=["turned", "as they are"])
+def test_weights_are_stored_once_for_both_entrypoints_even_tied_ones(tmp_path, turn):
     # An embedding of more than 2^18 elements: smaller ones are stored in each layout of use.
-    model = decoder("llama", vocab_size=5000, tie_word_embeddings=True)
+    model = decoder("llama", vocab_size=5000, tie_word_embeddings=True, attention_bias=True)
     weights = sum(one.numel() * one.element_size() for one in model.parameters())
     path = tmp_path / "tied.aimodel"
-    asset = llm.convert(model, 64).save_asset(path)
+    program = llm.convert(model, 64, turn_weights=turn)
+    head = "tensor<64x5000xf32>" if turn else "tensor<5000x64xf32>"
+    constants = [line for line in str(program).splitlines() if "constant dense_resource" in line]
+    assert sum(head in line for line in constants) == 2  # in two graphs, of one resource
+    asset = program.save_asset(path)
     size = sum(file.stat().st_size for file in path.iterdir())
     assert weights < size < weights + 60_000
     tokens = prompt(5)
