@@ -29,13 +29,27 @@ def convert(
     """Convert a model of `transformers` that can `generate`, with its cache as state.
 
     The program has the entrypoints `prefill` (a prompt of any length from 2 on) and `decode` (one
-    token), and `encode` if the model has an encoder; they share weights and states. The cache has
-    `max_length` places, for prompt and generated tokens together. Program and cache have the
-    model's dtype; the model is not changed. `max_source_length` bounds the tokens that an encoder
-    takes, by default `max_length`. With `verify`, torch runs what was exported, and logits that
-    are not the model's own are refused. With `turn_weights`, those of linear layers are stored
-    transposed, as they are used: the run time of Linux is several times faster then, and the
-    conversion holds them twice. `recognize` is that of `TorchConverter`.
+    token), and `encode` if the model has an encoder; they share weights and states. Program and
+    cache have the model's dtype; the model is not changed.
+
+    ```text
+    program = llm.convert(AutoModelForCausalLM.from_pretrained("..."), max_length=2048)
+    program.save_asset("model.aimodel")
+    ```
+
+    Args:
+        model: with its head and in evaluation mode, such as a `LlamaForCausalLM`.
+        max_length: the places of the cache, for prompt and generated tokens together.
+        batch_size: how many sequences are generated at once.
+        max_source_length: the most tokens that an encoder takes; by default `max_length`.
+        verify: torch runs what was exported beside the model, and other logits are refused.
+        turn_weights: weights of linear layers are stored transposed, as they are used. The run
+            time of Linux is several times faster then; the conversion holds them twice.
+        recognize: norms, rotations and attention become composites, as in `TorchConverter`.
+
+    Raises:
+        ConversionError: the model cannot generate, remembers in something else than keys and
+            values, has fewer positions, or does not follow a cache of fixed length.
     """
     _check_model(model)
     _check_size("batch_size", batch_size, 1)

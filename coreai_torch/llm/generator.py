@@ -69,15 +69,22 @@ class Generator:
     ) -> Tensor:
         """Prompt and new tokens, as `generate(do_sample=False)` of transformers gives them.
 
-        `inputs` are tokens `[batch, length]`, or what the model encodes; `input_ids` and
-        `input_features` are other names of it, so that `generate(**tokenizer(...))` works. All
-        rows of a batch have one length, unless an encoder reads their `attention_mask`. A decoder
-        behind an encoder begins with `decoder_input_ids` as they are, by default its start token.
+        Args:
+            inputs: tokens `[batch, length]`, or what the model encodes. All rows have one length,
+                unless an encoder reads their mask.
+            max_new_tokens: where to stop; by default when the cache is full.
+            input_ids: another name of `inputs`, so that `generate(**tokenizer(...))` works.
+            input_features: the same for Whisper's processor.
+            attention_mask: zero where an encoder's tokens are padding.
+            decoder_input_ids: what a decoder behind an encoder begins with, as they are; by
+                default its start token.
+            eos_token_id: tokens that end a row, by default the model's own. It is padded then,
+                and all stops when every row has ended.
+            logits_processor: gets the tokens so far and the logits, and returns other logits: a
+                `LogitsProcessorList`, or any function.
 
-        It ends after `max_new_tokens`, by default when the cache is full, or when every row has
-        come to an end token, by default the model's own; what follows it in a row is padding.
-        `logits_processor` gets the tokens so far and the logits, and returns other logits: a
-        `LogitsProcessorList`, or any function.
+        Raises:
+            GenerationError: what is asked for does not fit the program.
         """
         given = asked.one_of(inputs, input_ids=input_ids, input_features=input_features)
         prompt, source = self._prepared(given, attention_mask, decoder_input_ids)
