@@ -30,7 +30,8 @@ def convert(
 
     The program has the entrypoints `prefill` (a prompt of any length from 2 on) and `decode` (one
     token), and `encode` if the model has an encoder; they share weights and states. Program and
-    cache have the model's dtype; the model is not changed.
+    cache have the model's dtype; the model is not changed. A `ConversionError` tells what cannot
+    be: it remembers in something else than keys and values, or has fewer positions.
 
     ```text
     program = llm.convert(AutoModelForCausalLM.from_pretrained("..."), max_length=2048)
@@ -46,10 +47,6 @@ def convert(
         turn_weights: weights of linear layers are stored transposed, as they are used. The run
             time of Linux is several times faster then; the conversion holds them twice.
         recognize: norms, rotations and attention become composites, as in `TorchConverter`.
-
-    Raises:
-        ConversionError: the model cannot generate, remembers in something else than keys and
-            values, has fewer positions, or does not follow a cache of fixed length.
     """
     _check_model(model)
     _check_size("batch_size", batch_size, 1)

@@ -69,6 +69,8 @@ class Generator:
     ) -> Tensor:
         """Prompt and new tokens, as `generate(do_sample=False)` of transformers gives them.
 
+        A `GenerationError` tells what does not fit the program, before anything runs.
+
         Args:
             inputs: tokens `[batch, length]`, or what the model encodes. All rows have one length,
                 unless an encoder reads their mask.
@@ -82,9 +84,6 @@ class Generator:
                 and all stops when every row has ended.
             logits_processor: gets the tokens so far and the logits, and returns other logits: a
                 `LogitsProcessorList`, or any function.
-
-        Raises:
-            GenerationError: what is asked for does not fit the program.
         """
         given = asked.one_of(inputs, input_ids=input_ids, input_features=input_features)
         prompt, source = self._prepared(given, attention_mask, decoder_input_ids)
