@@ -81,6 +81,7 @@ FAST: tuple[str, ...] = (
 HALVED: tuple[str, ...] = (
     "gru",
     "qwen2",
+    "gemma3",
     "mixtral",
     "mamba",
     "distilbert",
