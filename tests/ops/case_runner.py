@@ -109,9 +109,9 @@ def _table():
     return coreai_torch.get_decomp_table()
 
 
-def _outputs(result):
-    listed = result if isinstance(result, list | tuple) else [result]
-    return [torch.as_tensor(r) for r in listed if r is not None]
+def listed(result):
+    """The results of an op that has any number of them."""
+    return [r for r in (result if isinstance(result, list | tuple) else [result]) if r is not None]
 
 
 def compare(got, want, tolerance=None):
@@ -121,8 +121,8 @@ def compare(got, want, tolerance=None):
     torch.testing.assert_close(got, want, rtol=relative, atol=absolute, equal_nan=True)
 
 
-def check(entry, case, *, dynamic, run=runtime.run):
-    """Eager torch against the converted program, as `run` runs it."""
+def model_of(entry, case, *, dynamic):
+    """The model of a case; the test is skipped if there is nothing to vary."""
     model = CaseModel(entry.target, case)
     if dynamic and case.static_only:
         pytest.skip(f"static sizes only: {case.static_only}")
@@ -130,14 +130,28 @@ def check(entry, case, *, dynamic, run=runtime.run):
         t.dim() and not f for t, f in zip(model.feeds, model.fixed, strict=True)
     ):
         pytest.skip("no size of this case can vary")
+    return model
+
+
+def results(model, *, dynamic, run=runtime.run):
+    """What eager torch gives, and the converted program before and after `optimize`."""
     exported, program = convert(model, dynamic=dynamic)
     names = [s.arg.name for s in exported.graph_signature.input_specs if s.target is None]
     feeds = dict(zip(names, model.feeds, strict=True))
-    want = _outputs(model(*model.feeds))
-    for optimized in (False, True):
-        if optimized:
-            program.optimize()
-        got = list(run(program, feeds).values())
+    want = [torch.as_tensor(r) for r in listed(model(*model.feeds))]
+    as_converted = list(run(program, feeds).values())
+    program.optimize()
+    return want, [as_converted, list(run(program, feeds).values())]
+
+
+def judge(want, stages, case):
+    for got in stages:
         assert len(got) == len(want)
         for g, w in zip(got, want, strict=True):
             compare(g, w, case.tolerance)
+
+
+def check(entry, case, *, dynamic, run=runtime.run):
+    """Eager torch against the converted program, as `run` runs it."""
+    want, stages = results(model_of(entry, case, dynamic=dynamic), dynamic=dynamic, run=run)
+    judge(want, stages, case)

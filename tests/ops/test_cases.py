@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from case_runner import ALL, check, registered
+from case_runner import registered
+from companies import GROUPED, companies  # noqa: F401  a fixture
 
 from coreai_torch.lowering.registry import Lowering
 
@@ -12,9 +13,9 @@ from coreai_torch.lowering.registry import Lowering
 # The values of the cases fit 32 bits; the warning has tests of its own.
 @pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning")
 @pytest.mark.parametrize("sizes", ["static", "dynamic"])
-@pytest.mark.parametrize(("entry", "case"), ALL)
-def test_case(entry, case, sizes):
-    check(entry, case, dynamic=sizes == "dynamic")
+@pytest.mark.parametrize(("entry", "case", "company"), GROUPED)
+def test_case(entry, case, company, sizes, companies):  # noqa: F811  the fixture
+    companies.check(company, entry, case, sizes)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""Cases that travel together: one program for a dozen of them, and a verdict for each.
+
+A case of a simple op takes 58 ms by itself and 12 in company; if its sizes vary, 104 and 50.
+One that fails in company is tried alone, so that its failure is its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import defaultdict
+
+import case_runner
+import pytest
+import torch
+from case_runner import ALL
+
+SIZE = 12
+# The run time says so when it loses one of two like values that it makes of sizes.
+LOST = "Expected operands to be tensors"
+# A dozen attentions with sizes that vary take twice as long to export as each by itself.
+APART = ("decomposed", "dynamic")
+
+
+def _taken_apart(target):
+    """Whether the op needs a decomposition, which would be one for the whole company."""
+    return isinstance(target, torch._ops.OpOverload) and (
+        target._schema.is_mutable
+        or torch._C._dispatch_has_kernel_for_dispatch_key(
+            target.name(), "CompositeImplicitAutograd"
+        )
+    )
+
+
+def _grouped():
+    """Neighbours of the registry in companies; a worker of pytest-xdist gets whole ones."""
+    seats = defaultdict(int)
+    for param in ALL:
+        entry, case = param.values
+        kind = "decomposed" if _taken_apart(entry.target) else "lowered"
+        name = f"{kind}-{seats[kind] // SIZE}"
+        seats[kind] += 1
+        yield pytest.param(
+            entry, case, name, id=param.id, marks=pytest.mark.xdist_group(f"cases-{name}")
+        )
+
+
+GROUPED = list(_grouped())
+
+
+class Together(torch.nn.Module):
+    """Several models one beside the other; their results in one list."""
+
+    def __init__(self, models):
+        super().__init__()
+        self.models = torch.nn.ModuleList(models)
+        self.feeds = [feed for model in models for feed in model.feeds]
+        self.fixed = [fixed for model in models for fixed in model.fixed]
+
+    def forward(self, *inputs):
+        feed = iter(inputs)
+        return [
+            result
+            for model in self.models
+            for result in case_runner.listed(model(*[next(feed) for _ in model.feeds]))
+        ]
+
+
+class Company:
+    """What came of the cases that travelled together; where that fails, the halves go apart."""
+
+    def __init__(self, *, dynamic):
+        self.dynamic = dynamic
+        self.right, self.quarrels = set(), {}
+
+    def travel(self, members):
+        """Whether each of them arrived."""
+        models = [case_runner.CaseModel(entry.target, case) for entry, case in members]
+        journey = Together(models) if len(models) > 1 else models[0]
+        try:
+            self._judge(members, models, *case_runner.results(journey, dynamic=self.dynamic))
+        except Exception as cause:
+            if len(members) == 1:
+                return False
+            middle = len(members) // 2
+            arrived = [self.travel(half) for half in (members[:middle], members[middle:])]
+            if all(arrived) and LOST not in str(cause):
+                self.quarrels |= {_key(*m): f"{type(cause).__name__}: {cause}" for m in members}
+            return all(arrived)
+        return self.right.issuperset(_key(*member) for member in members)
+
+    def _judge(self, members, models, want, stages):
+        assert {len(got) for got in stages} == {len(want)}
+        start = 0
+        for model, (entry, case) in zip(models, members, strict=True):
+            end = start + len(case_runner.listed(model(*model.feeds)))
+            try:
+                case_runner.judge(want[start:end], [got[start:end] for got in stages], case)
+                self.right.add(_key(entry, case))
+            except AssertionError as difference:
+                self.quarrels[_key(entry, case)] = str(difference)
+            start = end
+        assert start == len(want)
+
+    def check(self, entry, case):
+        """By what came of it in company; if that is bad, alone, so that the failure is its own."""
+        quarrel = self.quarrels.get(_key(entry, case))
+        if _key(entry, case) not in self.right or quarrel:
+            case_runner.check(entry, case, dynamic=self.dynamic)
+            assert not quarrel, f"right alone, but beside others: {quarrel}"
+
+
+def _key(entry, case):
+    return id(entry), id(case)  # ops of one family share their cases
+
+
+class Companies:
+    """The companies of the tests that were asked for; those in use are kept."""
+
+    def __init__(self, tests, folder):
+        self.folder = folder
+        self.asked = defaultdict(list)
+        for test in tests:
+            given = test.callspec.params
+            self.asked[given["company"], given["sizes"]].append((given["entry"], given["case"]))
+
+    def check(self, name, entry, case, sizes):
+        case_runner.model_of(entry, case, dynamic=sizes == "dynamic")  # or the test is skipped
+        self._travelled(name, sizes).check(entry, case)
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019  static and dynamic; this object lives to the end
+    def _travelled(self, name, sizes):
+        dynamic = sizes == "dynamic"
+        members = [m for m in self.asked[name, sizes] if not dynamic or _varies(*m)]
+        company = Company(dynamic=dynamic)
+        started = self.folder / f"{name}-{sizes}"  # there already if the process died of it
+        if len(members) > 1 and (name.split("-")[0], sizes) != APART and not started.exists():
+            started.touch()
+            company.travel(members)
+            started.unlink()
+        return company
+
+
+def _varies(entry, case):
+    try:
+        return bool(case_runner.model_of(entry, case, dynamic=True))
+    except pytest.skip.Exception:
+        return False
+
+
+@pytest.fixture(scope="session")
+def companies(request, tmp_path_factory):
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    base = tmp_path_factory.getbasetemp()
+    # Of all workers, if there are several: another goes on where one died.
+    folder = (base.parent if run else base) / f"travelling-{run}"
+    folder.mkdir(exist_ok=True)
+    return Companies([t for t in request.session.items if "companies" in t.fixturenames], folder)
