@@ -12,7 +12,7 @@ from typing import Any
 
 from .judge import Verdict, judge
 
-PATIENCE = 300  # seconds that a model may take
+PATIENCE = 600  # seconds that a model may take, on a machine with much else to do
 
 # Loaded once, by the server that forks the children: together they take six seconds.
 _PRELOADED = [

@@ -6,6 +6,7 @@ which torch.export cannot follow; here the best of a fixed number go on from the
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,8 @@ from .row import Row, exactly, normal
 from .torchvision_library import models, ops
 
 _SIZE, _KEPT, _OVERLAP = 96, 40, 0.2
-# One for each level of the pyramid: a level without any is an empty tensor, which ends the
-# process on Linux (`Cannot broadcast dim 0 to 1`).
+# One for each level of a pyramid whose smallest regions are of 6 pixels; in a pyramid for larger
+# ones all are on the lowest level, and the others pool nothing.
 _REGIONS = exactly(
     [
         [8.0, 8.0, 14.0, 13.0],
@@ -104,6 +105,41 @@ def _boxes(model: Any, x: Any, regions: Any) -> Any:
     return heads.box_predictor(heads.box_head(pooled))
 
 
+def _found(model: Any, x: Any, regions: Any) -> tuple[Any, dict[str, Any], Any]:
+    """The maps, the box of each region with its score and label, and which of them stay."""
+    heads, maps = model.roi_heads, model.backbone(x)
+    pooled = heads.box_roi_pool(maps, [regions], [(_SIZE, _SIZE)])
+    logits, moves = heads.box_predictor(heads.box_head(pooled))
+    scores, labels = logits.softmax(-1)[:, 1:].max(-1)
+    boxes = heads.box_coder.decode(moves, [regions])
+    boxes = boxes.gather(1, (labels + 1)[:, None, None].expand(-1, 1, 4))[:, 0]
+    boxes = importlib.import_module("torchvision.ops.boxes").clip_boxes_to_image(
+        boxes, (_SIZE, _SIZE)
+    )
+    found = {"boxes": boxes, "scores": scores, "labels": labels + 1}
+    return maps, found, ops().nms(boxes, scores, _OVERLAP)
+
+
+def _masks(model: Any, x: Any, regions: Any) -> Any:
+    """Masks come before the suppression: the pooling takes no number that the data decide."""
+    maps, found, kept = _found(model, x, regions)
+    heads = model.roi_heads
+    pooled = heads.mask_roi_pool(maps, [found["boxes"]], [(_SIZE, _SIZE)])
+    logits = heads.mask_predictor(heads.mask_head(pooled))
+    chosen = found["labels"][:, None, None, None].expand(-1, 1, *logits.shape[2:])
+    found["masks"] = logits.sigmoid().gather(1, chosen)
+    return {name: each[kept] for name, each in found.items()}
+
+
+def _heatmaps(model: Any, x: Any, regions: Any) -> Any:
+    """For each box that stays a map of every keypoint."""
+    maps, found, kept = _found(model, x, regions)
+    heads = model.roi_heads
+    pooled = heads.keypoint_roi_pool(maps, [found["boxes"]], [(_SIZE, _SIZE)])
+    found["keypoints"] = heads.keypoint_predictor(heads.keypoint_head(pooled))
+    return {name: each[kept] for name, each in found.items()}
+
+
 def _row(name: str, build: Callable[[], Any], forward: Callable[..., Any], **inputs: Any) -> Row:
     made = {"x": normal(1, 3, _SIZE, _SIZE), **inputs}
     return Row(
@@ -122,6 +158,44 @@ def _pyramid() -> Any:
     )
     pool = ops().MultiScaleRoIAlign(["0", "1", "2", "3"], 7, 2, canonical_scale=24)
     return models("detection").FasterRCNN(backbone, num_classes=5, box_roi_pool=pool)
+
+
+_WIDTH = 32
+
+
+def _small(name: str, **heads: Any) -> Any:
+    """Mask and Keypoint R-CNN of the library's parts, all of them narrow."""
+    detection = models("detection.faster_rcnn")
+    backbone = models("detection.backbone_utils").BackboneWithFPN(
+        models("resnet").resnet18(),
+        {f"layer{i + 1}": str(i) for i in range(4)},
+        [64, 128, 256, 512],
+        _WIDTH,
+    )
+    return getattr(models("detection"), name)(
+        backbone,
+        box_head=detection.TwoMLPHead(_WIDTH * 49, 64),
+        box_predictor=detection.FastRCNNPredictor(64, 5),
+        **heads,
+    )
+
+
+def _mask_rcnn() -> Any:
+    parts = models("detection.mask_rcnn")
+    return _small(
+        "MaskRCNN",
+        mask_head=parts.MaskRCNNHeads(_WIDTH, (_WIDTH, _WIDTH), 1),
+        mask_predictor=parts.MaskRCNNPredictor(_WIDTH, _WIDTH, 5),
+    )
+
+
+def _keypoint_rcnn() -> Any:
+    parts = models("detection.keypoint_rcnn")
+    return _small(
+        "KeypointRCNN",
+        keypoint_head=parts.KeypointRCNNHeads(_WIDTH, (_WIDTH, _WIDTH)),
+        keypoint_predictor=parts.KeypointRCNNPredictor(_WIDTH, 17),
+    )
 
 
 def _faster_rcnn() -> Any:
@@ -151,6 +225,8 @@ ROWS = [
     _row("ssdlite", _ssdlite, _ssd),
     _row("region_proposals", _faster_rcnn, _proposals),
     _row("faster_rcnn_boxes", _pyramid, _boxes, regions=_REGIONS),
+    _row("mask_rcnn", _mask_rcnn, _masks, regions=_REGIONS),
+    _row("keypoint_rcnn", _keypoint_rcnn, _heatmaps, regions=_REGIONS),
     Row(
         "torchvision_fasterrcnn_whole",
         "torchvision",
