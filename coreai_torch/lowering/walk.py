@@ -128,14 +128,9 @@ class Walk:
         except ConversionError:
             raise
         except Exception as cause:
-            hint = (
-                REPORT_HINT
-                if entry.origin == "built-in"
-                else f"mending the {entry.origin} lowering"
-            )
             problem = f"{target_name(node.target)}: {type(cause).__name__}: {cause}"
-            raise LoweringError(describe(node, problem, hint)) from cause
-        return held_to(node, result)
+            raise LoweringError(describe(node, problem, _way_out(entry))) from cause
+        return held_to(node, result, _way_out(entry))
 
     def subgraph(self, module: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         """Lower another graph in the current place."""
@@ -158,17 +153,23 @@ def _no_elements(val: Any, argument: Any) -> Any:
     return argument if empty is None else empty
 
 
-def held_to(node: fx.Node, result: Any) -> Any:
+def _way_out(entry: Any) -> str:
+    """For whoever wrote the lowering that failed."""
+    own = entry.origin == "built-in"
+    return REPORT_HINT if own else f"mending the {entry.origin} lowering"
+
+
+def held_to(node: fx.Node, result: Any, hint: str = REPORT_HINT) -> Any:
     """Hold what a lowering returned to the types that the exported graph promises."""
     promised = node.meta.get("val")
     if isinstance(promised, list | tuple):
         if not isinstance(result, list | tuple) or len(result) != len(promised):
-            raise _wrong(node, f"{result!r}", f"{len(promised)} results")
-        return [_held_one(node, r, p) for r, p in zip(result, promised, strict=True)]
-    return _held_one(node, result, promised)
+            raise _wrong(node, f"{result!r}", f"{len(promised)} results", hint)
+        return [_held_one(node, r, p, hint) for r, p in zip(result, promised, strict=True)]
+    return _held_one(node, result, promised, hint)
 
 
-def _held_one(node: fx.Node, result: Any, promised: Any) -> Any:
+def _held_one(node: fx.Node, result: Any, promised: Any, hint: str) -> Any:
     if result is None or promised is None or isinstance(result, torch.Tensor):
         return result
     if isinstance(result, bool | int | float) and not isinstance(promised, torch.Tensor):
@@ -177,10 +178,10 @@ def _held_one(node: fx.Node, result: Any, promised: Any) -> Any:
     if isinstance(result, bool | int | float):
         result = constant(result, types.dtype_of(type_))
     if not isinstance(result, Value):
-        raise _wrong(node, f"{result!r} ({type(result).__name__})", str(type_))
+        raise _wrong(node, f"{result!r} ({type(result).__name__})", str(type_), hint)
     same = result.type.rank == type_.rank and result.type.element_type == type_.element_type
     if not same or any(_clash(a, b) for a, b in zip(result.type.shape, type_.shape, strict=True)):
-        raise _wrong(node, str(result.type), str(type_))
+        raise _wrong(node, str(result.type), str(type_), hint)
     known = [
         b if a == types.DYNAMIC else a for a, b in zip(result.type.shape, type_.shape, strict=True)
     ]
@@ -191,6 +192,6 @@ def _clash(found: int, promised: int) -> bool:
     return found != promised and types.DYNAMIC not in (found, promised)
 
 
-def _wrong(node: fx.Node, found: str, promised: str) -> WrongResultError:
+def _wrong(node: fx.Node, found: str, promised: str, hint: str) -> WrongResultError:
     problem = f"{target_name(node.target)} became {found}, but the graph promises {promised}"
-    return WrongResultError(describe(node, problem, REPORT_HINT))
+    return WrongResultError(describe(node, problem, hint))
