@@ -17,7 +17,6 @@ _HALVES = ("f32", "f16", "bf16")
 _REAL = (*_HALVES, "int32", "int64", "bool")
 _COMPLEX32 = "the result is complex32, which Core AI does not have"
 _TRAINING = "training mode moves the running statistics; the error says `model.eval()`"
-_GENERAL = "eigenvalues of a general matrix: no loop of fixed length finds them to float32"
 _FILLED = "the mask fills with an end of int64, which the devices' 32 bits do not hold"
 
 KNOWN_REFUSALS: dict[str, Refusal] = {
@@ -26,8 +25,6 @@ KNOWN_REFUSALS: dict[str, Refusal] = {
     "chalf": Refusal(_COMPLEX32, _REAL),
     "complex": Refusal(_COMPLEX32, ("f16",)),
     "hash_tensor": Refusal("a hash of 64 bits; the devices have 32", _REAL),
-    "linalg.eig": Refusal(_GENERAL, ("f32",)),
-    "linalg.eigvals": Refusal(_GENERAL, ("f32",)),
     "masked.amax": Refusal(_FILLED, ("int64",)),
     "masked.amin": Refusal(_FILLED, ("int64",)),
     "masked.argmax": Refusal(_FILLED, ("int64",)),
@@ -38,6 +35,9 @@ KNOWN_REFUSALS: dict[str, Refusal] = {
     "nn.functional.instance_norm": Refusal(_TRAINING, _HALVES),
     "unique_consecutive": Refusal(
         "torch.export promises other sizes than eager with dim=-1", _REAL
+    ),
+    "unravel_index": Refusal(
+        "an extent of 2**63 - 1, which the devices' 32 bits do not hold", ("int64",)
     ),
     "view_as_complex": Refusal(_COMPLEX32, ("f16",)),
 }

@@ -61,11 +61,13 @@ def _score(kept: dict[str, Any]) -> Iterator[str]:
     yield ""
     most = kept["samples of each dtype at most"]
     limits = ", ".join(f"{d} {'all' if n is None else n}" for d, n in most.items())
+    extent = f"Samples of an entry and dtype, evenly spread, at most: {limits}."
+    if all(n is None for n in most.values()):
+        extent = "Every sample of every entry was judged, in each of the dtypes below."
     yield (
         f"PyTorch's op database (torch {kept['torch']}, {kept['entries in the database']} entries) "
         f"went through export, conversion, `optimize()` and the run time (coreai-core "
-        f"{kept['coreai-core']}) and was compared with eager. Samples of an entry and dtype, "
-        f"evenly spread, at most: {limits}."
+        f"{kept['coreai-core']}) and was compared with eager. {extent}"
     )
     yield ""
     yield f"**{headline(kept)}.**"

@@ -66,6 +66,17 @@ def test_nothing_is_wrong_or_dies_and_every_refusal_has_its_reason():
     assert score.complaints(score.load()) == []
 
 
+def test_every_row_of_refusals_tells_of_one():
+    kept = score.load()["entries"]
+    refused = {
+        entry: {d for d, counts in row["samples"].items() if counts.get(Kind.REFUSED)}
+        for entry, row in kept.items()
+    }
+    assert {e: set(r.dtypes) for e, r in KNOWN_REFUSALS.items()} == {
+        entry: dtypes for entry, dtypes in refused.items() if dtypes
+    }
+
+
 def test_every_entry_was_judged_or_is_named():
     kept = score.load()
     named = {*kept["out of scope"], *kept["not judged in this run"]}
