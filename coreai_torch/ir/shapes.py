@@ -83,6 +83,22 @@ def as_vector(dim: Value) -> Value:
     return _reshape_to(dim, i32([1]), RankedTensorType.get([1], dim.type.element_type))
 
 
+def counted(dim: Value) -> Value:
+    """A run-time size as a vector of one, to compute with rather than to shape something.
+
+    It goes through a range, so that the run time needs its value for a shape, too. Where it does
+    not, two like sums of sizes leave the second one without a type: `x[i] = u, y[j] = v` with open
+    sizes stops with "coreai.add: Expected operands to be tensors".
+    """
+    one = gen.RangeOp(dim, _as_value(add(dim, 1)), i32(1)).result
+    return refine(one, RankedTensorType.get([1], one.type.element_type))
+
+
+def number(dim: Dim) -> Value:
+    """A size as a value to compute with."""
+    return i32(dim) if isinstance(dim, int) else scalar(counted(dim))
+
+
 def vector(dims: Sequence[Dim], dtype: torch.dtype = torch.int32) -> Value:
     """Sizes side by side in a vector of the given index type."""
     if is_static(dims):

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 import torch.fx as fx
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..ir.dialect import Value, cast, constant
+from ..ir.shapes import number
 from .binding import Signature, as_value
 
 
@@ -82,11 +84,20 @@ def promoted(
     """The bound arguments with every promoting one cast."""
     dtype = None if kind is Promote.NOT else compute_dtype(kind, signature, node)
     met = {
-        p.into: as_value(bound[p.into]) if dtype is None else _in(dtype, bound[p.into])
-        for p in signature.params
+        p.into: as_value(_computed(given, bound[p.into]))
+        if dtype is None
+        else _in(dtype, _computed(given, bound[p.into]))
+        for p, given in zip(signature.params, signature.given(node), strict=True)
         if p.into and p.promotes and bound[p.into] is not None
     }
     return {**bound, **met}
+
+
+def _computed(given: Any, held: Any) -> Any:
+    """What a node gives, as an operand; a size that shapes something else is one as it is."""
+    known = given.meta["val"] if isinstance(given, fx.Node) else given
+    size = isinstance(known, torch.SymInt) and not free_unbacked_symbols(known)
+    return number(held) if size and isinstance(held, Value) else held
 
 
 def _in(dtype: torch.dtype, operand: Any) -> Value:

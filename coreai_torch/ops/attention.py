@@ -46,7 +46,7 @@ def _scaled(query: Value, scale: float | None) -> Value:
     width = cai.size(query, 3)
     if isinstance(width, int):
         return cai.mul(query, cai.like(query, width**-0.5))
-    return cai.div(query, cai.sqrt(cai.raw_cast(width, torch.float32)))
+    return cai.div(query, cai.sqrt(cai.raw_cast(shapes.number(width), torch.float32)))
 
 
 def _attend(
@@ -132,7 +132,9 @@ def _hides_nothing(mask: torch.Tensor | None) -> bool:
     """Whether a mask is known to let every query see every key; encoders are given such masks."""
     if mask is None:
         return False
-    return bool(mask.all()) if mask.dtype == torch.bool else not mask.any()
+    # A mask is most often one row that was expanded: 12 looks at 197 x 197 of one take 40 ms.
+    distinct = mask[tuple(slice(None) if step else slice(1) for step in mask.stride())]
+    return bool(distinct.all()) if mask.dtype == torch.bool else not distinct.any()
 
 
 def _unseen_by_position(query: Value, key: Value, mask: Value | None) -> Value:

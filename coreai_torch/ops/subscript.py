@@ -80,7 +80,9 @@ def wrapped(index: Value, extent: Dim, constant: torch.Tensor | None = None) -> 
     if constant is not None and isinstance(extent, int):
         counted = torch.where(constant < 0, constant + extent, constant)
         return cai.tensor_constant(counted.to(torch.int32), "positions")
-    return cai.where(cai.less(position, cai.i32(0)), cai.add(position, number(extent)), position)
+    return cai.where(
+        cai.less(position, cai.i32(0)), cai.add(position, shapes.number(extent)), position
+    )
 
 
 def common_shape(values: Sequence[Value]) -> tuple[Dim, ...]:
@@ -154,19 +156,16 @@ def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
     position: Value | None = None
     stride: Dim = 1
     for column, extent in zip(reversed(columns), reversed(extents), strict=True):
-        scaled = column if stride == 1 else cai.mul(column, number(stride))
+        scaled = column if stride == 1 else cai.mul(column, shapes.number(stride))
         # Column 7 of a row of 5 would be column 2 of the next row.
-        inside = cai.logical_and(cai.less(column, number(extent)), cai.greater(column, cai.i32(-1)))
-        term = cai.where(inside, scaled, number(total))
+        inside = cai.logical_and(
+            cai.less(column, shapes.number(extent)), cai.greater(column, cai.i32(-1))
+        )
+        term = cai.where(inside, scaled, shapes.number(total))
         position = term if position is None else cai.add(position, term)
         stride = shapes.mul(stride, extent)
     assert position is not None
     return position
-
-
-def number(dim: Dim) -> Value:
-    """A size as a value."""
-    return cai.i32(dim) if isinstance(dim, int) else dim
 
 
 def side_by_side(columns: Sequence[Value], shape: Sequence[Dim]) -> Value:

@@ -12,7 +12,6 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, Number, Shape, case, decomposes, lowers
 from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
-from .subscript import number
 
 aten = torch.ops.aten
 _NUMBERS = "the strides are numbers of the case"
@@ -116,10 +115,13 @@ def _contiguous(dims: Sequence[Dim], stride: Sequence[Dim]) -> bool:
 
 def _positions(dims: Sequence[Dim], stride: Sequence[Dim], offset: Dim) -> Value:
     """Where each element of the view lies; out of two numbers per axis, not out of a table."""
-    position = number(offset)
+    position = shapes.number(offset)
     for axis, (extent, step) in enumerate(zip(dims, stride, strict=True)):
-        count = cai.range_(cai.i32(0), number(extent), cai.i32(1))
-        along = cai.expand_dims(cai.mul(count, number(step)), list(range(1, len(dims) - axis)))
+        stop = cai.i32(extent) if isinstance(extent, int) else extent
+        count = cai.range_(cai.i32(0), stop, cai.i32(1))
+        along = cai.expand_dims(
+            cai.mul(count, shapes.number(step)), list(range(1, len(dims) - axis))
+        )
         position = cai.add(position, along)
     return cai.broadcast_to(position, dims)
 

@@ -24,19 +24,8 @@ Term: TypeAlias = "Table | int | float"
 def value(table: Term, dtype: torch.dtype = torch.int32) -> Value:
     """A table as a value of the graph, in its own dtype; a plain number in the one given."""
     if isinstance(table, Value):
-        return table if table.type.rank else _as_vector(table)
+        return table if table.type.rank else shapes.counted(table)
     return cai.tensor_constant(torch.as_tensor(table, dtype=_narrow(table, dtype)))
-
-
-def _as_vector(size: Value) -> Value:
-    """A run-time size as a vector of one.
-
-    It goes through a range, so that the run time needs its value for shapes, too. Where it does
-    not, two like sums of sizes as operands ("n - 1" of two tensors) leave the second one without
-    a type: "coreai.minimum: Expected operands to be tensors".
-    """
-    one = cai.range_(size, shapes.add(size, 1), cai.i32(1))
-    return cai.refine(one, cai.RankedTensorType.get([1], one.type.element_type))
 
 
 def _narrow(table: torch.Tensor | int | float, dtype: torch.dtype) -> torch.dtype:
