@@ -25,7 +25,13 @@ def measured(converter, workload, repeats=3, runs=0):
             text=True,
             timeout=MINUTES * 60,
             cwd=CHILD.parent,  # not the project's folder, whose package would be imported
-            env={**os.environ, "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1"},
+            env={
+                **os.environ,
+                "PYTHONWARNINGS": "ignore",
+                "HF_HUB_OFFLINE": "1",
+                # Programs of all converters are run in one environment.
+                "COREAI_TORCH_BENCH_RUNNER": str(PEERS["ours"].python),
+            },
         )
     except subprocess.TimeoutExpired:
         return {"problem": f"took over {MINUTES} minutes"}

@@ -19,8 +19,13 @@ class Stages:
         wall, cpu = time.perf_counter(), time.process_time()
         yield
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        self.wall[stage] = min(wall, self.wall.get(stage, wall))
-        self.cpu[stage] = min(cpu, self.cpu.get(stage, cpu))
+        self.keep({stage: wall}, {stage: cpu})
+
+    def keep(self, wall, cpu):
+        """Take seconds in, where they are the best so far."""
+        for kept, found in ((self.wall, wall), (self.cpu, cpu)):
+            for stage, seconds in found.items():
+                kept[stage] = min(seconds, kept.get(stage, seconds))
 
 
 def reset_peak():
