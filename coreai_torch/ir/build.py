@@ -130,15 +130,21 @@ class Build:
     def changed(
         self, constant: Value, change: Callable[[torch.Tensor], torch.Tensor]
     ) -> Value | None:
-        """A small constant, changed by torch rather than by an op; None for any other value."""
+        """A constant changed by torch rather than by an op; None for any other value.
+
+        A large one is changed only where that copies nothing: its bytes stay as they are.
+        """
         owner = constant.owner
         if isinstance(owner, Block) or owner.name != "coreai.constant":
             return None
         content = self.content(constant)
-        if content is None or content.numel() > SMALL:
+        if content is None:
+            return None
+        result = change(content.detach()) if content.numel() <= SMALL else _seen_as(content, change)
+        if result is None:
             return None
         self._superseded[-1].append(constant)
-        return self.tensor(change(content.detach()), "changed")
+        return self.tensor(result, "changed")
 
     def number(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
         """A small constant of the given narrow dtype, right here."""
@@ -149,6 +155,18 @@ class Build:
             self._attributes[key] = self.constants.attribute(tensor, "literal")
             self._contents[self._attributes[key]] = tensor
         return constants.emit(self._attributes[key])
+
+
+def _seen_as(
+    content: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor | None:
+    """The changed tensor if it is the same bytes in the same order."""
+    if not content.is_contiguous():
+        return None
+    # Tried on a tensor without bytes, for a change that copies would copy a large weight.
+    meta = change(torch.empty_like(content, device="meta"))
+    same = meta.numel() == content.numel() and meta.is_contiguous() and meta._is_view()
+    return change(content.detach()) if same else None
 
 
 def _exact(value: complex | Sequence[int], dtype: torch.dtype) -> torch.dtype:

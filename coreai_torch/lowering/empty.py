@@ -114,7 +114,11 @@ def _same(one: Any, other: Any) -> bool:
 
 def is_empty(val: Any) -> bool:
     """Whether a tensor has no elements at any values of its symbolic sizes."""
-    return isinstance(val, torch.Tensor) and any(type(s) is int and s == 0 for s in val.shape)
+    if not isinstance(val, torch.Tensor):
+        return False
+    if not val._has_symbolic_sizes_strides:  # told at a tenth of the cost of its shape
+        return bool(val.numel() == 0)
+    return any(type(s) is int and s == 0 for s in val.shape)
 
 
 def _none_of(sizes: Sequence[Any], dtype: torch.dtype) -> Value:
@@ -160,6 +164,6 @@ def _several(val: Any) -> bool:
 
 
 def _counts_data(val: Any) -> bool:
-    if not isinstance(val, torch.Tensor):
+    if not isinstance(val, torch.Tensor) or not val._has_symbolic_sizes_strides:
         return False
     return any(isinstance(s, torch.SymInt) and free_unbacked_symbols(s) for s in val.shape)

@@ -95,7 +95,7 @@ def promoted(
 
 def _computed(given: Any, held: Any) -> Any:
     """What a node gives, as an operand; a size that shapes something else is one as it is."""
-    known = given.meta["val"] if isinstance(given, fx.Node) else given
+    known = given.meta.get("val") if isinstance(given, fx.Node) else given
     size = isinstance(known, torch.SymInt) and not free_unbacked_symbols(known)
     return number(held) if size and isinstance(held, Value) else held
 

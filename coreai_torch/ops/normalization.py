@@ -49,7 +49,7 @@ def _moments(x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
 
 
 def _rstd(variance: Value, eps: float) -> Value:
-    return cai.div(cai.like(variance, 1.0), cai.sqrt(cai.add(variance, cai.like(variance, eps))))
+    return cai.rsqrt(cai.add(variance, cai.like(variance, eps)))
 
 
 def _normalized(x: Value, axes: Sequence[int], eps: float) -> Value:
