@@ -15,7 +15,8 @@ PEERS = ("published", "onnx", "coremltools", "openvino", "executorch")
 HEAD = f"""# Benchmarks
 
 Written by `make bench`, which measures each converter on each workload in a process of its own
-and in an environment of its own, in one run on one machine ({platform.machine()}, {{cores}} cores).
+and in an environment of its own. The figures of a workload are of one run,
+on one machine ({platform.machine()}, {{cores}} cores).
 Seconds are CPU seconds, best of several; read them as ratios. Every model has random weights.
 
 """
