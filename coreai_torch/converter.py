@@ -20,6 +20,7 @@ from .ir.program import Program
 from .kernels.metal import TorchMetalKernel, lowerings
 from .lowering.fold import is_foldable
 from .lowering.legacy import LegacyLowering
+from .lowering.op_names import overload_named, registered_name
 from .lowering.program import Staged, build
 from .lowering.registry import BUILTIN, Lowering, Registry
 from .lowering.survey import Blocker, survey
@@ -104,6 +105,7 @@ class TorchConverter:
                 f"{type(exported_program).__name__}\n  try   torch.export.export(model, args)"
                 ".run_decompositions(coreai_torch.get_decomp_table())"
             )
+        self._check_free(entrypoint_name)
         names = Names(input_names, output_names, state_names)
         return self._stage(exported_program, names, entrypoint_name)
 
@@ -114,12 +116,6 @@ class TorchConverter:
         entrypoint: str,
         externalized: Sequence[Match] = (),
     ) -> TorchConverter:
-        if entrypoint in self._staged:
-            raise NamingError(
-                f"an entrypoint {entrypoint!r} is staged already; there are "
-                f"{list(self._staged)}\n  try   another entrypoint_name, or "
-                f"clear(entrypoints=[{entrypoint!r}]) first"
-            )
         program, report = self._recognized(program, entrypoint, externalized)
         validate.check(program, self._supports, get_decomp_table)
         self._reports[entrypoint] = report
@@ -145,6 +141,7 @@ class TorchConverter:
                 f"add_pytorch_module takes an nn.Module, not a {type(module).__name__}\n"
                 "  try   add_exported_program for a program that is exported already"
             )
+        self._check_free(entrypoint_name)  # before the export, which may take long
         found = list(matches(module, as_specs(externalize_modules)))
         with marked(found):
             program = export_fn(module)
@@ -164,6 +161,11 @@ class TorchConverter:
                 "nothing is staged\n  try   add_exported_program(...) or add_pytorch_module(...)"
             )
         chosen = [self._staged[name] for name in self._known(entrypoints)]
+        if not chosen:
+            raise NamingError(
+                f"entrypoints names none; staged are {list(self._staged)}\n"
+                "  try   one of these, or leave it out for all"
+            )
         for one in chosen:
             overflow.warn(one.program)
         count = sum(len(one.program.graph.nodes) for one in chosen)
@@ -223,7 +225,7 @@ class TorchConverter:
         def register(fn: Callable[..., Any]) -> Callable[..., Any]:
             first = next(iter(inspect.signature(fn).parameters), None)
             if first == "ctx":
-                target = _overload(name)
+                target = overload_named(name)
                 entry: Any = Lowering(target, fn, origin="registered")
                 entry.signature  # noqa: B018  a mismatch with the schema shows here, not later
             else:
@@ -247,23 +249,28 @@ class TorchConverter:
         return recognized(program, entrypoint, externalized, self._wanted)
 
     def _checked_name(self, qualified_name: str, allow_override: bool) -> str:
-        namespace, found, op = qualified_name.partition("::")
-        if not (found and namespace and op) or "::" in op:
-            raise ConversionError(
-                f"{qualified_name!r} is no qualified op name\n"
-                "  try   'namespace::op' or 'namespace::op.overload'"
-            )
+        name = registered_name(qualified_name)
+        namespace = name.partition("::")[0]
         if namespace in RESERVED and not allow_override:
             raise ConversionError(
                 f"{qualified_name!r}: the namespace {namespace!r} is built in\n"
                 "  try   allow_override=True to replace a built-in lowering"
             )
-        name = qualified_name.removesuffix(".default")
         if self._registry.get(name) is not None and not allow_override:
             raise ConversionError(
                 f"{qualified_name!r} has a lowering already\n  try   allow_override=True"
             )
         return name
+
+    def _check_free(self, entrypoint: str) -> None:
+        if not (isinstance(entrypoint, str) and entrypoint):
+            raise NamingError(f"entrypoint_name is {entrypoint!r}\n  try   a name, as 'main'")
+        if entrypoint in self._staged:
+            raise NamingError(
+                f"an entrypoint {entrypoint!r} is staged already; there are "
+                f"{list(self._staged)}\n  try   another entrypoint_name, or "
+                f"clear(entrypoints=[{entrypoint!r}]) first"
+            )
 
     def _known(self, entrypoints: Sequence[str] | None) -> list[str]:
         if entrypoints is None:
@@ -279,18 +286,3 @@ class TorchConverter:
 
     def _supports(self, node: torch.fx.Node) -> bool:
         return self._registry.for_node(node) is not None or is_foldable(node)
-
-
-def _overload(name: str) -> Any:
-    """The torch overload that a qualified name stands for."""
-    namespace, _, rest = name.partition("::")
-    op, _, overload = rest.partition(".")
-    packet = getattr(getattr(torch.ops, namespace), op, None)
-    found = getattr(packet, overload or "default", None)
-    if found is None:
-        known = [f"{namespace}::{op}.{o}" for o in packet.overloads()] if packet else []
-        raise ConversionError(
-            f"torch has no op {name!r}\n  try   "
-            + (f"one of {known}" if known else "defining it before registering its lowering")
-        )
-    return found

@@ -50,6 +50,7 @@ class RMSNorm(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
             raise ValueError(f"RMSNorm: dim={dim}, n_heads={n_heads}; sizes must be 1 or more")
         self.weight = nn.Parameter(torch.ones((dim,) if n_heads is None else (n_heads, 1, dim)))
         self.norm = RMSNormImpl(eps=eps)
+        self.version = self.norm.version
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(x, self.weight)

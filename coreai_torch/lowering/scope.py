@@ -63,7 +63,11 @@ class ValuesMap(Mapping[str, Value]):
     def __getitem__(self, name: str) -> Value:
         base, _, index = name.partition("#")
         value = self._scope.value(self._scope.by_name[base])
-        return value[int(index)] if index else value
+        if not index:
+            return value
+        if not isinstance(value, list) or int(index) >= len(value):
+            raise KeyError(name)  # as a dictionary would, for `in` and `get` too
+        return value[int(index)]
 
     def __iter__(self) -> Iterator[str]:
         for node, held in self._scope.nodes.items():

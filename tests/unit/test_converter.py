@@ -55,6 +55,27 @@ def test_an_unknown_entrypoint_is_refused(program):
             call(entrypoints=["decoder"])
 
 
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_an_entrypoint_has_a_name(program, name):
+    with pytest.raises(NamingError, match=f"entrypoint_name is {name!r}"):
+        TorchConverter().add_exported_program(program, entrypoint_name=name)
+
+
+def test_a_used_name_is_refused_before_the_export(program):
+    def export_fn(module):
+        raise AssertionError("exported in vain")
+
+    converter = TorchConverter().add_exported_program(program)
+    with pytest.raises(NamingError, match="'main' is staged already"):
+        converter.add_pytorch_module(Affine(), export_fn)
+
+
+def test_no_entrypoint_at_all_is_refused(program):
+    converter = TorchConverter().add_exported_program(program)
+    with pytest.raises(NamingError, match=r"names none; staged are \['main'\]"):
+        converter.to_coreai(entrypoints=[])
+
+
 def test_nothing_staged_is_a_runtime_error():
     with pytest.raises(RuntimeError, match="nothing is staged"):
         TorchConverter().to_coreai()
@@ -208,16 +229,27 @@ def test_several_results_are_found_by_number():
     @converter.register_torch_lowering("aten::add.Tensor", allow_override=True)
     def add(values_map, node, loc):
         seen.update({name: values_map[name] for name in ("pair#0", "pair#1")})
+        unknown = ("pair#2", "x#0", "nobody", "nobody#0")
+        assert not any(name in values_map or values_map.get(name) for name in unknown)
         return values_map["pair#0"]
 
     converter.add_exported_program(exported(Outer(), torch.ones(3))).to_coreai()
     assert set(seen) == {"pair#0", "pair#1"}
 
 
-@pytest.mark.parametrize("name", ["scaled_add", "::op", "my_lib::", "a::b::c", ""])
+@pytest.mark.parametrize(
+    "name", ["scaled_add", "::op", "my_lib::", "a::b::c", "a::b.c.d", "a b::c", "a::b.", "", 5]
+)
 def test_an_unqualified_name_is_refused(name):
     with pytest.raises(ValueError, match="no qualified op name"):
         TorchConverter().register_torch_lowering(name)
+
+
+@pytest.mark.parametrize("name", ["aten::add", "aten::add.Tensors"])
+def test_an_overload_that_torch_has_not_is_refused(name):
+    # No node would ever ask for it: the lowering would be passed over in silence.
+    with pytest.raises(ValueError, match=rf"no op '{name}'\n  try   one of .*'aten::add.Tensor'"):
+        TorchConverter().register_torch_lowering(name, allow_override=True)
 
 
 @pytest.mark.parametrize("namespace", ["aten", "higher_order", "coreai", "coreaix"])

@@ -1,0 +1,57 @@
+"""Op names as users write them: `namespace::op` or `namespace::op.overload`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from ..errors import ConversionError
+
+_FORM = re.compile(r"\w+::\w+(\.\w+)?")
+
+
+def registered_name(given: Any) -> str:
+    """The name that a lowering for this op is registered under.
+
+    Refuses an overload that torch has not: no node would ever ask for it, as for `aten::add`,
+    whose overloads are `Tensor` and `Scalar`. An op that torch does not know may come later.
+    """
+    if not isinstance(given, str) or not _FORM.fullmatch(given):
+        raise ConversionError(
+            f"{given!r} is no qualified op name\n"
+            "  try   'namespace::op' or 'namespace::op.overload'"
+        )
+    packet, overload = _looked_up(given)
+    if isinstance(packet, torch._ops.OpOverloadPacket) and overload not in _of_tensors(packet):
+        raise _unknown(given, packet)
+    return given.removesuffix(".default")
+
+
+def overload_named(name: str) -> Any:
+    """The torch overload that a qualified name stands for."""
+    packet, overload = _looked_up(name)
+    found = getattr(packet, overload, None)
+    if found is None:
+        raise _unknown(name, packet)
+    return found
+
+
+def _looked_up(name: str) -> tuple[Any, str]:
+    namespace, _, rest = name.partition("::")
+    op, _, overload = rest.partition(".")
+    return getattr(getattr(torch.ops, namespace), op, None), overload or "default"
+
+
+def _of_tensors(packet: Any) -> list[str]:
+    """The overloads that a graph can hold: `aten::add(Scalar a, Scalar b)` is TorchScript's own."""
+    found = {name: str(getattr(packet, name)._schema) for name in packet.overloads()}
+    return [name for name, text in found.items() if "Tensor" in text or text[:6] != "aten::"]
+
+
+def _unknown(name: str, packet: Any) -> ConversionError:
+    base = name.partition(".")[0]
+    known = [f"{base}.{overload}" for overload in _of_tensors(packet)] if packet else []
+    way = f"one of {known}" if known else "defining it before registering its lowering"
+    return ConversionError(f"torch has no op {name!r}\n  try   {way}")
