@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIModelAsset, AIProgram, OSVersion
 from coreai.authoring.asset import _COREAI_PRODUCER
-from coreai.runtime import _AIModelAsset
+from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 
 from . import resources
 
@@ -60,11 +62,15 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
     def save_asset(
         self,
         path: Path | str,
-        metadata: Any = None,
+        metadata: AIModelAssetMetadata | Mapping[str, Any] | None = None,
         minimum_os: OSVersion = OSVersion.v27,
     ) -> AIModelAsset:
-        """Write the asset beside `path` and swap it in; a failure leaves what was there."""
-        path = Path(path)
+        """Write the asset beside `path` and swap it in; a failure leaves what was there.
+
+        `metadata` may be a dictionary: `author`, `license`, `model_description`, and entries of
+        your own. An asset holds text alone, so what is none is kept as JSON.
+        """
+        path, metadata = Path(path), _as_metadata(metadata)
         if path.suffix != ".aimodel":
             raise ValueError(
                 f"an asset's path ends in .aimodel, {str(path)!r} ends in {path.suffix!r}\n"
@@ -117,6 +123,25 @@ def write_module(program: AIProgram, path: Path) -> None:
     """The module as it stands, for another process; unlike an asset, nothing is folded."""
     with path.open("wb") as file:
         mlir_module_of(program).operation.write_bytecode(file)
+
+
+def _as_metadata(given: Any) -> Any:
+    if given is None or isinstance(given, AIModelAssetMetadata):
+        return given
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        # The run time's own function drops what it does not know, without a word.
+        raise TypeError(
+            f"metadata is {given!r}\n  try   a dictionary with names as keys, or an "
+            "AIModelAssetMetadata"
+        )
+    made = AIModelAssetMetadata()
+    for name, value in given.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        if name in ("author", "license", "model_description"):
+            setattr(made, name, text)
+        else:
+            made.set_custom(name, text)
+    return made
 
 
 def _stamp(metadata: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import runtime
 import torch
+from coreai.runtime import AIModelAssetMetadata
 from staging import converted, exported
 from torch import nn
 
@@ -136,6 +138,27 @@ def test_the_path_must_end_in_aimodel(tmp_path):
     program = converted(Net(), torch.ones(2, 64))
     with pytest.raises(ValueError, match=r"ends in .aimodel"):
         program.save_asset(tmp_path / "m.mlmodel")
+
+
+def test_metadata_reaches_the_asset(tmp_path):
+    program = converted(Net(), torch.ones(2, 64))
+    own = AIModelAssetMetadata()
+    own.author = "Ada"
+    own.set_custom("labels", '["a", "b"]')
+    given = {"author": "Ada", "labels": ["a", "b"]}  # what is no text is kept as JSON
+    for metadata in (own, given):
+        kept = program.save_asset(tmp_path / "m.aimodel", metadata).metadata
+        assert kept.author == "Ada"
+        assert json.loads(kept.creator_defined_metadata["labels"]) == ["a", "b"]
+    assert program.save_asset(tmp_path / "m.aimodel").metadata.author == ""
+
+
+@pytest.mark.parametrize("metadata", ["by Ada", {1: "x"}, {"x": len}])
+def test_metadata_that_cannot_be_kept_is_refused(tmp_path, metadata):
+    program = converted(Net(), torch.ones(2, 64))
+    with pytest.raises(TypeError):
+        program.save_asset(tmp_path / "m.aimodel", metadata)
+    assert not os.listdir(tmp_path)
 
 
 def test_optimize_changes_no_number_and_twice_does_no_harm():
