@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -9,9 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch.export import ExportedProgram
 
+from ..converter import TorchConverter
+from ..errors import ConversionError, NarrowingWarning
 from ..ir.reading import Source
-from .graph import Key, Operation
-from .graph_match import Pairs, matched, paired_by_node
+from .graph import Graph, Key, Operation, graph_of_coreai_program, graph_of_exported_program
+from .graph_match import Pairs, alike, matched, paired_by_node
 from .inspector import CoreAIInspector, Engine, Inputs, Inspector, TorchInspector
 from .search import Strategy, searched
 from .search_strategy import LevelOrderStrategy
@@ -119,8 +122,8 @@ async def create_comparator_for_programs(
 ) -> Comparator:
     """A comparator of two programs, exported or Core AI.
 
-    Operations are paired by the FX nodes that a conversion in debug mode records; two programs
-    that record none, by what they compute. The exported program is the one that was converted,
+    Operations are paired by the FX nodes that a conversion in debug mode records; where none are
+    recorded, by what they compute. The exported program is the one that was converted,
     decomposed. `states` are what the states of Core AI programs start from, else zeros.
     """
 
@@ -132,8 +135,14 @@ async def create_comparator_for_programs(
     source = inspector(source_program, source_entry_point)
     target = inspector(target_program, target_entry_point)
     pairs = paired_by_node(source.graph, target.graph)
-    if not pairs and type(source_program) is type(target_program):
-        pairs = matched(source.graph, target.graph)
+    if not pairs:
+        if isinstance(source_program, ExportedProgram):
+            pairs = _converted_anew(source_program, target.graph)
+        elif isinstance(target_program, ExportedProgram):
+            found = _converted_anew(target_program, source.graph)
+            pairs = {key: node for node, key in found.items()}
+        else:
+            pairs = matched(source.graph, target.graph)
     if not pairs:
         raise ValueError(
             "no operation of one program is known to be one of the other\n"
@@ -141,6 +150,31 @@ async def create_comparator_for_programs(
             "and the exported program as it was converted, decomposed"
         )
     return Comparator(source, target, pairs)
+
+
+def _converted_anew(program: ExportedProgram, target: Graph) -> Pairs:
+    """From FX nodes to operations that record none, as of a program converted in release mode.
+
+    The exported program is converted with its nodes, and the result laid beside the target, as
+    converted or as optimized, whichever is more like it.
+    """
+    converter = TorchConverter(TorchConverter.Mode.DEBUG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NarrowingWarning)  # the caller has seen it
+        try:
+            again = converter.add_exported_program(program).to_coreai()
+        except ConversionError:
+            return {}  # a lowering of the caller's own
+    best: Pairs = {}
+    nodes = graph_of_exported_program(program)
+    for optimized in (False, True):
+        if optimized:
+            again.optimize()
+        graph = graph_of_coreai_program(again)
+        same = alike(graph, target)
+        held = paired_by_node(nodes, graph).items()
+        best = max(best, {node: same[key] for node, key in held if key in same}, key=len)
+    return best
 
 
 def _held(want: Any, got: Any) -> Any:

@@ -29,9 +29,14 @@ def fingerprints(graph: Graph) -> Mapping[Key, str]:
     return made
 
 
+def alike(source: Graph, target: Graph) -> Pairs:
+    """Pairs that compute the same."""
+    return _in_order(_by(fingerprints(source), source), _by(fingerprints(target), target))
+
+
 def matched(source: Graph, target: Graph) -> Pairs:
     """Pairs that compute the same; of what is left, those that do the same in the same order."""
-    pairs = _in_order(_by(fingerprints(source), source), _by(fingerprints(target), target))
+    pairs = alike(source, target)
     taken = set(pairs.values())
     left = [operation for operation in source if operation.key not in pairs]
     right = [operation for operation in target if operation.key not in taken]

@@ -11,6 +11,7 @@ from torch import nn
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.debugging.comparator import create_comparator_for_programs
 from coreai_torch.debugging.search_strategy import LevelOrderStrategy
+from coreai_torch.ir import dialect as cai
 
 DEBUG, RELEASE = TorchConverter.Mode.DEBUG, TorchConverter.Mode.RELEASE
 
@@ -109,6 +110,43 @@ def test_programs_without_nodes_are_paired_by_what_they_compute(source, changed)
     assert {pair.source.module for pair in result.failed_nodes} == {"layers.1"}
 
 
-def test_a_program_without_nodes_cannot_be_held_against_an_export(source):
+@pytest.mark.parametrize("optimize", [False, True], ids=["as-converted", "optimized"])
+def test_a_program_without_nodes_is_held_against_its_export(source, changed, optimize):
+    find = LevelOrderStrategy.top_down
+    result = compared(source, converted(source, RELEASE, optimize=optimize), strategy=find)
+    assert result.ok, str(result)
+    assert result.compared >= 10
+    target = converted(changed, RELEASE, optimize=optimize)
+    ((first, second),) = compared(source, target, rtol=1e-4, atol=1e-4).failed_nodes
+    assert first.module == second.module == "layers.1"
+    assert first.op == "aten.linear.default"
+    ((second, first),) = compared(target, source, rtol=1e-4, atol=1e-4).failed_nodes
+    assert first.module == second.module == "layers.1"
+
+
+@torch.library.custom_op("comparator_tests::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return twice(x)
+
+
+def test_a_program_that_cannot_be_converted_anew_needs_its_nodes():
+    converter, program = TorchConverter(), exported(Twice())
+
+    @converter.register_torch_lowering("comparator_tests::twice")
+    def lower(values_map, node, loc):
+        x = values_map[node.args[0].name]
+        return cai.add(x, x)
+
+    made = converter.add_exported_program(program).to_coreai()
     with pytest.raises(ValueError, match=r"Mode\.DEBUG"):
-        compared(source, converted(source, RELEASE))
+        compared(program, made)
