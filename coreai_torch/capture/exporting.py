@@ -9,6 +9,7 @@ import torch
 
 from ..errors import ExportError
 from .sequence_lengths import open_lengths
+from .unasked import without_asking
 
 _SHOWN = 4  # lines of torch's own message
 
@@ -19,7 +20,7 @@ def exported(
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
 ) -> torch.export.ExportedProgram:
-    """`torch.export` with lengths of sequences left open; failures name the model."""
+    """`torch.export` with lengths left open and values not asked for; failures name the model."""
     if args is None and kwargs is None:
         raise ExportError(
             f"no arguments to export {type(model).__name__} with\n"
@@ -31,7 +32,7 @@ def exported(
             "  try   args=(x,)"
         )
     try:
-        with open_lengths():
+        with open_lengths(), without_asking():
             return torch.export.export(
                 model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )

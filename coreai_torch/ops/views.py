@@ -35,8 +35,12 @@ _NUMBERS = "the strides are numbers of the case"
 def as_strided(
     ctx: Ctx, x: Value, size: Shape, stride: Shape, storage_offset: Number | None
 ) -> Value:
-    flat, offset = _storage(ctx, x), _offset(ctx, storage_offset)
+    source = _root(ctx.call.node.args[0])
+    fake, first = source.meta["val"], ctx.fake("self").storage_offset()
+    flat = _storage(ctx, ctx.call.scope.value(source), fake)
+    offset = _offset(ctx, fake, first if storage_offset is None else storage_offset)
     dims = ctx.dims(size)
+    _check_end(ctx, fake, dims, stride, offset)
     if _contiguous(dims, stride):
         count = shapes.product(dims)
         return cai.reshape(cai.slice_axis(flat, 0, offset, shapes.add(offset, count)), dims)
@@ -58,7 +62,9 @@ def as_strided(
 def as_strided_scatter(
     ctx: Ctx, x: Value, src: Value, size: Shape, stride: Shape, storage_offset: Number | None
 ) -> Value:
-    flat, offset = _storage(ctx, x), _offset(ctx, storage_offset)
+    fake = ctx.fake("self")
+    flat = _storage(ctx, x, fake)
+    offset = 0 if storage_offset is None else _offset(ctx, fake, storage_offset)
     dims = tuple(size)
     if _contiguous(dims, stride):
         count = shapes.product(dims)
@@ -67,14 +73,24 @@ def as_strided_scatter(
     else:
         index = _positions(dims, stride, offset)
         written = cai.scatter_nd(flat, cai.expand_dims(index, [len(dims)]), src)
-    order = _order(ctx)
+    order = _order(ctx, fake)
     turned = cai.reshape(written, [cai.sizes(x)[a] for a in order])
     return cai.transpose(turned, [order.index(a) for a in range(len(order))])
 
 
-def _order(ctx: Ctx) -> list[int]:
+def _root(node: Any) -> Any:
+    """What a chain of views is taken of: strides reach its memory before and behind a view."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
+        source, fake = node.args[0], node.meta["val"]
+        in_other_units = source.meta["val"].dtype != fake.dtype
+        if in_other_units or not isinstance(fake.storage_offset(), int):
+            break
+        node = source
+    return node
+
+
+def _order(ctx: Ctx, fake: Any) -> list[int]:
     """The axes as they lie in memory, the one with the longest stride first."""
-    fake = ctx.fake("self")
     order = sorted(range(fake.dim()), key=lambda a: -_static(ctx, fake.stride(a)))
     if not fake.permute(order).is_contiguous():
         ctx.refuse("strides over a tensor that is itself a view with gaps", "x.contiguous() first")
@@ -85,21 +101,33 @@ def _static(ctx: Ctx, extent: Any) -> int:
     return int(extent) if isinstance(extent, int) else int(extent.node.hint)
 
 
-def _storage(ctx: Ctx, x: Value) -> Value:
+def _storage(ctx: Ctx, x: Value, fake: Any) -> Value:
     """The elements in the order of the memory that torch's strides walk through."""
-    return cai.reshape(cai.transpose(x, _order(ctx)), [shapes.product(cai.sizes(x))])
+    return cai.reshape(cai.transpose(x, _order(ctx, fake)), [shapes.product(cai.sizes(x))])
 
 
-def _offset(ctx: Ctx, storage_offset: Number | None) -> Dim:
+def _offset(ctx: Ctx, fake: Any, storage_offset: Any) -> Dim:
     """Counted from the first element of the tensor, which need not be the first in memory."""
-    own = ctx.fake("self").storage_offset()
-    if storage_offset is None:
+    own = fake.storage_offset()
+    if storage_offset is own:
         return 0
-    if isinstance(storage_offset, Value) or not isinstance(own, int):
+    if not isinstance(storage_offset, int) or not isinstance(own, int):
         ctx.refuse("a storage offset that is known at run time only")
-    if int(storage_offset) < own:
+    if storage_offset < own:
         ctx.refuse("a view that begins before the tensor it is taken of")
-    return int(storage_offset) - own
+    return storage_offset - own
+
+
+def _check_end(
+    ctx: Ctx, fake: Any, dims: Sequence[Dim], stride: Sequence[Dim], offset: Dim
+) -> None:
+    """Memory that the tensor does not have would be read as whatever the run time gives."""
+    known = [offset, *dims, *stride, fake.numel()]
+    if not all(isinstance(extent, int) for extent in known):
+        return
+    last = offset + sum((d - 1) * s for d, s in zip(dims, stride, strict=True))
+    if last >= fake.numel():
+        ctx.refuse("a view that ends behind the tensor it is taken of")
 
 
 def _contiguous(dims: Sequence[Dim], stride: Sequence[Dim]) -> bool:

@@ -12,6 +12,7 @@ from unittest import mock
 import torch
 
 import coreai_torch
+from coreai_torch.capture.unasked import without_asking
 from coreai_torch.capture.validate import calls as graph_calls
 from coreai_torch.errors import (
     ConversionError,
@@ -27,6 +28,7 @@ from .. import runtime
 from . import entries
 from .modules import Batch, Call
 from .outcome import Kind, Outcome, Verdict
+from .set_aside import NUMBERS, VIEWS
 from .ties import settled
 from .tolerances import in_whole_numbers, tolerance, values_are_undefined
 from .truth import no_further_than_eager, truth
@@ -61,9 +63,7 @@ def judge(
         every = entries.samples(name, dtype)
         for index in indices:
             trying([(dtype, index)])
-            call = Call.of(dtype, index, op, every[index])
-            if in_whole_numbers(name, dtype):
-                call = call.in_whole_numbers()
+            call = _prepared(name, Call.of(dtype, index, op, every[index]))
             texts[call.place] = entries.text(every[index])
             before = _set_aside(name, call)
             if before is None:
@@ -73,6 +73,14 @@ def judge(
     for call, outcome in _outcomes(name, ready, alone, trying):
         text = "" if outcome.kind is Kind.PASS else texts[call.place]
         yield Verdict(call.dtype, call.index, outcome, text)
+
+
+def _prepared(name: str, call: Call) -> Call:
+    if name in NUMBERS:
+        call = call.with_numbers()
+    if name in VIEWS:
+        call = call.with_views()
+    return call.in_whole_numbers() if in_whole_numbers(name, call.dtype) else call
 
 
 def _outcomes(
@@ -163,7 +171,7 @@ def _not_strided(tensor: torch.Tensor) -> bool:
 def _alone(name: str, call: Call) -> Outcome:
     batch = Batch([call])
     try:
-        exported = torch.export.export(batch, batch.tensors)
+        exported = _exported(batch)
     except Exception as cause:
         return Outcome(Kind.EXPORT_FAILED, _line("export", cause))
     try:
@@ -172,7 +180,7 @@ def _alone(name: str, call: Call) -> Outcome:
         if isinstance(cause, ConversionError):  # a decomposition of ours refuses
             return Outcome(Kind.RANDOM if _draws(exported) else Kind.REFUSED, _line("", cause))
         try:
-            torch.export.export(batch, batch.tensors).run_decompositions()
+            _exported(batch).run_decompositions()
         except Exception:
             return Outcome(Kind.EXPORT_FAILED, _line("run_decompositions", cause))
         return Outcome(Kind.ERROR, _line("run_decompositions with our table", cause))
@@ -193,6 +201,12 @@ def _alone(name: str, call: Call) -> Outcome:
     return _compared(name, call, got)
 
 
+def _exported(batch: Batch) -> torch.export.ExportedProgram:
+    """As `coreai_torch.convert` exports."""
+    with without_asking():
+        return torch.export.export(batch, batch.tensors)
+
+
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """As the converter asks for it: half of the sweep's time goes into decompositions.
 
@@ -210,7 +224,7 @@ def _together(name: str, calls: list[Call]) -> list[Outcome]:
     batch = Batch(calls)
     converter = coreai_torch.TorchConverter()
     try:
-        decomposed = _decomposed(torch.export.export(batch, batch.tensors))
+        decomposed = _decomposed(_exported(batch))
     except Exception as cause:
         raise _NotTogether(cause) from cause
     blocked = _blocked(decomposed, converter)

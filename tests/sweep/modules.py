@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A tensor of rank 0 that the model makes itself."""
+
+    value: Any
+    dtype: torch.dtype
+
+    def made(self) -> torch.Tensor:
+        return torch.tensor(self.value, dtype=self.dtype)
+
+
+@dataclass(frozen=True)
+class _View:
+    """A part of the memory that is given."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    def of(self, memory: torch.Tensor) -> torch.Tensor:
+        return memory.as_strided(self.size, self.stride, self.offset)
 
 
 @dataclass(frozen=True)
@@ -27,6 +50,26 @@ class Call:
         tensors = tuple(_plain(x) for x in leaves if isinstance(x, torch.Tensor))
         return cls(dtype, index, op, tensors, tuple(leaves), spec)
 
+    def with_numbers(self) -> Call:
+        """The same call with its tensors of rank 0 as numbers of the model."""
+        leaves = tuple(
+            _Number(x.item(), x.dtype) if isinstance(x, torch.Tensor) and not x.dim() else x
+            for x in self.leaves
+        )
+        return replace(self, leaves=leaves, tensors=tuple(t for t in self.tensors if t.dim()))
+
+    def with_views(self) -> Call:
+        """The same call with all memory given that its tensors are views of."""
+        given = [x for x in self.leaves if isinstance(x, torch.Tensor)]
+        memory = tuple(x.new_empty(0).set_(x.untyped_storage()).clone() for x in given)
+        views = tuple(
+            _View(tuple(x.shape), x.stride(), x.storage_offset())
+            if isinstance(x, torch.Tensor)
+            else x
+            for x in self.leaves
+        )
+        return replace(self, leaves=views, tensors=memory)
+
     def in_whole_numbers(self) -> Call:
         """The same call with whole numbers from -2 to 2 for all that is real."""
         return replace(self, tensors=tuple(map(_whole, self.tensors)))
@@ -39,7 +82,7 @@ class Call:
     def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """The op's tensor results; numbers become tensors, as a program returns them."""
         feed = iter(tensors)
-        leaves = [next(feed) if isinstance(x, torch.Tensor) else x for x in self.leaves]
+        leaves = [_fed(x, feed) for x in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         results = [_as_tensor(r) for r in pytree.tree_leaves(self.op(*args, **kwargs))]
         return [r for r in results if r is not None]
@@ -48,6 +91,14 @@ class Call:
         """What torch computes, on copies: some ops write into their arguments."""
         with torch.no_grad():
             return self(*(t.clone() for t in self.tensors))
+
+
+def _fed(leaf: Any, feed: Iterator[torch.Tensor]) -> Any:
+    if isinstance(leaf, _View):
+        return leaf.of(next(feed))
+    if isinstance(leaf, _Number):
+        return leaf.made()
+    return next(feed) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ from . import entries
 from .known_refusals import KNOWN_REFUSALS
 from .outcome import ATTEMPTED, Kind
 from .score import PAGE, holds, load, was_attempted
+from .set_aside import SET_ASIDE
 
 MEANING = {
     Kind.PASS: "converted, ran, and agrees with eager PyTorch",
@@ -37,6 +38,7 @@ def page(kept: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from _score(kept)
     yield from _partial(kept)
+    yield from _set_aside(kept)
     yield from _aside(kept)
     yield from _whole(kept)
     yield from _registry()
@@ -67,7 +69,11 @@ def _score(kept: dict[str, Any]) -> Iterator[str]:
     yield (
         f"PyTorch's op database (torch {kept['torch']}, {kept['entries in the database']} entries) "
         f"went through export, conversion, `optimize()` and the run time (coreai-core "
-        f"{kept['coreai-core']}) and was compared with eager. {extent}"
+        f"{kept['coreai-core']}) and was compared with eager. {extent} Programs are exported as "
+        "`coreai_torch.convert` exports a model: `allclose`, `combinations`, `corrcoef`, `cov`, "
+        "`equal`, `narrow` from a tensor, `ctc_loss`, `gaussian_nll_loss`, `one_hot` of unnamed "
+        "classes and `linalg.lstsq` ask what a tensor holds, at which `torch.export.export` by "
+        "itself fails; there they are written so that they need not ask."
     )
     yield ""
     yield f"**{headline(kept)}.**"
@@ -111,6 +117,26 @@ def _by_dtype(row: dict[str, Any]) -> str:
         shown = [f"{counts[k]} {k}" for k in ATTEMPTED if counts.get(k)]
         parts += [f"{dtype}: {', '.join(shown)}"] if shown else []
     return "; ".join(parts)
+
+
+def _set_aside(kept: dict[str, Any]) -> Iterator[str]:
+    """Samples of entries that were attempted otherwise: by entry, so that the count adds up."""
+    yield "## Samples not attempted"
+    yield ""
+    rows = []
+    for entry, row in kept["entries"].items():
+        counts = {k: 0 for k in Kind if k not in ATTEMPTED}
+        for of_dtype in row["samples"].values():
+            for kind in counts:
+                counts[kind] += of_dtype.get(kind, 0)
+        rows += [(f"`{entry}`", n, _why_aside(entry, kind)) for kind, n in counts.items() if n]
+    yield from _table(("entry", "samples", "why"), rows)
+
+
+def _why_aside(entry: str, kind: Kind) -> str:
+    if kind is Kind.EXPORT_FAILED and entry in SET_ASIDE:
+        return SET_ASIDE[entry].reason
+    return MEANING[kind].removeprefix("not attempted: ")
 
 
 def _aside(kept: dict[str, Any]) -> Iterator[str]:

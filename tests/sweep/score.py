@@ -13,6 +13,7 @@ from .known_refusals import KNOWN_REFUSALS
 from .out_of_scope import OUT_OF_SCOPE
 from .outcome import ATTEMPTED, DEFECTS, Kind
 from .pool import Result
+from .set_aside import SET_ASIDE
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCORE, PAGE = DOCS / "ops-score.json", DOCS / "ops.md"
@@ -52,7 +53,7 @@ def was_attempted(row: dict[str, Any], dtypes: Any = tuple(entries.DTYPES)) -> b
 
 
 def complaints(kept: dict[str, Any]) -> list[str]:
-    """Defects, and refusals that no row accounts for."""
+    """Defects, refusals that no row accounts for, and what torch fails at without a row."""
     found = []
     for entry, row in kept["entries"].items():
         known = KNOWN_REFUSALS.get(entry)
@@ -61,8 +62,17 @@ def complaints(kept: dict[str, Any]) -> list[str]:
             refused = counts.get(Kind.REFUSED, 0)
             if refused and (known is None or dtype not in known.dtypes):
                 bad.append(f"{refused} refused, and no row tells why")
+            failed = counts.get(Kind.EXPORT_FAILED, 0)
+            if failed > set_aside(entry, dtype):
+                bad.append(f"{failed} {Kind.EXPORT_FAILED}, and no row tells why")
             found += [f"{entry} {dtype}: {', '.join(bad)}: {row.get('why', '')}"] if bad else []
     return found
+
+
+def set_aside(entry: str, dtype: str) -> int:
+    """How many samples the rows give to torch's own failure."""
+    row = SET_ASIDE.get(entry)
+    return row.samples if row and dtype in row.dtypes else 0
 
 
 def load() -> dict[str, Any]:

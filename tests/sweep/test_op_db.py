@@ -9,6 +9,7 @@ from tests.sweep.known_refusals import KNOWN_REFUSALS
 from tests.sweep.out_of_scope import OUT_OF_SCOPE
 from tests.sweep.outcome import ATTEMPTED, Kind
 from tests.sweep.pool import Worker
+from tests.sweep.set_aside import NUMBERS, SET_ASIDE, VIEWS
 from tests.sweep.tolerances import LOOSENED, PRODUCTS, UNDEFINED
 
 pytestmark = pytest.mark.xdist_group("op_db")  # the database takes four seconds to load
@@ -77,6 +78,17 @@ def test_every_row_of_refusals_tells_of_one():
     }
 
 
+def test_every_sample_set_aside_has_its_row():
+    kept = score.load()["entries"]
+    failed = {
+        (entry, dtype): counts[Kind.EXPORT_FAILED]
+        for entry, row in kept.items()
+        for dtype, counts in row["samples"].items()
+        if Kind.EXPORT_FAILED in counts
+    }
+    assert failed == {(e, d): row.samples for e, row in SET_ASIDE.items() for d in row.dtypes}
+
+
 def test_every_entry_was_judged_or_is_named():
     kept = score.load()
     named = {*kept["out of scope"], *kept["not judged in this run"]}
@@ -94,5 +106,6 @@ def test_the_page_is_what_the_registry_and_the_score_say():
 
 
 def test_rows_name_entries_that_exist():
-    rows = {*OUT_OF_SCOPE, *KNOWN_REFUSALS, *UNDEFINED, *PRODUCTS, *(e for e, _ in LOOSENED)}
+    aside = {*OUT_OF_SCOPE, *KNOWN_REFUSALS, *SET_ASIDE, *NUMBERS, *VIEWS}
+    rows = {*aside, *UNDEFINED, *PRODUCTS, *(e for e, _ in LOOSENED)}
     assert rows - set(entries.entries()) == set()

@@ -1,0 +1,111 @@
+"""Functions that ask what a tensor holds convert all the same, with torch's values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from module_runner import Call, run
+from torch.nn import functional
+
+from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.capture.exporting import decomposed, exported
+
+pytestmark = [
+    # The frequencies of a weighted covariance are added up as integers.
+    pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning"),
+    pytest.mark.filterwarnings("ignore:cov... degrees of freedom:UserWarning"),
+]
+
+torch.manual_seed(0)
+X, Y = torch.randn(4, 3), torch.randn(4, 3)
+FREQUENCIES, WEIGHTS = torch.tensor([2, 0, 1]), torch.tensor([0.5, 1.5, 1.0])
+LOGITS = torch.randn(5, 2, 5).log_softmax(-1)
+LABELS, LENGTHS = torch.tensor([[1, 1, 3], [2, 4, 0]]), torch.tensor([3, 2])
+STEPS = torch.tensor([5, 4])
+
+FUNCTIONS = {
+    "equal": (lambda x, y: torch.scalar_tensor(torch.equal(x, y)), (X, X + 0)),
+    "not equal": (lambda x, y: torch.scalar_tensor(x.equal(y)), (X, Y)),
+    "equal of other sizes": (lambda x, y: x + x.equal(y), (X, Y[:2])),
+    "allclose": (lambda x, y: torch.scalar_tensor(x.allclose(y, atol=1e-2)), (X, X + 1e-3)),
+    "covariance": (lambda x: torch.cov(input=x), (X,)),
+    "covariance of one": (lambda x: x[0].cov(correction=0), (X,)),
+    "covariance, weighted": (
+        lambda x, f, a: x.cov(correction=1, fweights=f, aweights=a),
+        (X, FREQUENCIES, WEIGHTS),
+    ),
+    "covariance of too few": (lambda x, f: x.cov(correction=9, fweights=f), (X, FREQUENCIES)),
+    "correlation": (torch.corrcoef, (X,)),
+    "correlation of one": (lambda x: torch.corrcoef(x[0]), (X,)),
+    "combinations": (lambda x: torch.combinations(x[0], r=2), (X,)),
+    "combinations, repeating": (lambda x: torch.combinations(x[0], 3, True), (X,)),
+    "narrow": (lambda x, i: x.narrow(0, i, 2), (X, torch.tensor(1))),
+    "narrow from the end": (lambda x, i: torch.narrow(x, 1, i, 1), (X, torch.tensor(-2))),
+    "narrow by a number": (lambda x: torch.narrow(x, 1, 1, 2), (X,)),
+    "one-hot": (lambda i: functional.one_hot(i), (LABELS,)),
+    "one-hot of six": (lambda i: functional.one_hot(i, 6), (LABELS,)),
+    "gaussian loss": (
+        lambda x, y, v: functional.gaussian_nll_loss(x, y, v, full=True, reduction="sum"),
+        (X, Y, X[:, 0].square()),
+    ),
+    "gaussian loss of a number": (lambda x, y: functional.gaussian_nll_loss(x, y, 0.5), (X, Y)),
+    "alignment": (
+        lambda x, t, i, n: functional.ctc_loss(x, t, i, n, reduction="none"),
+        (LOGITS, LABELS, STEPS, LENGTHS),
+    ),
+    "alignment in one row": (
+        lambda x, t: functional.ctc_loss(x, t, (5, 4), (2, 3), blank=4),
+        (LOGITS, torch.tensor([1, 1, 3, 2, 0])),
+    ),
+    "alignment that cannot be": (
+        lambda x, t: functional.ctc_loss(x[:2], t, (2, 2), (3, 1), zero_infinity=True),
+        (LOGITS, LABELS),
+    ),
+    "alignment of one": (
+        lambda x, t: functional.ctc_loss(x, t, (5,), (2,), reduction="sum"),
+        (LOGITS[:, 0], torch.tensor([3, 3])),
+    ),
+    "least squares": (lambda x, b: tuple(torch.linalg.lstsq(x, b, driver="gels"))[:2], (X, Y)),
+    "least squares, wide": (lambda x, b: torch.linalg.lstsq(x, b).solution, (X.T, Y[:3])),
+    "least squares by values": (
+        lambda x, b: tuple(torch.linalg.lstsq(x, b, driver="gelsd"))[2:],
+        (X[:3], Y[:3]),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """All of them side by side in one program."""
+    functions, given = zip(*FUNCTIONS.values(), strict=True)
+    counts = [len(args) for args in given]
+
+    def together(*tensors):
+        left = iter(tensors)
+        called = [
+            f(*(next(left) for _ in range(n))) for f, n in zip(functions, counts, strict=True)
+        ]
+        return [value for one in called for value in (one if isinstance(one, tuple) else (one,))]
+
+    tensors = tuple(t for args in given for t in args)
+    program = decomposed(exported(Call(together), tensors, None, None), get_decomp_table())
+    got = iter(run(TorchConverter().add_exported_program(program).to_coreai(), tensors))
+    found = {}
+    for name, (function, args) in FUNCTIONS.items():
+        want = function(*args)
+        want = want if isinstance(want, tuple) else (want,)
+        found[name] = [(next(got), w) for w in want]
+    return found
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_are_torchs(name, results):
+    for got, want in results[name]:
+        narrow = want.to(torch.int32) if want.dtype == torch.int64 else want
+        torch.testing.assert_close(got, narrow, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_what_depends_on_values_is_left_to_torch():
+    sections = Call(lambda x, b: torch.linalg.lstsq(x, b, driver="gelsd").residuals)
+    with pytest.raises(Exception, match="linalg_lstsq"):
+        exported(sections, (X, Y), None, None)
