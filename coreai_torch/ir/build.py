@@ -48,7 +48,7 @@ class Build:
         self._emitted: list[dict[int, Value]] = []
         self._superseded: list[list[Value]] = []
         self.shared_graphs: dict[Any, Any] = {}
-        self.may_be_empty = False  # whether what is built has sizes that the data decide
+        self.may_be_empty = False  # whether sizes of what is built may be zero at run time
         self.open_scans = itertools.count()  # those of sizes that are known at run time only
 
     @staticmethod
@@ -73,8 +73,8 @@ class Build:
             _CURRENT.reset(token)
 
     @contextmanager
-    def sizes_of_data(self, there: bool) -> Iterator[None]:
-        """Build what has sizes that the data decide, each of which may be zero."""
+    def sizes_that_may_be_zero(self, there: bool) -> Iterator[None]:
+        """Build what has sizes that may turn out to be zero at run time, or has none."""
         before, self.may_be_empty = self.may_be_empty, there
         try:
             yield

@@ -110,7 +110,8 @@ class Composite:
         declared = declaration(
             self.name, self.inputs, self.outputs, {**self.attrs, "version": self.version}
         )
-        key = (str(declared), variant, tuple(str(o.type) for o in operands))
+        types_ = tuple(str(o.type) for o in operands)
+        key = (str(declared), variant, types_, build.may_be_empty)
         if key not in build.shared_graphs:
             build.shared_graphs[key] = self._graph(declared, body, operands)
         return list(build.shared_graphs[key](*operands))

@@ -1,4 +1,4 @@
-"""Operands of sizes that the data decide: each may turn out to be zero when the program runs."""
+"""Operands of sizes that may turn out to be zero when the program runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def met(*operands: Value) -> Sequence[Value]:
     extents = [x.type.shape[x.type.rank + axis] for x, axis in sources]
     if types.DYNAMIC not in extents or all(_fills(x, extents) for x in operands):
         return operands
-    shape = _shape(sources)
+    shape = _shape(sources, extents)
     return [x if _fills(x, extents) else _laid_out(x, shape, extents) for x in operands]
 
 
@@ -47,13 +47,16 @@ def _fills(x: Value, extents: Sequence[int]) -> bool:
     return all(n == types.DYNAMIC or m != types.DYNAMIC for n, m in zip(own, extents, strict=True))
 
 
-def _shape(sources: Sequence[tuple[Value, int]]) -> Value:
+def _shape(sources: Sequence[tuple[Value, int]], extents: Sequence[int]) -> Value:
     first = sources[0][0]
     if first.type.rank == len(sources) and all(x == first for x, _ in sources):
         return gen.GetShapeOp(first).result
     number = Build.current().number
     parts = []
-    for x, axis in sources:
+    for (x, axis), extent in zip(sources, extents, strict=True):
+        if extent != types.DYNAMIC:
+            parts.append(number([extent], torch.uint32))
+            continue
         at = x.type.rank + axis
         bounds = (number([n], torch.int32) for n in (at, at + 1, 1))
         parts.append(gen.SliceOp(gen.GetShapeOp(x).result, *bounds).result)

@@ -10,10 +10,11 @@ import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.fx as fx
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from ..ir.dialect import (
     Dim,
@@ -154,16 +155,33 @@ def _extent(extent: Any, node: fx.Node, scope: Scope) -> Dim | None:
 
 
 def may_be_empty(node: fx.Node) -> bool:
-    """Whether a size of an operand or result is known only when the data are, and may be zero."""
+    """Whether a size of an operand or result is known at run time only, and may be zero there."""
     vals = (n.meta.get("val") for n in (node, *node.all_input_nodes))
-    return any(_counts_data(v) for val in vals for v in (val if _several(val) else (val,)))
+    return any(_has_a_size_of_zero(v) for val in vals for v in (val if _several(val) else (val,)))
 
 
 def _several(val: Any) -> bool:
     return isinstance(val, list | tuple)
 
 
-def _counts_data(val: Any) -> bool:
+def _has_a_size_of_zero(val: Any) -> bool:
     if not isinstance(val, torch.Tensor) or not val._has_symbolic_sizes_strides:
         return False
-    return any(isinstance(s, torch.SymInt) and free_unbacked_symbols(s) for s in val.shape)
+    return any(isinstance(s, torch.SymInt) and _may_be_zero(s) for s in val.shape)
+
+
+def _may_be_zero(extent: torch.SymInt) -> bool:
+    """A size that the data decide, or one computed from open ones: `x[2:-1]` of two rows has none.
+
+    An open size itself is two or more: `torch.export` takes that for granted.
+    """
+    expression = extent.node.expr
+    if expression.is_Symbol and not free_unbacked_symbols(extent):
+        return False
+    known = _POSITIVE.setdefault(extent.node.shape_env, {})
+    if expression not in known:  # a tenth of a millisecond each
+        known[expression] = extent.node.shape_env.bound_sympy(expression).lower > 0
+    return not known[expression]
+
+
+_POSITIVE: WeakKeyDictionary[ShapeEnv, dict[Any, bool]] = WeakKeyDictionary()

@@ -19,6 +19,7 @@ from ..ir import graph, types
 from ..ir.build import Build
 from ..ir.composite import declaration
 from ..ir.dialect import Value, size
+from .empty import may_be_empty
 from .scope import Scope
 
 LowerNodes = Callable[[Sequence[fx.Node], Scope, Sequence[Region]], None]
@@ -43,7 +44,7 @@ def emit(lower: LowerNodes, region: Region, scope: Scope) -> None:
     operands = [scope.value(port.node) for port in inputs]
     text = _Text(crossing, scope)
     digest = text.digest(region.match, nodes, [str(o.type) for o in operands])
-    key = (digest, *text.constants)
+    key = (digest, any(may_be_empty(n) for n in region.body), *text.constants)
     if key not in build.shared_graphs:
 
         def body(arguments: Sequence[Value]) -> list[Value]:

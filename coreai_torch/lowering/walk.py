@@ -123,7 +123,7 @@ class Walk:
 
     def _lowered(self, entry: Any, node: fx.Node, scope: Scope) -> Any:
         try:
-            with Build.current().sizes_of_data(may_be_empty(node)):
+            with Build.current().sizes_that_may_be_zero(may_be_empty(node)):
                 result = entry(Call(node, scope), self.subgraph)
         except ConversionError:
             raise

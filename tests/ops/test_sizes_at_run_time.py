@@ -1,4 +1,4 @@
-"""Sizes that the data decide may be zero: the run time gives torch's answer and lives on."""
+"""Sizes that are known at run time only may be zero: torch's answer, and the process lives on."""
 
 from __future__ import annotations
 
@@ -54,31 +54,63 @@ OPS = {
     "assignment": lambda r, i: _written(i, r),
 }
 
+SETTLED = ("topk",)  # torch makes a number of the open size
+
 
 class Picked(torch.nn.Module):
+    """Rows that the data pick."""
+
     def forward(self, x, mask):
         places = mask.nonzero()[:, 0]
         rows = x[places]
         return {name: op(rows, places) for name, op in OPS.items()}
 
 
-@pytest.fixture(scope="module")
-def program():
-    exported = torch.export.export(Picked(), (X, MASKS["some"]))
+class Cut(torch.nn.Module):
+    """No rows of an open number, `s0 // 2 - 1`, beside a norm of all of them."""
+
+    def forward(self, x):
+        places = torch.arange(x.shape[0])[2:-1:2]
+        rows = x[2:-1:2]
+        norm = OPS["layer norm"](x, places)
+        results = {name: op(rows, places) for name, op in OPS.items() if name not in SETTLED}
+        return results | {"all": norm}
+
+
+def _converted(module, inputs, sizes=None):
+    exported = torch.export.export(module, inputs, dynamic_shapes=sizes)
     exported = exported.run_decompositions(get_decomp_table())
     return TorchConverter().add_exported_program(exported).to_coreai()
 
 
-@pytest.mark.parametrize("how_many", MASKS)
-def test_rows_that_the_data_pick(program, how_many):
-    wanted = Picked()(X, MASKS[how_many])
-    got = runtime.run(program, {"x": X, "mask": MASKS[how_many]})
+@pytest.fixture(scope="module")
+def picking():
+    return _converted(Picked(), (X, MASKS["some"]))
+
+
+@pytest.fixture(scope="module")
+def cutting():
+    return _converted(Cut(), (X[:3].clone(),), ({0: torch.export.Dim.AUTO},))
+
+
+def _check(program, wanted, **inputs):
+    got = runtime.run(program, inputs)
     names = runtime.descriptor(program).output_names
-    ordered = {name: got[each] for name, each in zip(OPS, names, strict=True)}
-    for name, want in wanted.items():
-        value = ordered[name]
+    for each, (name, want) in zip(names, wanted.items(), strict=True):
+        value = got[each]
         assert value.shape == want.shape, name
         torch.testing.assert_close(value, want.to(value.dtype))
+
+
+@pytest.mark.parametrize("how_many", MASKS)
+def test_rows_that_the_data_pick(picking, how_many):
+    mask = MASKS[how_many]
+    _check(picking, Picked()(X, mask), x=X, mask=mask)
+
+
+def test_rows_of_which_a_cut_leaves_none(cutting):
+    assert "?x4xf32" in str(cutting)  # else torch knew the sizes
+    _check(cutting, Cut()(X[:3]), x=X[:3])
 
 
 def test_sizes_that_are_open_but_no_data_decide_are_not_laid_out():
