@@ -23,6 +23,7 @@ _CURRENT: ContextVar[Build] = ContextVar("build")
 # Elements of a constant that is stored in the layout it is used in. Weights above it keep theirs,
 # and an op that changes it: a transposed copy of 1 GB takes longer than the whole conversion.
 SMALL = 1 << 18
+_AS_USED = ".as_used"  # ends the name of a constant that is stored as it is used
 
 
 def _never_fold(op: Any) -> bool:
@@ -42,7 +43,7 @@ class Build:
         self.context = Context()
         self.constants = constants.Constants()
         self._attributes: dict[Any, Attribute] = {}
-        self._contents: dict[Attribute, torch.Tensor] = {}
+        self._contents: dict[Attribute, tuple[torch.Tensor, str]] = {}
         self._symbols: set[str] = set()
         self._blocks: list[Block] = []
         self._emitted: list[dict[int, Value]] = []
@@ -117,7 +118,7 @@ class Build:
     def tensor(self, tensor: torch.Tensor, name: str) -> Value:
         """A tensor as a value of the graph being built, emitted once per graph."""
         attribute = self.constants.attribute(tensor, name)
-        self._contents.setdefault(attribute, tensor)
+        self._contents.setdefault(attribute, (tensor, name))
         emitted, key = self._emitted[-1], hash(attribute)
         if key not in emitted or emitted[key].owner.attributes["value"] != attribute:
             emitted[key] = constants.emit(attribute, self._blocks[-1])
@@ -125,7 +126,8 @@ class Build:
 
     def content(self, constant: Value) -> torch.Tensor | None:
         """What a constant that was emitted here holds."""
-        return self._contents.get(constant.owner.attributes["value"])
+        content, _ = self._contents.get(constant.owner.attributes["value"], (None, ""))
+        return content
 
     def changed(
         self, constant: Value, change: Callable[[torch.Tensor], torch.Tensor]
@@ -137,14 +139,14 @@ class Build:
         owner = constant.owner
         if isinstance(owner, Block) or owner.name != "coreai.constant":
             return None
-        content = self.content(constant)
+        content, name = self._contents.get(owner.attributes["value"], (None, ""))
         if content is None:
             return None
         result = change(content.detach()) if content.numel() <= SMALL else _seen_as(content, change)
         if result is None:
             return None
         self._superseded[-1].append(constant)
-        return self.tensor(result, "changed")
+        return self.tensor(result, f"{name.removesuffix(_AS_USED)}{_AS_USED}")
 
     def number(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
         """A small constant of the given narrow dtype, right here."""
@@ -153,7 +155,7 @@ class Build:
             tensor = constants.narrowed(torch.tensor(value, dtype=_exact(value, dtype)), "literal")
             tensor = tensor if tensor.dtype == dtype else tensor.to(dtype)
             self._attributes[key] = self.constants.attribute(tensor, "literal")
-            self._contents[self._attributes[key]] = tensor
+            self._contents[self._attributes[key]] = (tensor, "literal")
         return constants.emit(self._attributes[key])
 
 
