@@ -13,6 +13,7 @@ import torch
 from . import ops as _ops  # noqa: F401  fills the registry
 from .capture import decompositions, overflow, validate
 from .capture.io_plan import Names, plan
+from .capture.sequence_lengths import open_lengths
 from .errors import ConversionError, ExportError, NamingError
 from .externalize.mark import marked
 from .externalize.spec import Match, as_specs, matches
@@ -143,7 +144,7 @@ class TorchConverter:
             )
         self._check_free(entrypoint_name)  # before the export, which may take long
         found = list(matches(module, as_specs(externalize_modules)))
-        with marked(found):
+        with marked(found), open_lengths():
             program = export_fn(module)
         if not isinstance(program, torch.export.ExportedProgram):
             raise ExportError(

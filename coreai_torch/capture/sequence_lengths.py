@@ -2,6 +2,7 @@
 
 Torch learns the sizes of an LSTM's results by writing all its steps out, and that fixes their
 number. Within `open_lengths` it reads them off the operands instead; the layer stays one op.
+Where a table asks for the steps, as torch's own does, they are written out as ever.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp import global_decomposition_table
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 aten = torch.ops.aten
 _KEY = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -41,6 +43,15 @@ _SIZES: dict[Any, Callable[..., Any]] = {
 }
 
 
+def _unless_traced(sizes: Callable[..., Any], steps: Callable[..., Any]) -> Callable[..., Any]:
+    """While the layer is taken apart its steps are asked for, not only the sizes of results."""
+
+    def kernel(*args: Any) -> Any:
+        return sizes(*args) if get_proxy_mode() is None else steps(*args)
+
+    return kernel
+
+
 @contextmanager
 def open_lengths() -> Iterator[None]:
     """Export and decompose in here, both, for a recurrent layer over an unknown length."""
@@ -48,8 +59,9 @@ def open_lengths() -> Iterator[None]:
     decompositions = {op: _DECOMPOSITIONS[op] for op in _SIZES if op in _DECOMPOSITIONS}
     try:
         for op, sizes in _SIZES.items():
-            op.py_kernels[_KEY] = sizes
-            _DECOMPOSITIONS[op] = sizes
+            kernel = _unless_traced(sizes, kernels[op][_KEY])
+            op.py_kernels[_KEY] = kernel
+            _DECOMPOSITIONS[op] = kernel
             op._dispatch_cache.clear()
         yield
     finally:

@@ -9,6 +9,7 @@ from module_runner import check, convert, run
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.capture.sequence_lengths import open_lengths
 from coreai_torch.errors import UnsupportedArgumentError
 
@@ -74,6 +75,30 @@ def test_a_sequence_of_unknown_length(module):
             want = pytree.tree_leaves(model(x))
         for got, expected in zip(run(program, (x,)), want, strict=True):
             compare(got, expected)
+
+
+def test_a_module_that_is_exported_while_it_is_added_keeps_its_length_open():
+    model, steps = MODULES["gru"].eval(), torch.export.Dim("steps", min=1, max=512)
+
+    def export(module):
+        program = torch.export.export(module, (X,), dynamic_shapes=({0: steps},))
+        return program.run_decompositions(get_decomp_table())
+
+    program = TorchConverter().add_pytorch_module(model, export).to_coreai()
+    for x in (X, X[:7].contiguous()):
+        with torch.no_grad():
+            want = pytree.tree_leaves(model(x))
+        for got, expected in zip(run(program, (x,)), want, strict=True):
+            compare(got, expected)
+
+
+def test_a_table_that_asks_for_the_steps_gets_them():
+    # Torch's own: the sizes alone would leave results that nobody computes.
+    model = MODULES["lstm"].eval()
+    with open_lengths():
+        program = torch.export.export(model, (X[:3],)).run_decompositions()
+    with torch.no_grad():
+        compare(program.module()(X[:3])[0], model(X[:3])[0])
 
 
 def test_export_is_itself_again_outside():
