@@ -5,33 +5,36 @@ import os
 import subprocess
 from pathlib import Path
 
+from benchmarks.child.stages import Stages
 from benchmarks.environments import PEERS
 
 CHILD = Path(__file__).parent / "child" / "run.py"
+LATENCY = CHILD.parent / "latency.py"
 MINUTES = 15
 
 
-def measured(converter, workload, repeats=3, runs=0):
+def _without_other_packages():
+    """A PYTHONPATH would put the same `coreai_torch` into every environment."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {**inherited, "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1"}
+
+
+def measured(converter, workload, repeats=3, keep=None):
     """The child's figures, or why there are none."""
     environment = PEERS[converter]
     problem = environment.make()
     if problem:
         return {"problem": f"not installed: {problem}"}
     command = [environment.python, CHILD, converter, workload, f"--repeats={repeats}"]
+    command += [f"--keep={keep}"] if keep else []
     try:
         result = subprocess.run(
-            [*command, f"--runs={runs}"],
+            command,
             capture_output=True,
             text=True,
             timeout=MINUTES * 60,
             cwd=CHILD.parent,  # not the project's folder, whose package would be imported
-            env={
-                **os.environ,
-                "PYTHONWARNINGS": "ignore",
-                "HF_HUB_OFFLINE": "1",
-                # Programs of all converters are run in one environment.
-                "COREAI_TORCH_BENCH_RUNNER": str(PEERS["ours"].python),
-            },
+            env=_without_other_packages(),
         )
     except subprocess.TimeoutExpired:
         return {"problem": f"took over {MINUTES} minutes"}
@@ -40,6 +43,23 @@ def measured(converter, workload, repeats=3, runs=0):
             return json.loads(line)
     lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
     return {"problem": lines[-1][:160]}
+
+
+def latencies(assets, processes, runs):
+    """The best seconds of loading and running each kept asset, all in one environment.
+
+    They take turns, each time in a new process: where its memory happens to lie makes 15 % of a
+    program's speed, and what else the machine does more than that.
+    """
+    found = {name: Stages() for name in assets}
+    for _ in range(processes):
+        for name, folder in assets.items():
+            command = [PEERS["ours"].python, LATENCY, folder / "m.aimodel", folder / "inputs.pt"]
+            result = subprocess.run(
+                [*command, str(runs)], capture_output=True, text=True, check=True, cwd=CHILD.parent
+            )
+            found[name].keep(**json.loads(result.stdout.splitlines()[-1]))
+    return found
 
 
 def import_seconds(statement, repeats=5):

@@ -8,7 +8,7 @@ import coreai_programs
 from stages import AnonymousPeak, peak_bytes, reset_peak
 
 
-def _coreai(program, args, stages, repeats, runs, optimizes):
+def _coreai(program, args, stages, repeats, keep, optimizes):
     from coreai_torch import TorchConverter, get_decomp_table
 
     with stages.timed("decompose"):
@@ -24,36 +24,36 @@ def _coreai(program, args, stages, repeats, runs, optimizes):
                 with stages.timed("optimize"):
                     converted.optimize()
     found = coreai_programs.op_counts(converted)
-    saved = coreai_programs.finish(converted, args, stages, min(repeats, 3), runs)
+    saved = coreai_programs.finish(converted, args, stages, min(repeats, 3), keep)
     return {**found, **saved, "resident_before": before}
 
 
-def ours(program, args, stages, repeats, runs):
-    return _coreai(program, args, stages, repeats, runs, optimizes=True)
+def ours(program, args, stages, repeats, keep):
+    return _coreai(program, args, stages, repeats, keep, optimizes=True)
 
 
-def memory(program, args, stages, repeats, runs):
+def memory(program, args, stages, repeats, keep):
     """Ours, watched for its memory instead of its time."""
     with AnonymousPeak() as gauge:
-        found = ours(program, args, stages, repeats, runs)
+        found = ours(program, args, stages, repeats, keep)
     return {**found, "anonymous": gauge.bytes}
 
 
-def published(program, args, stages, repeats, runs):
+def published(program, args, stages, repeats, keep):
     """Its `to_coreai()` optimizes by itself."""
-    return _coreai(program, args, stages, repeats, runs, optimizes=False)
+    return _coreai(program, args, stages, repeats, keep, optimizes=False)
 
 
-def ours_debug(program, args, stages, repeats, runs):
+def ours_debug(program, args, stages, repeats, keep):
     """Ours with debug locations, for what they cost."""
     import coreai_torch
 
     mode = coreai_torch.TorchConverter.Mode.DEBUG
     coreai_torch.TorchConverter = functools.partial(coreai_torch.TorchConverter, mode=mode)
-    return ours(program, args, stages, repeats, runs)
+    return ours(program, args, stages, repeats, keep)
 
 
-def onnx(program, args, stages, repeats, runs):
+def onnx(program, args, stages, repeats, keep):
     import torch
 
     for _ in range(repeats):
@@ -62,7 +62,7 @@ def onnx(program, args, stages, repeats, runs):
     return {"peak": peak_bytes()}
 
 
-def coremltools(program, args, stages, repeats, runs):
+def coremltools(program, args, stages, repeats, keep):
     import coremltools as ct
 
     with stages.timed("decompose"):
@@ -73,7 +73,7 @@ def coremltools(program, args, stages, repeats, runs):
     return {"peak": peak_bytes()}
 
 
-def openvino(program, args, stages, repeats, runs):
+def openvino(program, args, stages, repeats, keep):
     import openvino
 
     for _ in range(repeats):
@@ -82,7 +82,7 @@ def openvino(program, args, stages, repeats, runs):
     return {"peak": peak_bytes()}
 
 
-def executorch(program, args, stages, repeats, runs):
+def executorch(program, args, stages, repeats, keep):
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
@@ -93,7 +93,7 @@ def executorch(program, args, stages, repeats, runs):
     return {"peak": peak_bytes()}
 
 
-def native_save(program, args, stages, repeats, runs):
+def native_save(program, args, stages, repeats, keep):
     """The bound of saving: the native serialiser and SHA-256 of what it wrote."""
     import hashlib
 

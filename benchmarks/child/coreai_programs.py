@@ -1,9 +1,6 @@
-"""What ours and the published converter share: saving, loading, running and counting."""
+"""What ours and the published converter share: saving and counting."""
 
-import json
-import os
 import shutil
-import subprocess
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -12,8 +9,6 @@ import torch
 from stages import peak_bytes
 
 NAME = "m.aimodel"
-PROCESSES = 4
-LATENCY = Path(__file__).parent / "latency.py"
 LAYOUT = ("coreai.transpose", "coreai.cast", "coreai.broadcast_to", "coreai.broadcast_in_dims")
 
 
@@ -50,16 +45,6 @@ def op_counts(program):
     }
 
 
-def _load_and_run(asset, args, stages, runs):
-    """In several new processes: where one's memory happens to lie makes 15 % of its speed."""
-    inputs = Path(asset).parent / "inputs.pt"
-    torch.save(args, inputs)
-    command = [os.environ["COREAI_TORCH_BENCH_RUNNER"], LATENCY, asset, inputs, str(runs)]
-    for _ in range(PROCESSES):
-        result = subprocess.run(command, capture_output=True, text=True, check=True)
-        stages.keep(**json.loads(result.stdout.splitlines()[-1]))
-
-
 def save(program, stages):
     """Save into a fresh folder; the caller removes it."""
     folder = Path(tempfile.mkdtemp())
@@ -68,13 +53,15 @@ def save(program, stages):
     return folder
 
 
-def finish(program, args, stages, repeats, runs):
-    """Save, load and run a program; what it weighs on disk."""
+def finish(program, args, stages, repeats, keep):
+    """Save a program, and keep it with its inputs if asked to; what it weighs on disk."""
     for _ in range(repeats - 1):
         shutil.rmtree(save(program, stages))
     folder = save(program, stages)
     found = {"disk_bytes": folder_bytes(folder), "peak": peak_bytes()}
-    if runs:
-        _load_and_run(folder / NAME, args, stages, runs)
-    shutil.rmtree(folder)
+    if keep:
+        torch.save(args, folder / "inputs.pt")
+        shutil.move(folder, keep)
+    else:
+        shutil.rmtree(folder)
     return found

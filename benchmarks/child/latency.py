@@ -1,6 +1,6 @@
 """Loads and runs a saved asset in this process, which did nothing before; prints the seconds.
 
-In the process that converted it a program runs faster or slower by what was allocated and freed
+In the process that converted it, a program runs faster or slower by what was allocated and freed
 there: 72 transposed weights of BERT fault their pages in anew, or not (1.6 s against 1.4 s).
 """
 

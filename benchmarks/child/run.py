@@ -9,6 +9,7 @@ import importlib
 import json
 import time
 import warnings
+from pathlib import Path
 
 import converters
 from stages import Stages, resident_bytes
@@ -21,7 +22,7 @@ COREAI = ("coreai_torch", "coreai.authoring", "transformers.models.bert")
 LIBRARIES = dict.fromkeys(("ours", "memory", "ours_debug", "published"), COREAI)
 
 
-def measured(converter, workload, repeats, runs):
+def measured(converter, workload, repeats, keep):
     import torch  # after the clock of a caller that measures imports
     import workloads
 
@@ -33,7 +34,7 @@ def measured(converter, workload, repeats, runs):
         program, args = workloads.exported(workload)
     weights = workloads.weight_bytes(program)
     with torch.no_grad():
-        found = converters.ALL[converter](program, args, stages, repeats, runs)
+        found = converters.ALL[converter](program, args, stages, repeats, keep)
     return {
         "nodes": len(program.graph.nodes),
         "weights": weights,
@@ -49,10 +50,10 @@ def main():
     parser.add_argument("converter", choices=converters.ALL)
     parser.add_argument("workload")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="a folder for the asset and the inputs")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    figures = measured(given.converter, given.workload, given.repeats, given.runs)
+    figures = measured(given.converter, given.workload, given.repeats, given.keep)
     print("\n" + json.dumps(figures))
 
 
