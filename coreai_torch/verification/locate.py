@@ -7,6 +7,7 @@ does not, the cause is itself or lies before it. What is left shrinks by a facto
 
 from __future__ import annotations
 
+import operator
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -61,11 +62,12 @@ class Search:
                 "from a rewrite across ops, from externalization, or from an asset that is not "
                 "what the source converts to now"
             )
+        op = node.args[0] if node.target is operator.getitem else node  # of an op with several
         divergence = Divergence(
-            node.name,
-            target_name(node.target),
-            module_path(node),
-            source_line(node),
+            op.name,
+            target_name(op.target),
+            module_path(op),
+            source_line(op),
             error,
             self._alone(node, failure, want),
             str(failure.trial),

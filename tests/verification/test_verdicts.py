@@ -12,6 +12,7 @@ from verification.models import Counter, Net, dividing_by_zero, leaky
 import coreai_torch
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.errors import VerificationError, VerificationInputError
+from coreai_torch.ir import dialect as cai
 from coreai_torch.verification import Plan, verify
 
 GIVEN_ONLY = Plan(seeds=0, sizes=0, edges=False, steps=1)
@@ -73,6 +74,22 @@ def test_a_verdict_is_plain_data(counted):
     assert len(told["trials"]) == 42
     assert told["trials"][0]["outputs"][0]["tolerance"] > 0
     assert set(told["worst"]) == set(counted[1].worst())
+
+
+def test_an_op_with_several_results_is_named_itself():
+    converter = TorchConverter()
+
+    @converter.register_torch_lowering("aten::topk", allow_override=True)
+    def topk(ctx, x, k, dim, largest, sorted):
+        values = cai.add(x, cai.like(x, 1.0))
+        return [values, cai.cast(values, torch.int32)]
+
+    class Largest(nn.Module):
+        def forward(self, x):
+            return x.topk(8)[0] * 2
+
+    verdict = verify(Largest(), None, (X,), converter=converter, trials=GIVEN_ONLY)
+    assert "the first op to part is aten.topk.default (%topk)" in str(verdict)
 
 
 @pytest.fixture(scope="module")
