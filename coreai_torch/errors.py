@@ -86,6 +86,12 @@ class KernelError(ConversionError):
     code = "CAT111"
 
 
+class ModelCodeError(ConversionError):
+    """The code that makes the model failed: its module, its factory, or a call of `sys.exit`."""
+
+    code = "CAT112"
+
+
 class NativeError(CodedError, RuntimeError):
     """The compiler or the run time died, hung or refused; it ran in a process of its own."""
 

@@ -12,7 +12,7 @@ from .capture.exporting import decomposed, exported
 from .capture.io_plan import Names, plan
 from .converter import TorchConverter, get_decomp_table
 from .errors import ConversionError, NotDecomposedError
-from .ir.program import Program
+from .ir.program import Program, check_path
 from .progress import Stages, stages
 from .verification import Settings, Subject, examine
 
@@ -61,7 +61,7 @@ def convert(
     """
     names = Names(input_names, output_names, state_names)
     if output is not None:
-        _check_path(Path(output))
+        check_path(Path(output))  # before an hour is spent, not after
     staging = TorchConverter() if converter is None else converter.empty()
     with stages() as stage:
         how = (args, kwargs, dynamic_shapes)
@@ -97,15 +97,6 @@ def _verified(
         debug = staging.in_mode(TorchConverter.Mode.DEBUG).to_coreai()
         verdict = examine(subject, debug, given, settings)
     verdict.raise_if_failed()
-
-
-def _check_path(path: Path) -> None:
-    """Before an hour is spent, not after."""
-    if path.suffix != ".aimodel":
-        raise ConversionError(
-            f"an asset's path ends in .aimodel, {str(path)!r} ends in {path.suffix!r}\n"
-            f"  try   {str(path.with_suffix('.aimodel'))!r}"
-        )
 
 
 def _staged(

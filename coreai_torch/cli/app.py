@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from . import bench, check, convert, diff, doctor, inspect, ops, report, run, strip, verify
-from .console import ERROR, INTERRUPTED, USAGE, tell_error, tell_warning
+from .console import ERROR, INTERRUPTED, USAGE, alone, tell_error, tell_warning
 
 _HELP = """Convert PyTorch models to Core AI, and hold them to torch's numbers.
 
@@ -40,6 +41,13 @@ for _command in (convert, check, verify, inspect, report, run, bench, diff, ops,
     )
 
 
+_WRONG_PATHS = (
+    FileNotFoundError,
+    FileExistsError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
 # Typer has a copy of click of its own from some version on, and exports this one class of it not.
 _ClickException: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
@@ -62,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=FutureWarning)  # torch's, of its own code
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.showwarning = tell_warning
-    raise SystemExit(_outcome(given, as_json))
+    with alone(as_json):
+        code = _outcome(given, as_json)
+    raise SystemExit(code)
 
 
 def _outcome(given: list[str], as_json: bool) -> int:
@@ -77,20 +87,31 @@ def _outcome(given: list[str], as_json: bool) -> int:
         else:
             wrong.show()
         return USAGE
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt) as left:
+        if isinstance(left.__cause__, EOFError):  # typer takes a file that ends early for Ctrl-D
+            return _failed(left.__cause__, as_json)
         tell_error("interrupted; nothing was left half-written", "interrupted", as_json=as_json)
         return INTERRUPTED
-    except OSError as wrong:
+    except _WRONG_PATHS as wrong:
         tell_error(str(wrong), "usage", as_json=as_json)
         return USAGE
+    except SystemExit as left:  # a model's own; handed on, its 0 would say that all is well
+        from ..errors import ModelCodeError
+
+        told = f"the model called sys.exit({left.code!r})\n  try   a forward that returns"
+        return _failed(ModelCodeError(told), as_json)
     except Exception as error:
-        if (code := _code(error)) is None:
-            raise
+        return _failed(error, as_json)
+
+
+def _failed(error: BaseException, as_json: bool) -> int:
+    """Tell an error with its stable code; one that has none is a bug and keeps its traceback."""
+    code = getattr(error, "code", None)
+    if isinstance(code, str) and code.startswith("CAT"):
         tell_error(str(error), code, as_json=as_json)
         return ERROR
-
-
-def _code(error: Any) -> str | None:
-    """The stable code of an error that is ours; others are bugs and keep their traceback."""
-    code = getattr(error, "code", None)
-    return code if isinstance(code, str) and code.startswith("CAT") else None
+    if not isinstance(error, OSError):  # a full disk is nobody's bug
+        traceback.print_exception(error)
+    told = f"{type(error).__name__}: {error}\n  code  CAT100"
+    tell_error(told, "CAT100", as_json=as_json)
+    return ERROR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .console import Json, answer
+from .console import Json, answer, check_function
 
 HELP = """Time calls of an asset on this machine, in a process of its own.
 
@@ -34,9 +35,9 @@ def bench(
     from ..interpreter import to_torch
     from ..verification.isolation import Isolated, Source
 
-    signature = to_torch(asset).functions.get(function)
-    if signature is None:
-        raise typer.BadParameter(f"{asset} has no function {function!r}")
+    functions = to_torch(asset).functions
+    check_function(asset, functions, function)
+    signature = functions[function]
     feeds = {n: drawn(t, size) for n, t in signature.inputs.items()}
     states = {n: drawn(t, size) * 0 for n, t in signature.states.items()}
     began = time.perf_counter()
@@ -48,7 +49,7 @@ def bench(
         "load_s": load,
         "min_ms": 1e3 * min(seconds),
         "median_ms": 1e3 * statistics.median(seconds),
-        "p90_ms": 1e3 * sorted(seconds)[int(0.9 * (runs - 1))],
+        "p90_ms": 1e3 * sorted(seconds)[math.ceil(0.9 * runs) - 1],
         "mean_ms": 1e3 * statistics.fmean(seconds),
     }
     lines = (

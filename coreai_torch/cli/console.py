@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -33,21 +36,64 @@ Source = Annotated[
 ]
 
 
+_held: list[str] = []  # an answer in JSON, which is told when nothing else prints any more
+
+
+@contextmanager
+def alone(as_json: bool) -> Iterator[None]:
+    """Keep standard output for the answer in JSON: what models print goes to standard error."""
+    if not as_json:
+        yield
+        return
+    _held.clear()
+    kept = _moved_aside()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+    for text in _held:
+        _say(text)
+
+
+def _moved_aside() -> int | None:
+    """Native code prints past `sys.stdout`; None where there is no such stream to move."""
+    try:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:
+        return None
+    return kept
+
+
+def _say(text: str, *, err: bool = False) -> None:
+    """Print; a reader that left, as `head` does, changes nothing of what was done."""
+    try:
+        typer.echo(text, err=err)
+    except BrokenPipeError:
+        with suppress(OSError):  # or Python complains when it flushes the stream at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
+
+
 def answer(data: dict[str, Any], text: str | Iterable[str], *, as_json: bool, ok: bool) -> NoReturn:
     """Say it, and leave with 0 or 1."""
     if as_json:
-        typer.echo(json.dumps(plain({"ok": ok, **data}), indent=2, allow_nan=False))
+        _held.append(json.dumps(plain({"ok": ok, **data}), indent=2, allow_nan=False))
     else:
-        typer.echo(text if isinstance(text, str) else "\n".join(text))
+        _say(text if isinstance(text, str) else "\n".join(text))
     raise typer.Exit(OK if ok else FAILED)
 
 
 def tell_error(message: str, code: str, *, as_json: bool) -> None:
     """An error, where its reader looks for it."""
     if as_json:
-        typer.echo(json.dumps({"ok": False, "error": {"code": code, "message": message}}, indent=2))
+        told = {"ok": False, "error": {"code": code, "message": message}}
+        _held[:] = [json.dumps(told, indent=2)]
     else:
-        typer.echo(f"error: {message}", err=True)
+        _say(f"error: {message}", err=True)
 
 
 def tell_warning(
@@ -59,7 +105,15 @@ def tell_warning(
     line: str | None = None,
 ) -> None:
     """A warning without the line of the library it was raised in."""
-    typer.echo(f"warning: {message}", err=True)
+    _say(f"warning: {message}", err=True)
+
+
+def check_function(asset: object, functions: Collection[str], wanted: str) -> None:
+    """Refuse the name of a function that the asset has not, with those that it has."""
+    if wanted not in functions:
+        raise typer.BadParameter(
+            f"{asset} has no function {wanted!r}; there are {list(functions)}: try  --function"
+        )
 
 
 def plain(value: Any) -> Any:

@@ -54,15 +54,19 @@ class InputSpec:
 
     def tensor(self) -> torch.Tensor:
         """Random values, the same each time; or what the file holds."""
+        if self.file is not None:
+            from .tensors import named, read
+
+            return named(read(self.file), self.name, self.file)
+        try:
+            return self._drawn()
+        except (RuntimeError, TypeError) as error:  # sizes that no memory holds, or no number
+            sizes = [size.size for size in self.sizes]
+            raise typer.BadParameter(f"{self.name!r} of sizes {sizes} cannot be made") from error
+
+    def _drawn(self) -> torch.Tensor:
         import torch
 
-        if self.file is not None:
-            from .tensors import read
-
-            held = read(self.file)
-            if len(held) != 1 and self.name not in held:
-                raise typer.BadParameter(f"{self.file} holds {list(held)}, not {self.name!r}")
-            return held.get(self.name, next(iter(held.values())))
         dtype = getattr(torch, _DTYPES[self.dtype])
         shape = [size.size for size in self.sizes]
         generator = torch.Generator().manual_seed(0)
@@ -99,9 +103,22 @@ def parse(text: str) -> InputSpec:
     if read["dtype"] not in _DTYPES:
         known = ", ".join(_DTYPES)
         raise typer.BadParameter(f"{read['dtype']!r} is no dtype; there are {known}")
-    sizes = tuple(_size(part, text) for part in read["sizes"].split(",") if part)
-    below = int(read["below"]) if read["below"] else 2
-    return InputSpec(name, read["dtype"], sizes, below)
+    parts = read["sizes"].removesuffix(",").split(",") if read["sizes"] else []
+    sizes = tuple(_size(part, text) for part in parts)
+    return InputSpec(name, read["dtype"], sizes, _below(read["dtype"], read["below"], text))
+
+
+def _below(dtype: str, given: str | None, text: str) -> int:
+    """What integers stay below; a dtype that cannot hold them would wrap around."""
+    if given is None:
+        return 2
+    kind = re.fullmatch(r"([iu])(\d+)", dtype)
+    if kind is None:
+        raise typer.BadParameter(f"{text!r}: <{given} is for integers, {dtype} holds none")
+    most = 2 ** (int(kind[2]) - (kind[1] == "i"))
+    if not 0 < int(given) <= most:
+        raise typer.BadParameter(f"{text!r}: <{given} is not between 1 and {most}")
+    return int(given)
 
 
 def _size(part: str, text: str) -> Size:
@@ -113,6 +130,13 @@ def _size(part: str, text: str) -> Size:
         raise typer.BadParameter(
             f"{part!r}: torch fixes an example size of 0 or 1; try  {name}:2, or {name}:2:1..64 "
             "for one that may be 1 later"
+        )
+    if read["least"] and not read["name"]:
+        raise typer.BadParameter(f"{part!r}: a size that varies has a name; try  n:{part}")
+    if read["least"] and not int(read["least"]) <= int(read["size"]) <= int(read["most"]):
+        raise typer.BadParameter(
+            f"{part!r}: the example {read['size']} is not between {read['least']} and "
+            f"{read['most']}"
         )
     bounds = [int(read[side]) if read[side] else None for side in ("least", "most")]
     return Size(int(read["size"]), read["name"] or "", *bounds)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import Inputs, Json, answer, counted, size
+from .console import Inputs, Json, answer, check_function, counted, size
 
 if TYPE_CHECKING:
     from ..debugging.benchmarker import BenchmarkResult
@@ -50,8 +50,8 @@ def report(
     if inputs and source is None:
         raise typer.BadParameter("--input is for the model to verify against; give --source too")
     contents = summarize(asset)
-    if function not in [f.name for f in contents.functions]:
-        raise typer.BadParameter(f"{asset} has no function {function!r}")
+    if function != "main" or source is not None or profile:
+        check_function(asset, [f.name for f in contents.functions], function)
     with stages() as stage:
         verdict = timing = None
         if source is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import Json, answer, table
+from .console import Json, answer, check_function, table
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +30,13 @@ with the outputs. The program runs in a process of its own.
 """
 
 
+class RunBy(StrEnum):
+    """What runs the asset."""
+
+    RUNTIME = "runtime"
+    TORCH = "torch"
+
+
 def run(
     asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
     given: Annotated[
@@ -38,7 +46,7 @@ def run(
         list[str] | None, typer.Option("--output", "-o", help="file, or name=file for one output.")
     ] = None,
     function: Annotated[str, typer.Option(help="The function to call.")] = "main",
-    engine: Annotated[str, typer.Option(help="runtime or torch.")] = "runtime",
+    engine: Annotated[RunBy, typer.Option(help="What runs it.")] = RunBy.RUNTIME,
     as_json: Json = False,
 ) -> None:
     """Call once."""
@@ -47,9 +55,9 @@ def run(
     from ..verification.engines import Engine, start
     from ..verification.isolation import Source
 
-    signature = to_torch(asset).functions.get(function)
-    if signature is None:
-        raise typer.BadParameter(f"{asset} has no function {function!r}")
+    functions = to_torch(asset).functions
+    check_function(asset, functions, function)
+    signature = functions[function]
     inputs = _inputs(signature, given or [])
     states = {name: _zeros(name, type_) for name, type_ in signature.states.items()}
     runner = start(
@@ -75,16 +83,16 @@ def run(
 
 
 def _inputs(signature: Function, given: list[str]) -> dict[str, torch.Tensor]:
-    from .tensors import fitted, read
+    from .tensors import fitted, named, read
 
     found: dict[str, torch.Tensor] = {}
     for text in given:
-        name, named, file = text.rpartition("=")
+        name, is_named, file = text.rpartition("=")
         path = Path(file)
         held = read(path)
-        if named and name not in signature.inputs:
+        if is_named and name not in signature.inputs:
             raise typer.BadParameter(f"no input {name!r}; there are {list(signature.inputs)}")
-        single = {name: held.get(name, next(iter(held.values())))} if named else held
+        single = {name: named(held, name, path)} if is_named else held
         for port, value in single.items():
             if port in signature.inputs:
                 type_ = signature.inputs[port]

@@ -34,7 +34,21 @@ def read(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a file by name; pictures and sounds are called after the file."""
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {path}")
-    return _reader(path)(path)
+    reader = _reader(path)
+    try:
+        return reader(path)
+    except typer.BadParameter:
+        raise
+    except Exception as cause:  # each format has errors of its own; an empty file is an EOFError
+        told = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
+        raise typer.BadParameter(f"{path} cannot be read: {told}") from cause
+
+
+def named(held: Mapping[str, torch.Tensor], name: str, path: Path) -> torch.Tensor:
+    """The tensor of this name, or the only one of the file."""
+    if name not in held and len(held) != 1:
+        raise typer.BadParameter(f"{path} holds {list(held)}, not {name!r}")
+    return held[name] if name in held else next(iter(held.values()))
 
 
 def _reader(path: Path) -> Callable[[Path], dict[str, torch.Tensor]]:
@@ -58,7 +72,10 @@ def _read_npz(path: Path) -> dict[str, torch.Tensor]:
 
     held = np.load(path)
     arrays = {path.stem: held} if isinstance(held, np.ndarray) else dict(held)
-    return {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+    # Copied in this machine's byte order, which is the only one torch knows; a number keeps its
+    # rank of 0, which `ascontiguousarray` would make 1.
+    native = {n: a.astype(a.dtype.newbyteorder("="), order="C") for n, a in arrays.items()}
+    return {name: torch.from_numpy(a) for name, a in native.items()}
 
 
 def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -115,7 +132,27 @@ def fitted(tensor: torch.Tensor, path: Path, dtype: torch.dtype, shape: tuple[An
         tensor = tensor.movedim(-1, 0) if tensor.shape[1] > 1 else tensor[:, 0]
     while tensor.dim() < len(shape):
         tensor = tensor.unsqueeze(0)
-    return tensor.to(dtype).contiguous()
+    fits = len(shape) == tensor.dim() and all(
+        wanted in (-1, size) for wanted, size in zip(shape, tensor.shape, strict=True)
+    )
+    if not fits:
+        sizes = ["?" if size == -1 else size for size in shape]
+        raise typer.BadParameter(
+            f"{path} gives sizes {list(tensor.shape)}, the input has [{', '.join(map(str, sizes))}]"
+        )
+    return _cast(tensor, path, dtype).contiguous()
+
+
+def _cast(tensor: torch.Tensor, path: Path, dtype: torch.dtype) -> torch.Tensor:
+    """Another width or a wider kind; what would change the numbers is refused."""
+    import torch
+
+    if not torch.can_cast(tensor.dtype, dtype):
+        raise typer.BadParameter(f"{path} holds {tensor.dtype}, which is no {dtype}")
+    cast = tensor.to(dtype)
+    if not dtype.is_floating_point and not dtype.is_complex and bool((cast != tensor).any()):
+        raise typer.BadParameter(f"{path} holds numbers that {dtype} cannot")
+    return cast
 
 
 def write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -129,7 +166,8 @@ def write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     elif suffix in (".png", ".wav"):
         if len(tensors) != 1:
             raise typer.BadParameter(
-                f"{path.name} holds one output of {list(tensors)}; try  y={path}"
+                f"{path.name} holds one output of {list(tensors)}; "
+                f"try  {next(iter(tensors), 'y')}={path}"
             )
         (_write_picture if suffix == ".png" else _write_sound)(path, next(iter(tensors.values())))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,31 +22,44 @@ optimize(); several calls where there is state. A failure names the first op tha
 """
 
 
+class RunBy(StrEnum):
+    """What runs the program."""
+
+    AUTO = "auto"
+    RUNTIME = "runtime"
+    TORCH = "torch"
+
+
 def verify(
     source: Source,
     program: Annotated[
         Path | None, typer.Argument(help="The .aimodel; without one the source is converted.")
     ] = None,
     inputs: Inputs = None,
-    seeds: Annotated[int, typer.Option(help="Random inputs to try.")] = 2,
-    sizes: Annotated[int, typer.Option(help="Other sizes to try, where sizes may vary.")] = 2,
-    steps: Annotated[int, typer.Option(help="Calls on one state.")] = 3,
+    seeds: Annotated[int, typer.Option(min=0, help="Random inputs to try.")] = 2,
+    sizes: Annotated[
+        int, typer.Option(min=0, help="Other sizes to try, where sizes may vary.")
+    ] = 2,
+    steps: Annotated[int, typer.Option(min=1, help="Calls on one state.")] = 3,
     edges: Annotated[bool, typer.Option(help="Try zeros and extremes.")] = True,
     tolerance: Annotated[
         float | None, typer.Option(help="Relative to an output's largest value.")
     ] = None,
     function: Annotated[str, typer.Option(help="The function of the asset.")] = "main",
-    engine: Annotated[str, typer.Option(help="auto, runtime or torch.")] = "auto",
+    engine: Annotated[RunBy, typer.Option(help="What runs it.")] = RunBy.AUTO,
     seconds: Annotated[float, typer.Option(help="Time for generated inputs.")] = 60.0,
     as_json: Json = False,
 ) -> None:
     """Compare."""
     from ..converter import TorchConverter
+    from ..ir import resources
     from ..progress import stages
     from ..verification import Plan
     from ..verification import verify as verify_program
     from .model_source import load
 
+    if program is not None:
+        resources.check(program)
     loaded = load(source, inputs or ())
     with stages() as stage, stage("verifying"):
         verdict = verify_program(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import defaultdict
@@ -75,7 +76,7 @@ class BenchmarkResult:
     def write_summary(self, stream: IO[str]) -> None:
         """The times of calls, and of the slowest modules and operations, as text."""
         runs = sorted(1e3 * s for s in self.seconds)
-        late = runs[int(0.9 * (len(runs) - 1))]
+        late = runs[math.ceil(0.9 * len(runs)) - 1]
         stream.write(
             f"{self.median_ms:.3f} ms a call (median of {len(runs)}; least {runs[0]:.3f}, "
             f"90 % under {late:.3f})\n\nmodules, with those within, under the profiler\n"

@@ -105,7 +105,7 @@ class Build:
 
     def symbol(self, wanted: str) -> str:
         """A graph name that is not taken yet, and that the symbol syntax can hold."""
-        base = re.sub(r"[^\w.$-]", "_", wanted)
+        base = re.sub(r"[^\w.$-]", "_", wanted, flags=re.ASCII)
         if not re.match(r"[A-Za-z_]", base):  # as the path of a module in nn.Sequential, `0.norm`
             base = f"_{base}"
         name, count = base, 0

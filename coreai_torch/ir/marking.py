@@ -11,7 +11,7 @@ from coreai._compiler._mlir_libs._coreaiIR._bindings.mlir import set_op_location
 from coreai._compiler.dialects import debuginfo
 from coreai.authoring import AIModelAsset, AIProgram, Context
 
-from . import reading
+from . import reading, resources
 from .program import mlir_module_of, write_module
 
 
@@ -35,7 +35,7 @@ def marked(source: reading.Source, ids: Sequence[int], folder: Path) -> AIModelA
 def _copy(source: reading.Source, folder: Path) -> AIProgram:
     """The same ops in a context of their own; an asset is read afresh anyway."""
     if isinstance(source, str | Path):
-        source = AIModelAsset.load(Path(source))
+        source = resources.asset_at(Path(source))
     if isinstance(source, AIModelAsset):
         return source.program
     path = folder / "copy.mlirbc"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -16,6 +17,7 @@ from coreai.authoring import AIModelAsset, AIProgram, OSVersion
 from coreai.authoring.asset import _COREAI_PRODUCER
 from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 
+from ..errors import ConversionError
 from . import resources
 
 REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
@@ -71,11 +73,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         your own. An asset holds text alone, so what is none is kept as JSON.
         """
         path, metadata = Path(path), _as_metadata(metadata)
-        if path.suffix != ".aimodel":
-            raise ValueError(
-                f"an asset's path ends in .aimodel, {str(path)!r} ends in {path.suffix!r}\n"
-                f"  try   {str(path.with_suffix('.aimodel'))!r}"
-            )
+        check_path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
         try:
@@ -96,6 +94,19 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
             asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
 
 
+def check_path(path: Path) -> None:
+    """Refuse a path that no asset can be saved at, before any work is done for it."""
+    if path.suffix != ".aimodel":
+        named = path.with_suffix(".aimodel") if path.name.strip(".") else path / "model.aimodel"
+        raise ConversionError(
+            f"an asset's path ends in .aimodel, {str(path)!r} ends in {path.suffix!r}\n"
+            f"  try   {str(named)!r}"
+        )
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise PermissionError(f"{path} cannot be written: {parent} is no folder to write in")
+
+
 def mlir_module_of(program: AIProgram) -> Any:
     """The raw module: 1.0.0b2 holds it in the program itself, 1.0.0b3 one level down."""
     if hasattr(program, "_mlir_module"):
@@ -105,8 +116,7 @@ def mlir_module_of(program: AIProgram) -> Any:
 
 def stripped(source: Path, target: Path) -> AIModelAsset:
     """Save an asset again without locations: no file, no line, no module path is left."""
-    resources.check(source)
-    asset = AIModelAsset.load(source)
+    asset = resources.asset_at(source)
     module = mlir_module_of(asset.program)
     strip(module)
     program: Program = Program._from_mlir_module(module)

@@ -23,7 +23,6 @@ from .. import errors
 from . import resources, types
 
 DYNAMIC = -1
-_BYTECODE = "main.mlirb"
 
 # What holds the elements in torch. Integers and floats narrower than a byte are given one each;
 # every f4E2M1FN is also a f8E4M3FN.
@@ -143,10 +142,10 @@ def read(source: Source, *, largest: int | None = None) -> Program:
     Constants of more than `largest` bytes come without their value, which may be a copy.
     """
     if isinstance(source, str | Path):
-        source = _asset(Path(source))
+        source = resources.asset_at(Path(source))
     blobs: Mapping[str, torch.Tensor] = {}
     if isinstance(source, AIModelAsset):
-        blobs = resources.mapped(Path(source.path) / _BYTECODE)
+        blobs = resources.mapped(Path(source.path) / resources.BYTECODE)
         source = source.program
     if not isinstance(source, AIProgram):
         raise TypeError(
@@ -157,17 +156,6 @@ def read(source: Source, *, largest: int | None = None) -> Program:
     graphs = [op for op in module.body.operations if op.operation.name == "coreai.graph"]
     read_ = (_Reader(blobs, largest).function(graph) for graph in graphs)
     return Program({function.name: function for function in read_})
-
-
-def _asset(path: Path) -> AIModelAsset:
-    if not path.exists():
-        raise FileNotFoundError(f"there is no asset at {path}")
-    if not (path / _BYTECODE).exists():
-        raise errors.ConversionError(
-            f"{path} is no asset: it holds no {_BYTECODE}\n  try   the path of an .aimodel folder"
-        )
-    resources.check(path)
-    return AIModelAsset.load(path)
 
 
 class _Reader:

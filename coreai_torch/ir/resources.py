@@ -8,26 +8,66 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
+from coreai.authoring import AIModelAsset
 
 from ..errors import ConversionError
 
+BYTECODE = "main.mlirb"
 _MAGIC = b"ML\xefR"
 _STRINGS, _RESOURCES, _OFFSETS = 0, 5, 6
 _BLOB = 0  # an entry may also be a bool or a string
 
 
-def check(asset: Path) -> None:
-    """Refuse bytecode that is not what was saved: reading it would end the process."""
-    stored, program = asset / "main.hash", asset / "main.mlirb"
-    if not stored.exists():
-        return
-    with program.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").digest()
-    if found != stored.read_bytes():
+def asset_at(path: Path) -> AIModelAsset:
+    """The asset of a folder; what is none, or damaged, is told, as loading it may end the process.
+
+    `AIModelAsset.load` itself dies of a segmentation fault where there is no bytecode.
+    """
+    check(path)
+    try:
+        return AIModelAsset.load(path)
+    except RuntimeError as cause:
         raise ConversionError(
-            f"{asset} is damaged: main.mlirb is not what main.hash tells\n"
-            "  try   saving or copying the asset again"
+            f"{path} is damaged: {cause}\n  try   saving or copying the asset again"
+        ) from cause
+
+
+def check(asset: Path) -> None:
+    """Refuse what is no asset, and bytecode that is not what was saved."""
+    stored, program = asset / "main.hash", asset / BYTECODE
+    if not asset.exists():
+        raise FileNotFoundError(f"there is no asset at {asset}")
+    if not program.is_file():
+        raise ConversionError(
+            f"{asset} is no asset: it holds no {BYTECODE}\n  try   the path of an .aimodel folder"
         )
+    if not stored.exists():
+        problem = "" if _is_whole(program) else "it ends too early"
+    else:
+        with program.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").digest()
+        problem = "" if found == stored.read_bytes() else "it is not what main.hash tells"
+    if problem:
+        raise ConversionError(
+            f"{asset} is damaged: {BYTECODE}: {problem}\n  try   saving or copying the asset again"
+        )
+
+
+def _is_whole(bytecode: Path) -> bool:
+    """Whether the sections fill the file to its end, as far as the layout is known."""
+    if not bytecode.stat().st_size:
+        return False
+    with (
+        bytecode.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory,
+    ):
+        if memory[:4] != _MAGIC:
+            return False
+        try:
+            ends = [start + length for _, (start, length) in _sections(memory)]
+        except IndexError:
+            return False
+        return bool(ends) and ends[-1] == len(memory)
 
 
 def mapped(bytecode: Path) -> Mapping[str, torch.Tensor]:

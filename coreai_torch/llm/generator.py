@@ -21,6 +21,7 @@ from coreai.runtime import NDArray
 from torch import Tensor
 
 from ..errors import GenerationError
+from ..ir import resources
 from . import asked
 from .program import Description, GenerationProgram
 
@@ -191,7 +192,7 @@ def _asset(source: GenerationProgram | AIModelAsset | Path | str, held: ExitStac
     if isinstance(source, str | Path):
         if not Path(source).is_dir():
             raise GenerationError(f"no asset at {source}\n  try   {asked.CONVERT}.save_asset(path)")
-        return AIModelAsset.load(Path(source))
+        return resources.asset_at(Path(source))
     if isinstance(source, AIModelAsset):
         return source
     raise GenerationError(

@@ -17,6 +17,7 @@ from ..capture.exporting import decomposed, exported
 from ..capture.io_plan import Names, plan
 from ..converter import TorchConverter, get_decomp_table
 from ..errors import ConversionError, NativeError, VerificationInputError
+from ..ir import resources
 from ..ir.program import write_module
 from ..lowering.registry import BUILTIN
 from . import measure
@@ -223,6 +224,7 @@ def _source(program: Program, folder: Path) -> Source:
         raise VerificationInputError(
             f"there is no asset at {path}\n  try   the path of an .aimodel, or a program"
         )
+    resources.check(path)
     return Source(asset=path)
 
 
