@@ -17,8 +17,10 @@ from .casting import raw_cast
 # A size: a plain number, or a rank-0 si32 value that is known only at run time.
 Dim: TypeAlias = "int | Value"
 
-# An end that lies beyond every axis: the run time clamps the ends of slices.
-FAR = 2**31 - 1
+# An end that lies beyond every axis: the run time clamps the ends of slices. `optimize` makes one
+# write of two nested ones and adds the outer start to the inner end in 32 bits: with 2**31 - 1 it
+# stopped at `x[1:, 0] = y`, the end being -2**31.
+FAR = 2**31 - 2**24
 
 
 def i32(value: int | Sequence[int]) -> Value:

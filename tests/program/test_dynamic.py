@@ -106,6 +106,26 @@ def test_slices_of_dynamic_sizes():
     )
 
 
+def test_halves_of_dynamic_sizes():
+    check(
+        lambda t: (*t.chunk(2, 0), *t.split(t.shape[0] // 2)),
+        [x(6, 3)],
+        [[x(2, 3)], [x(10, 3)]],
+        ({0: 2 * Dim("half", min=1, max=64)},),
+    )
+
+
+def _with_a_column(t):
+    written = t.clone()
+    written[1:, 0] = t[1:, 1]
+    written[:-1, 2].mul_(2)
+    return written
+
+
+def test_a_box_written_to_dynamic_sizes():
+    check(_with_a_column, [x(9, 3)], [[x(3, 3)], [x(12, 3)]], ({0: AUTO},))
+
+
 def test_broadcasts_between_dynamic_sizes():
     n, m = Dim("n", min=2, max=64), Dim("m", min=2, max=64)
     check(
