@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ..errors import module_path
 from .mark import boundary
 from .spec import Match
 
@@ -59,6 +60,7 @@ class Region:
     left: list[Label] = field(default_factory=list)  # buffers and arguments after it
     outputs: list[Label] = field(default_factory=list)
     body: dict[fx.Node, None] = field(default_factory=dict)  # in order, nested calls included
+    weights: dict[fx.Node, str] = field(default_factory=dict)  # unpacked before the call
     nested: list[Region] = field(default_factory=list)
     _live: Set[fx.Node] = frozenset()  # what is asked for, in the whole graph
 
@@ -69,8 +71,27 @@ class Region:
 
     def take(self, node: fx.Node) -> None:
         """Add a node that was traced in the call; a size only if it comes from a tensor here."""
-        if not is_number(node) or any(n in self.body for n in node.all_input_nodes):
+        weight = self._unpacked(node)
+        if weight:
+            self.weights[node] = weight
+        elif not is_number(node) or any(n in self.body for n in node.all_input_nodes):
             self.body[node] = None
+
+    def _unpacked(self, node: fx.Node) -> str:
+        """The compressed weight that a node unpacks, by the name that it had; or nothing.
+
+        It is an operand of a composite like any other weight. If it were unpacked within, its
+        parts would be operands, and integers of 4 bits take 8 as those.
+        """
+        path = f".{module_path(node)}."
+        packed = getattr(node.target, "namespace", "") == "coreai"
+        if self.match.composite is None or not packed or ".parametrizations." not in path:
+            return ""
+        if any(n in self.body for n in node.all_input_nodes):
+            return ""
+        inner = path.partition(f".{self.match.path}.")[2] if self.match.path else path[1:]
+        before, _, rest = inner.partition("parametrizations.")
+        return before + rest.partition(".")[0]
 
     def kept(self, live: Set[fx.Node]) -> Region | None:
         """The region without what nothing asks for; None if that is all of it."""

@@ -82,8 +82,9 @@ class _OwnNames:
 
     def __init__(self, region: Region, scope: Scope) -> None:
         owned, path = region.match.owned(), region.match.path
-        self.order = {name: place for place, name in enumerate(owned)}
+        self._order = {name: place for place, name in enumerate(owned)}
         self._scope = scope
+        self._unpacked = region.weights
         self._by_node = {node: name for name, node in (*region.left, *region.own) if name in owned}
         self._by_tensor = {id(tensor): name for name, tensor in owned.items()}
         self._by_path = {f"{path}.{name}".lstrip("."): name for name in owned}
@@ -94,6 +95,8 @@ class _OwnNames:
 
     def of(self, node: fx.Node) -> str | None:
         """The name, if the node stands for one of them; also if `export_fn` wrapped the model."""
+        if node in self._unpacked:
+            return self._unpacked[node]
         held = self._scope.nodes.get(node)
         name = self._by_node.get(node) or self._by_tensor.get(id(held))
         path = str(self._scope.names.get(node, ""))
@@ -101,6 +104,13 @@ class _OwnNames:
             name = self._by_path.get(path)
             path = path.partition(".")[2]
         return name or self._by_placeholder.get(node.name[2:] if node.op == "placeholder" else "")
+
+    def place(self, name: str) -> float:
+        """Its place in the order of registration; one that is unpacked leads its module."""
+        if name in self._order:
+            return self._order[name]
+        home = name[: name.rfind(".") + 1]
+        return min((at for n, at in self._order.items() if n.startswith(home)), default=0) - 0.5
 
 
 class _Crossing:
@@ -130,7 +140,7 @@ class _Crossing:
                 owned.append(_Port(own, node))
             else:
                 captured.append(_Port(self._plain(node), node))
-        owned.sort(key=lambda port: self._names.order[port.name])
+        owned.sort(key=lambda port: self._names.place(port.name))
         return _distinct([*owned, *captured, *given])
 
     def _is_operand(self, held: Any, own: str | None) -> bool:

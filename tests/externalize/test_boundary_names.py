@@ -8,7 +8,7 @@ import torch
 from boundary import NORM, Model, Norm, agrees, composites, converted, graphs, kept
 from torch import nn
 
-from coreai_torch import ExternalizeSpec
+from coreai_torch import ExternalizeSpec, compress
 
 X = torch.linspace(-2, 3, 18).reshape(3, 6)
 
@@ -54,6 +54,41 @@ def test_a_plain_boundary_holds_its_own_weights():
     (name,) = graphs(program)["main"].callees
     assert graphs(program)[name].argument_count == 2
     agrees(program, model, (X,))
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.second(self.first(x).relu())
+
+
+@pytest.fixture
+def packed():
+    model = Model(lambda m, x: m.layers(x) + x, layers=Layers()).eval()
+    compress(model, "int4", block_size=32)
+    return model
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_compressed_weight_is_an_operand_under_its_own_name(packed, strict):
+    x = torch.randn(2, 64)
+    program = converted(packed, x, modules=[kept(Layers)], strict=strict)
+    weights = ["first.weight", "first.bias", "second.weight", "second.bias"]
+    assert only(program).inputs == [*weights, "x"]
+    agrees(program, packed, (x,))
+
+
+@pytest.mark.parametrize("spec", [Layers, kept(Layers), kept(nn.Linear)], ids=["plain", "op", "in"])
+def test_a_compressed_weight_stays_packed_across_the_boundary(packed, spec, tmp_path):
+    x = torch.randn(2, 64)
+    program = converted(packed, x, modules=[spec])
+    asset = program.save_asset(tmp_path / "m.aimodel")
+    integers, scales, biases, ops = 2 * 64 * 64 // 2, 2 * 64 * 2 * 4, 2 * 64 * 4, 3_000
+    assert (asset.path / "main.mlirb").stat().st_size < integers + scales + biases + ops
+    agrees(program, packed, (x,))
 
 
 class Forward(nn.Module):
