@@ -14,7 +14,13 @@ from . import ops as _ops  # noqa: F401  fills the registry
 from .capture import decompositions, overflow, validate
 from .capture.io_plan import Names, plan
 from .capture.sequence_lengths import open_lengths
-from .errors import ConversionError, ExportError, NamingError
+from .errors import (
+    ArgumentTypeError,
+    ConversionError,
+    ExportError,
+    NamingError,
+    NothingStagedError,
+)
 from .externalize.mark import marked
 from .externalize.spec import Match, as_specs, matches
 from .ir.program import Program
@@ -78,7 +84,7 @@ class TorchConverter:
         recognize: bool | Collection[str] = False,
     ) -> None:
         """A converter with nothing staged and no lowerings of its own."""
-        self._mode = TorchConverter.Mode(mode or "release")
+        self._mode = _mode(mode)
         self._registry = Registry(BUILTIN)
         self._staged: dict[str, Staged] = {}
         self._wanted = wanted_composites(recognize)
@@ -143,6 +149,11 @@ class TorchConverter:
                 "  try   add_exported_program for a program that is exported already"
             )
         self._check_free(entrypoint_name)  # before the export, which may take long
+        if not callable(export_fn):
+            raise ArgumentTypeError(
+                f"export_fn is {export_fn!r}\n  try   lambda m: torch.export.export(m, args)"
+                ".run_decompositions(coreai_torch.get_decomp_table())"
+            )
         found = list(matches(module, as_specs(externalize_modules)))
         with marked(found), open_lengths():
             program = export_fn(module)
@@ -158,7 +169,7 @@ class TorchConverter:
     def to_coreai(self, *, entrypoints: Sequence[str] | None = None) -> Program:
         """Convert all staged programs, or the named ones, into one; they stay staged."""
         if not self._staged:
-            raise RuntimeError(
+            raise NothingStagedError(
                 "nothing is staged\n  try   add_exported_program(...) or add_pytorch_module(...)"
             )
         chosen = [self._staged[name] for name in self._known(entrypoints)]
@@ -276,6 +287,10 @@ class TorchConverter:
     def _known(self, entrypoints: Sequence[str] | None) -> list[str]:
         if entrypoints is None:
             return list(self._staged)
+        if not isinstance(entrypoints, Collection):
+            raise ArgumentTypeError(
+                f"entrypoints is {entrypoints!r}\n  try   some of {list(self._staged)}"
+            )
         wanted = [entrypoints] if isinstance(entrypoints, str) else list(entrypoints)
         unknown = [name for name in wanted if name not in self._staged]
         if unknown:
@@ -287,3 +302,17 @@ class TorchConverter:
 
     def _supports(self, node: torch.fx.Node) -> bool:
         return self._registry.for_node(node) is not None or is_foldable(node)
+
+
+def _mode(given: TorchConverter.Mode | str | None) -> TorchConverter.Mode:
+    try:
+        return TorchConverter.Mode(given or "release")
+    except ValueError:
+        known = [mode.value for mode in TorchConverter.Mode]
+        raise ConversionError(f"no mode is called {given!r}\n  try   one of {known}") from None
+
+
+def check_converter(given: object) -> None:
+    """Refuse what is given for a converter and is none."""
+    if given is not None and not isinstance(given, TorchConverter):
+        raise ArgumentTypeError(f"converter is {given!r}\n  try   TorchConverter()")

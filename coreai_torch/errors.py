@@ -92,6 +92,18 @@ class ModelCodeError(ConversionError):
     code = "CAT112"
 
 
+class ArgumentTypeError(ConversionError, TypeError):
+    """An argument of another type than the call takes; also a TypeError."""
+
+    code = "CAT113"
+
+
+class NothingStagedError(ConversionError, RuntimeError):
+    """A converter was asked for a program before it was given one; also a RuntimeError."""
+
+    code = "CAT114"
+
+
 class NativeError(CodedError, RuntimeError):
     """The compiler or the run time died, hung or refused; it ran in a process of its own."""
 

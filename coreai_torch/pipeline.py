@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import torch
 
-from .capture.exporting import decomposed, exported
+from .capture.exporting import check_fixed, decomposed, exported
 from .capture.io_plan import Names, plan
-from .converter import TorchConverter, get_decomp_table
-from .errors import ConversionError, NotDecomposedError
+from .converter import TorchConverter, check_converter, get_decomp_table
+from .errors import ArgumentTypeError, ConversionError, NotDecomposedError
 from .ir.program import Program, check_path
 from .progress import Stages, stages
 from .verification import Settings, Subject, examine
@@ -60,6 +60,9 @@ def convert(
         converter: brings lowerings, kernels and a mode of your own; nothing is staged in it.
     """
     names = Names(input_names, output_names, state_names)
+    check_converter(converter)
+    if output is not None and not isinstance(output, Path | str):
+        raise ArgumentTypeError(f"output is {output!r}\n  try   the path of an .aimodel")
     if output is not None:
         check_path(Path(output))  # before an hour is spent, not after
     staging = TorchConverter() if converter is None else converter.empty()
@@ -130,6 +133,7 @@ def _staged(
             f"convert takes an nn.Module or an ExportedProgram, not a {type(source).__name__}\n"
             "  try   convert(model, (x,))"
         )
+    check_fixed(how[2])
     return _added(staging, source, names, stage)
 
 

@@ -47,6 +47,15 @@ def exported(
         ) from cause
 
 
+def check_fixed(dynamic_shapes: Any) -> None:
+    """Refuse sizes for a program that was exported with its own: they would change nothing."""
+    if dynamic_shapes is not None:
+        raise ExportError(
+            "dynamic_shapes is for a model: an exported program has the sizes it was exported "
+            "with\n  try   torch.export.export(model, args, dynamic_shapes=...)"
+        )
+
+
 def decomposed(
     program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
 ) -> torch.export.ExportedProgram:

@@ -134,7 +134,9 @@ def _constant_argument(spec: InputSpec) -> Any:
 def _named(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:
     if given is None:
         return list(default)
-    if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
+    # A dictionary or a set would do as its keys in an order that nobody gave.
+    listed = isinstance(given, Sequence) and not isinstance(given, str)
+    if not listed or not all(isinstance(name, str) and name for name in given):
         raise NamingError(
             f"{what} is {given!r}\n  try   a list of names, one for each of {list(default)}"
         )

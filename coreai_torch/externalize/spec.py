@@ -71,6 +71,10 @@ def as_specs(given: Sequence[Any] | None) -> list[ExternalizeSpec]:
         return []
     if isinstance(given, type | ExternalizeSpec):
         given = [given]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ExternalizeError(
+            f"externalize_modules is {given!r}\n  try   a list of ExternalizeSpecs or classes"
+        )
     return [g if isinstance(g, ExternalizeSpec) else ExternalizeSpec(g) for g in given]
 
 

@@ -148,7 +148,7 @@ def read(source: Source, *, largest: int | None = None) -> Program:
         blobs = resources.mapped(Path(source.path) / resources.BYTECODE)
         source = source.program
     if not isinstance(source, AIProgram):
-        raise TypeError(
+        raise errors.ArgumentTypeError(
             f"a {type(source).__name__} is no Core AI program\n"
             "  try   an AIProgram, an AIModelAsset or the path of an .aimodel"
         )

@@ -12,7 +12,7 @@ import torch.fx as fx
 from torch.export.graph_signature import InputKind
 
 from ..capture.cleanup import live_nodes
-from ..errors import ConversionError, module_path
+from ..errors import ArgumentTypeError, ConversionError, module_path
 from ..externalize.cut import Region, is_mark, regions
 from ..externalize.spec import Match as Externalized
 from . import attention, experts, rms_norm, rotary
@@ -28,6 +28,10 @@ def wanted_composites(asked: bool | Collection[str]) -> tuple[str, ...]:
     """The composites to look for: all, none, or those that were named."""
     if isinstance(asked, bool):
         return COMPOSITES if asked else ()
+    if not isinstance(asked, Collection):
+        raise ArgumentTypeError(
+            f"recognize is {asked!r}\n  try   True, or some of {list(COMPOSITES)}"
+        )
     named = (asked,) if isinstance(asked, str) else tuple(asked)
     unknown = [name for name in named if name not in COMPOSITES]
     if unknown:

@@ -159,8 +159,8 @@ class Verdict:
         count = f"{len(self.trials)} calls"
         if self.ok:
             return f"{where} gives torch's numbers in {count}"
-        if not self.trials and not self.ports:
-            return f"{where}: nothing could be compared"
+        if not self.failures and not self.ports:
+            return f"{where}: nothing could be compared: no call, or no output and no state"
         if not self.failures:
             return f"{where} has other ports than torch"
         return f"{where} does not give torch's numbers: {len(self.failures)} of {count} differ"

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import torch
 from coreai.authoring import AIModelAsset, AIProgram
 
-from ..capture.exporting import decomposed, exported
+from ..capture.exporting import check_fixed, decomposed, exported
 from ..capture.io_plan import Names, plan
-from ..converter import TorchConverter, get_decomp_table
-from ..errors import ConversionError, NativeError, VerificationInputError
+from ..converter import TorchConverter, check_converter, get_decomp_table
+from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..ir import resources
 from ..ir.program import write_module
 from ..lowering.registry import BUILTIN
@@ -107,7 +107,13 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
         raise TypeError(f"verify has no argument {unknown[0]!r}; there are {sorted(known)}")
     if given.get("trials") is None:
         given.pop("trials", None)
-    engine = Engine(given.pop("engine", Engine.AUTO))
+    if not isinstance(given.get("trials", Plan()), Plan):
+        raise ArgumentTypeError(f"trials is {given['trials']!r}\n  try   Plan(seeds=2, steps=3)")
+    check_converter(given.get("converter"))
+    engine = given.pop("engine", Engine.AUTO)
+    if engine not in list(Engine):
+        raise VerificationInputError(f"no engine {engine!r}\n  try   one of {[*map(str, Engine)]}")
+    engine = Engine(engine)
     return Settings(entrypoint, named, engine=engine, **given)
 
 
@@ -142,6 +148,7 @@ def _subject(
     names: Names,
 ) -> Subject:
     if isinstance(source, torch.export.ExportedProgram):
+        check_fixed(dynamic_shapes)
         program, reference = source, source.module()
     elif isinstance(source, torch.nn.Module):
         program, reference = exported(source, args, kwargs, dynamic_shapes), source
@@ -219,6 +226,11 @@ def _source(program: Program, folder: Path) -> Source:
         path = folder / "program.mlirbc"
         write_module(program, path)
         return Source(bytecode=path)
+    if not isinstance(program, AIModelAsset | Path | str):
+        raise ArgumentTypeError(
+            f"a {type(program).__name__} is no Core AI program\n"
+            "  try   an AIProgram, an AIModelAsset or the path of an .aimodel"
+        )
     path = Path(program.path if isinstance(program, AIModelAsset) else program).absolute()
     if not path.is_dir():
         raise VerificationInputError(
