@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
 
+from ..capture.io_plan import Names, plan
 from ..converter import TorchConverter
 from ..errors import ConversionError, NarrowingWarning
 from ..ir.reading import Source
-from .graph import Graph, Key, Operation, graph_of_coreai_program, graph_of_exported_program
+from .graph import (
+    Graph,
+    Key,
+    Operation,
+    graph_of_coreai_program,
+    graph_of_exported_program,
+    named,
+)
 from .graph_match import Pairs, alike, matched, paired_by_node
-from .inspector import CoreAIInspector, Engine, Inputs, Inspector, TorchInspector
+from .inspector import (
+    CoreAIInspector,
+    Engine,
+    Inputs,
+    Inspector,
+    TorchInspector,
+    Values,
+    names_of_inputs,
+)
 from .search import Strategy, searched
 from .search_strategy import LevelOrderStrategy
 
@@ -86,7 +102,8 @@ class Comparator:
     ) -> ComparisonResult:
         """Find the first pairs for which `same(source, target)` is false.
 
-        Inputs come by name, if both programs call them the same, or in order.
+        Inputs come by name, as an exported program calls them, or in its order; of two programs of
+        a kind, by name if both call them the same.
         """
         errors: dict[Key, float] = {}
 
@@ -124,16 +141,18 @@ async def create_comparator_for_programs(
 
     Operations are paired by the FX nodes that a conversion in debug mode records; where none are
     recorded, by what they compute. The exported program is the one that was converted,
-    decomposed. `states` are what the states of Core AI programs start from, else zeros.
+    decomposed. `states` are what the states of Core AI programs start from, else what the
+    exported program's buffers hold, else zeros.
     """
 
-    def inspector(program: ExportedProgram | Source, function: str) -> Inspector:
+    def inspector(program: ExportedProgram | Source, function: str, beside: Any) -> Inspector:
         if isinstance(program, ExportedProgram):
             return TorchInspector(program)
-        return CoreAIInspector(program, function, engine=engine, states=states)
+        found = CoreAIInspector(program, function, engine=engine, states=states)
+        return _Fed(found, beside, states or {}) if isinstance(beside, ExportedProgram) else found
 
-    source = inspector(source_program, source_entry_point)
-    target = inspector(target_program, target_entry_point)
+    source = inspector(source_program, source_entry_point, target_program)
+    target = inspector(target_program, target_entry_point, source_program)
     pairs = paired_by_node(source.graph, target.graph)
     if not pairs:
         if isinstance(source_program, ExportedProgram):
@@ -150,6 +169,34 @@ async def create_comparator_for_programs(
             "and the exported program as it was converted, decomposed"
         )
     return Comparator(source, target, pairs)
+
+
+class _Fed:
+    """A Core AI program that is fed with what the exported program takes that it came from.
+
+    An argument that the model writes to is an input there and a state here.
+    """
+
+    def __init__(
+        self, program: CoreAIInspector, exported: ExportedProgram, states: Mapping[str, Any]
+    ) -> None:
+        self.graph, self._program, self._states = program.graph, program, states
+        self._names, self._plan = names_of_inputs(exported), plan(exported, Names())
+        self._buffers = {**exported.constants, **exported.state_dict}
+        if len(program.names_of_states) != len(self._plan.states):
+            raise ValueError(
+                f"the program has the states {program.names_of_states}, the exported program "
+                f"{[s.name for s in self._plan.states]}\n  try   the one that it was made from"
+            )
+
+    async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
+        """The results of these operations."""
+        given = named(inputs, self._names)
+        held = {s.node.name: self._buffers.get(s.buffer) for s in self._plan.states} | given
+        pairs = zip(self._program.names_of_states, self._plan.states, strict=True)
+        states = {name: held[state.node.name] for name, state in pairs} | dict(self._states)
+        feed = [given[i.node.name] for i in self._plan.inputs]
+        return await self._program.get_intermediates_for_ops(ids, inputs=feed, states=states)
 
 
 def _converted_anew(program: ExportedProgram, target: Graph) -> Pairs:

@@ -68,13 +68,17 @@ def values_of_nodes(
             return value
 
     specs = program.graph_signature.input_specs
-    names = [spec.arg.name for spec in specs if _is_given(spec)]
-    given = named(inputs, names)
+    given = named(inputs, names_of_inputs(program))
     state = {**program.constants, **program.state_dict}
     feed = [given[s.arg.name] if _is_given(s) else _fixed(s, state) for s in specs]
     with torch.no_grad():
         Run(program.graph_module).run(*map(_own, feed), enable_io_processing=False)
     return found
+
+
+def names_of_inputs(program: ExportedProgram) -> list[str]:
+    """The tensors that a call of an exported program takes, those it writes to among them."""
+    return [s.arg.name for s in program.graph_signature.input_specs if _is_given(s)]
 
 
 def _is_given(spec: InputSpec) -> bool:
@@ -132,34 +136,35 @@ class CoreAIInspector:
             n: op.attributes["value"] for _, op, n in self._numbered if op.name == "coreai.constant"
         }
 
-    async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
-        """The results of these operations, tensors in their order."""
+    async def get_intermediates_for_ops(
+        self, ids: Collection[Any], *, inputs: Inputs, states: Mapping[str, Any] | None = None
+    ) -> Values:
+        """The results of these operations, tensors in their order; `states` for this call."""
         _known(ids, self.graph, {number for _, _, number in self._numbered})
-        given, states = self.feeds(inputs)
+        given, held = self.feeds(inputs, states)
         found: Values = {p: (torch.as_tensor(given[p]),) for p in ids if p in given}
         found |= {n: (held,) for n, held in self._constants.items() if n in ids}
         left = [key for key in ids if key not in found and not isinstance(key, str)]
         if left:
             run = self._on_runtime if self._engine == "runtime" else self._in_torch
-            found |= await run(left, given, states)
+            found |= await run(left, given, held)
         return found
 
-    def feeds(self, inputs: Inputs) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    @property
+    def names_of_states(self) -> list[str]:
+        """The states of the function, in order."""
+        ports = self._read.functions[self._function].inputs
+        return [p.name for p in ports if p.type.kind == "handle"]
+
+    def feeds(
+        self, inputs: Inputs, states: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         """What a call takes: inputs by name, and the states as they start."""
         ports = self._read.functions[self._function].inputs
         given = named(inputs, [p.name for p in ports if p.type.kind != "handle"])
-        states = {p.name: self._state(p) for p in ports if p.type.kind == "handle"}
-        return {name: _own(value) for name, value in given.items()}, states
-
-    def _state(self, port: Port) -> torch.Tensor:
-        if port.name in self._states:
-            return torch.as_tensor(_own(self._states[port.name]))
-        if DYNAMIC in port.type.shape:
-            raise ValueError(
-                f"state {port.name!r} is {port.type}, whose sizes are not all known\n"
-                f"  try   CoreAIInspector(..., states={{{port.name!r}: ...}})"
-            )
-        return torch.zeros(port.type.shape, dtype=port.type.dtype)
+        known = {**self._states, **(states or {})}
+        held = {p.name: _state(p, known) for p in ports if p.type.kind == "handle"}
+        return {name: _own(value) for name, value in given.items()}, held
 
     async def _in_torch(
         self, ids: Sequence[int], given: Mapping[str, Any], states: dict[str, Any]
@@ -215,6 +220,17 @@ class CoreAIInspector:
         while (operation, output) in self._called:
             operation, output = self._called[operation, output]
         return operation, output
+
+
+def _state(port: Port, known: Mapping[str, Any]) -> torch.Tensor:
+    if port.name in known:
+        return torch.as_tensor(_own(known[port.name]))
+    if DYNAMIC in port.type.shape:
+        raise ValueError(
+            f"state {port.name!r} is {port.type}, whose sizes are not all known\n"
+            f"  try   CoreAIInspector(..., states={{{port.name!r}: ...}})"
+        )
+    return torch.zeros(port.type.shape, dtype=port.type.dtype)
 
 
 def _tensor_results(op: reading.Op) -> list[int]:

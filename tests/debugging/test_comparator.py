@@ -150,3 +150,38 @@ def test_a_program_that_cannot_be_converted_anew_needs_its_nodes():
     made = converter.add_exported_program(program).to_coreai()
     with pytest.raises(ValueError, match=r"Mode\.DEBUG"):
         compared(program, made)
+
+
+class Remembers(nn.Module):
+    """A buffer that does not start at zero, and an argument that is written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sum", torch.full((1, 4), 2.0))
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        self.sum.add_(x)
+        y.mul_(2)
+        return self.linear(self.sum) + y
+
+
+@pytest.mark.parametrize("by_name", [True, False], ids=["by-name", "in-order"])
+def test_states_start_where_the_exported_program_does(by_name):
+    torch.manual_seed(0)
+    x, y = torch.rand(1, 4), torch.rand(1, 4)
+    program = torch.export.export(Remembers().eval(), (x, y))
+    program = program.run_decompositions(get_decomp_table())
+    names = {"input_names": ["query"], "state_names": ["total", "other"]}
+    made = TorchConverter(DEBUG).add_exported_program(program, **names).to_coreai()
+
+    async def compare(**options):
+        comparator = await create_comparator_for_programs(
+            source_program=program, target_program=made, **options
+        )
+        inputs = {"y": y, "x": x} if by_name else [x, y]
+        return await comparator.compare_with_tolerance(inputs=inputs)
+
+    assert asyncio.run(compare()).ok
+    elsewhere = asyncio.run(compare(states={"total": torch.zeros(1, 4)}))
+    assert [pair.source.key for pair in elsewhere.failed_nodes] == ["add"]
