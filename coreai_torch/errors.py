@@ -104,6 +104,16 @@ class NothingStagedError(ConversionError, RuntimeError):
     code = "CAT114"
 
 
+class UnknownNameError(NamingError, KeyError):
+    """A function or an operation that the program has not; also a KeyError."""
+
+    code = "CAT115"
+
+    def __str__(self) -> str:
+        """The message as it is: a KeyError's own would put it in quotes."""
+        return f"{self.args[0]}\n  code  {self.code}"
+
+
 class NativeError(CodedError, RuntimeError):
     """The compiler or the run time died, hung or refused; it ran in a process of its own."""
 

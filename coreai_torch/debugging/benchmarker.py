@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from coreai.runtime import NDArray, Profiler
 
+from ..errors import ConversionError
 from ..ir import reading
 from ..verification.arrays import array
 from .graph import operation_ids
@@ -108,7 +109,7 @@ async def benchmark_coreai_program(
     As many calls again are profiled. States live on from call to call.
     """
     if num_runs < 1:
-        raise ValueError(f"one run or more can be timed, not {num_runs}")
+        raise ConversionError(f"one run or more can be timed, not {num_runs}")
     program = reading.read(coreai_program)
     given, held = CoreAIInspector(coreai_program, function_name, states=states).feeds(inputs)
     feeds = {name: NDArray(array(value)) for name, value in given.items()}

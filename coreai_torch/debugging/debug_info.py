@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coreai.authoring import AIProgram
 
+from ..errors import ArgumentTypeError
 from ..ir.program import mlir_module_of, strip
 
 
@@ -12,5 +13,10 @@ def strip_debug_info(program: AIProgram) -> AIProgram:
 
     For a saved asset there is `coreai-torch strip`.
     """
+    if not isinstance(program, AIProgram):
+        raise ArgumentTypeError(
+            f"a {type(program).__name__} is no AIProgram\n"
+            "  try   the program that was converted; coreai-torch strip for an asset"
+        )
     strip(mlir_module_of(program))
     return program

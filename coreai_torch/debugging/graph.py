@@ -12,7 +12,13 @@ import torch
 import torch.fx as fx
 from torch.export import ExportedProgram
 
-from ..errors import module_path, source_line, target_name
+from ..errors import (
+    ArgumentTypeError,
+    UnknownNameError,
+    module_path,
+    source_line,
+    target_name,
+)
 from ..ir import reading
 from ..ir.reading import Block, Op
 
@@ -108,8 +114,19 @@ class Graph:
         return Graph(tuple(kept), tuple(k for k in self.outputs if k in keys))
 
 
+def check_exported(program: object) -> None:
+    """Refuse what is no exported program."""
+    if not isinstance(program, ExportedProgram):
+        raise ArgumentTypeError(
+            f"a {type(program).__name__} is no exported program\n"
+            "  try   torch.export.export(model, args).run_decompositions("
+            "coreai_torch.get_decomp_table())"
+        )
+
+
 def graph_of_exported_program(program: ExportedProgram) -> Graph:
     """The graph of an exported program; parameters and buffers are constants."""
+    check_exported(program)
     inputs = {name for name in program.graph_signature.user_inputs if isinstance(name, str)}
     operations = [
         _of_node(node, is_input=node.name in inputs)
@@ -193,7 +210,9 @@ def graph_of_coreai_program(program: reading.Source, function: str = "main") -> 
 def graph_of_function(program: reading.Program, function: str) -> Graph:
     """The graph of a function of a program that has been read."""
     if function not in program.functions:
-        raise KeyError(f"no function {function!r}; the program has {list(program.functions)}")
+        raise UnknownNameError(
+            f"no function {function!r}; the program has {list(program.functions)}"
+        )
     ids = {id(op): number for _, op, number in operation_ids(program)}
     body = program.functions[function].body
     made: dict[int, Key] = {}
@@ -235,12 +254,19 @@ def _digest(tensor: torch.Tensor) -> str:
 
 def named(inputs: Mapping[str, Any] | Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
     """Inputs by name, whether they come so or in order."""
+    if not isinstance(inputs, Mapping | Sequence) or isinstance(inputs, str):
+        raise ArgumentTypeError(
+            f"inputs is a {type(inputs).__name__}\n"
+            f"  try   a dictionary, or a list in the order of {list(names)}"
+        )
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(names):
-            raise TypeError(f"the inputs are {list(names)}, {len(inputs)} were given")
+            raise ArgumentTypeError(f"the inputs are {list(names)}, {len(inputs)} were given")
         return dict(zip(names, inputs, strict=True))
     missing = [name for name in names if name not in inputs]
     unknown = [name for name in inputs if name not in names]
     if missing or unknown:
-        raise TypeError(f"the inputs are {list(names)}; missing {missing}, unknown {unknown}")
+        raise ArgumentTypeError(
+            f"the inputs are {list(names)}; missing {missing}, unknown {unknown}"
+        )
     return dict(inputs)

@@ -12,6 +12,7 @@ from coreai.runtime import CompileIdentifiers, IntermediateLogger, NDArray
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec
 
+from ..errors import ArgumentTypeError, UnknownNameError
 from ..interpreter import to_torch
 from ..ir import reading
 from ..ir.reading import DYNAMIC, Port
@@ -269,6 +270,8 @@ def _called_once(program: reading.Program) -> Iterator[tuple[tuple[int, int], tu
 
 
 def _known(ids: Collection[Any], graph: Graph, more: Collection[Any] = ()) -> None:
+    if not isinstance(ids, Collection):
+        raise ArgumentTypeError(f"ids is {ids!r}\n  try   a list of keys of `graph`")
     unknown = [key for key in ids if key not in graph.by_key and key not in more]
     if unknown:
-        raise KeyError(f"no operations {unknown}; see `graph` for those there are")
+        raise UnknownNameError(f"no operations {unknown}; see `graph` for those there are")

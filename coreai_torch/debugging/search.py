@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..errors import ArgumentTypeError
 from .graph import Graph, Key, Operation
 from .search_strategy import SearchStrategy
 
@@ -24,6 +25,8 @@ class Found:
 
 async def searched(graph: Graph, strategy: Strategy, look: Look) -> Found:
     """Look until the strategy has seen enough."""
+    if not callable(strategy):
+        raise ArgumentTypeError(f"strategy is {strategy!r}\n  try   LevelOrderStrategy.auto")
     search = strategy(graph)
     seen, runs = 0, 0
     while batch := search.next_batch():

@@ -9,6 +9,7 @@ import torch
 import torch.fx as fx
 from torch.export import ExportedProgram
 
+from .graph import check_exported
 from .inspector import Inputs, values_of_nodes
 
 _FILE = "intermediates.pt"
@@ -24,6 +25,7 @@ def save_intermediates(
 
     `inputs` come by name or in order; `node_filter` says which FX nodes are of interest.
     """
+    check_exported(program)
     calls = [n for n in program.graph.nodes if n.op == "call_function"]
     wanted = {n.name for n in calls if node_filter is None or node_filter(n)}
     found = values_of_nodes(program, inputs, wanted.__contains__)

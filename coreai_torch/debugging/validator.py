@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.export import ExportedProgram
 
+from ..errors import ArgumentTypeError
 from ..ir.reading import Source
 from .graph import Key, Operation
 from .inspector import CoreAIInspector, Engine, Inputs, Inspector, TorchInspector
@@ -66,6 +67,10 @@ class Validator:
         strategy: Strategy = LevelOrderStrategy.auto,
     ) -> ValidationResult:
         """Find the first operations with a result for which the predicate is false."""
+        if not callable(predicate):
+            raise ArgumentTypeError(
+                f"predicate is {predicate!r}\n  try   lambda value: bool((value < 100).all())"
+            )
 
         async def look(batch: list[Operation]) -> Mapping[Key, bool]:
             keys = [operation.key for operation in batch]

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import RunError, UnsupportedOpError
+from ..errors import (
+    ArgumentTypeError,
+    ConversionError,
+    RunError,
+    UnknownNameError,
+    UnsupportedOpError,
+)
 from ..ir import reading
 from ..ir.reading import DYNAMIC, Block, Op, Port
 from . import registry
@@ -93,7 +99,7 @@ class Function:
     def _content(self, name: str, type_: reading.Type, held: dict[str, Any]) -> torch.Tensor:
         if name not in held:
             if DYNAMIC in type_.shape:
-                raise ValueError(
+                raise ConversionError(
                     f"state {name!r} is {type_}, whose sizes are not all known\n"
                     f"  try   state={{{name!r}: ...}}"
                 )
@@ -122,7 +128,9 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
     def function(self, name: str) -> Function:
         """The entrypoint of this name."""
         if name not in self._functions:
-            raise KeyError(f"no entrypoint {name!r}; the program has {list(self._functions)}")
+            raise UnknownNameError(
+                f"no entrypoint {name!r}; the program has {list(self._functions)}"
+            )
         return self._functions[name]
 
     def plan(self, name: str, *, is_watched: bool) -> Plan:
@@ -139,7 +147,7 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             return function({**inputs[0], **named})
         if len(inputs) > len(function.inputs):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{function.name!r} takes {len(function.inputs)} inputs, {len(inputs)} were given"
             )
         return function({**dict(zip(function.inputs, inputs, strict=False)), **named})
@@ -172,7 +180,9 @@ def _same_names(what: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) 
     missing = [n for n in wanted if n not in given]
     unknown = [n for n in given if n not in wanted]
     if missing or unknown:
-        raise TypeError(f"the {what} are {list(wanted)}; missing {missing}, unknown {unknown}")
+        raise ArgumentTypeError(
+            f"the {what} are {list(wanted)}; missing {missing}, unknown {unknown}"
+        )
 
 
 def _tensor(port: Port, value: Any) -> torch.Tensor:
@@ -181,16 +191,20 @@ def _tensor(port: Port, value: Any) -> torch.Tensor:
     wanted = port.type.dtype
     if tensor.dtype != wanted:
         if _NARROWED.get(tensor.dtype) != wanted:
-            raise TypeError(f"{port.name!r} is {port.type}, a tensor of {tensor.dtype} was given")
+            raise ArgumentTypeError(
+                f"{port.name!r} is {port.type}, a tensor of {tensor.dtype} was given"
+            )
         narrow = tensor.to(wanted)
         if not wanted.is_floating_point and bool((narrow.to(tensor.dtype) != tensor).any()):
-            raise ValueError(f"{port.name!r} holds numbers that {wanted} cannot")
+            raise ConversionError(f"{port.name!r} holds numbers that {wanted} cannot")
         tensor = narrow
     sizes = port.type.shape
     if len(sizes) != tensor.dim() or any(
         s not in (DYNAMIC, n) for s, n in zip(sizes, tensor.shape, strict=True)
     ):
-        raise ValueError(f"{port.name!r} is {port.type}, sizes {list(tensor.shape)} were given")
+        raise ConversionError(
+            f"{port.name!r} is {port.type}, sizes {list(tensor.shape)} were given"
+        )
     return tensor
 
 
@@ -198,6 +212,8 @@ def _as_tensor(value: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
     array = np.asarray(value)
+    if array.dtype.kind in "OSU":
+        raise ArgumentTypeError(f"a {type(value).__name__} is no tensor\n  try   a tensor or array")
     if array.dtype.name == "bfloat16":  # which numpy knows by a type of ml_dtypes only
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.as_tensor(array)

@@ -9,6 +9,8 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
 # wherever the op still fits: `x @ w.view(8, 64)` with a `w` of `[8, 8, 8]` becomes a product with
 # eight matrices, and `[?, ?] * v.view(1, 1)` comes out as `[1, 1]`.
 UNSOUND = ",coreai.graph(core-elide-broadcast)"
+
+_ATTEMPTS = 10  # at putting an asset where another process puts one, too
 
 
 class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types that mypy follows
@@ -160,12 +164,21 @@ def _stamp(metadata: Any) -> None:
 
 
 def _swap_in(new: Path, path: Path, aside: Path) -> None:
-    """Two renames; if the second fails the first is taken back."""
-    try:
-        if path.exists() or path.is_symlink():
-            path.rename(aside)
-        new.rename(path)
-    except BaseException:
-        if aside.exists() and not path.exists():
-            aside.rename(path)
-        raise
+    """Two renames; if the second fails the first is taken back.
+
+    Another process may put its own asset there between the two: then that one goes aside too.
+    """
+    for attempt in range(_ATTEMPTS):
+        away = aside.with_name(f"{aside.name}-{attempt}")
+        try:
+            with suppress(FileNotFoundError):
+                path.rename(away)
+            new.rename(path)
+        except BaseException as error:
+            if away.exists() and not path.exists():
+                away.rename(path)
+            taken = isinstance(error, OSError) and error.errno in (ENOTEMPTY, EEXIST)
+            if not taken or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return

@@ -171,3 +171,19 @@ def test_optimize_changes_no_number_and_twice_does_no_harm():
     assert str(program) == text
     for name, value in plain.items():
         torch.testing.assert_close(once[name], value, rtol=1e-6, atol=1e-6)
+
+
+def test_an_asset_that_another_process_saves_at_the_same_moment_is_replaced(tmp_path, monkeypatch):
+    path, rename = tmp_path / "m.aimodel", Path.rename
+    program = converted(Net(), torch.ones(2, 64))
+    others = [program.save_asset(tmp_path / "other.aimodel").path]
+
+    def beaten_to_it(self, target):
+        if Path(target) == path and others:  # between our two renames
+            rename(Path(others.pop()), path)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", beaten_to_it)
+    program.save_asset(path)
+    assert not others
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.aimodel"]

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 import torch
 from torch import nn
 
 from coreai_torch import TorchConverter, convert, get_decomp_table, to_torch, verify
+from coreai_torch.debugging.debug_info import strip_debug_info
+from coreai_torch.debugging.graph_diff import compute_exported_program_diff
+from coreai_torch.debugging.inspector import CoreAIInspector
+from coreai_torch.debugging.torch_utils import save_intermediates
+from coreai_torch.debugging.validator import (
+    create_validator_for_coreai_program,
+    create_validator_for_exported_program,
+)
 from coreai_torch.errors import CodedError, ExportError, NamingError
 
 X = torch.ones(2, 4)
@@ -55,6 +65,38 @@ def test_names_are_a_list_of_names(what, given):
 def test_sizes_cannot_be_opened_after_the_export(call):
     with pytest.raises(ExportError, match="an exported program has the sizes"):
         call(EXPORTED, dynamic_shapes=({0: torch.export.Dim("n")},))
+
+
+async def looked_for(predicate=torch.isfinite, inputs=None, **options):
+    validator = await create_validator_for_coreai_program(staged().to_coreai(), engine="torch")
+    return await validator.check(
+        predicate, inputs={"input": X} if inputs is None else inputs, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "told"),
+    [
+        (lambda: create_validator_for_exported_program(nn.ReLU()), "CAT113", "no exported program"),
+        (lambda: compute_exported_program_diff(None, EXPORTED), "CAT113", "no exported program"),
+        (lambda: save_intermediates("a.pt2", [X], "values"), "CAT113", "no exported program"),
+        (lambda: strip_debug_info("net.aimodel"), "CAT113", "a str is no AIProgram"),
+        (lambda: asyncio.run(looked_for(3)), "CAT113", "predicate is 3"),
+        (lambda: asyncio.run(looked_for(strategy="top")), "CAT113", "LevelOrderStrategy.auto"),
+        (lambda: asyncio.run(looked_for(inputs=3)), "CAT113", "in the order of ['input']"),
+        (lambda: asyncio.run(looked_for(inputs={"y": X})), "CAT113", "unknown ['y']"),
+        (lambda: CoreAIInspector(model=staged().to_coreai(), function_name="f"), "CAT115", "'f'"),
+        (lambda: to_torch(staged().to_coreai()).function("f"), "CAT115", "has ['main']"),
+        (lambda: to_torch(staged().to_coreai())(None), "CAT113", "a NoneType is no tensor"),
+        (lambda: to_torch(staged().to_coreai())(X.half()), "CAT113", "torch.float16 was given"),
+        (lambda: to_torch(staged().to_coreai())(X[0]), "CAT101", "sizes [4] were given"),
+    ],
+)
+def test_the_tools_tell_wrong_arguments_too(call, code, told):
+    with pytest.raises(CodedError) as error:
+        call()
+    assert error.value.code == code
+    assert told in str(error.value)
 
 
 class Silent(nn.Module):
