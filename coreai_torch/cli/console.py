@@ -60,6 +60,8 @@ def alone(as_json: bool) -> Iterator[None]:
 
 def _moved_aside() -> int | None:
     """Native code prints past `sys.stdout`; None where there is no such stream to move."""
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller: 1 and 2 are other files
+        return None
     try:
         sys.stdout.flush()
         kept = os.dup(1)

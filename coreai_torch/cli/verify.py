@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .console import Inputs, Json, Source, answer
+from .console import Inputs, Json, Source, answer, check_function
 
 HELP = """Run torch and the program on the same inputs; leave with 1 if the numbers differ.
 
@@ -43,23 +43,23 @@ def verify(
     steps: Annotated[int, typer.Option(min=1, help="Calls on one state.")] = 3,
     edges: Annotated[bool, typer.Option(help="Try zeros and extremes.")] = True,
     tolerance: Annotated[
-        float | None, typer.Option(help="Relative to an output's largest value.")
+        float | None, typer.Option(min=0, help="Relative to an output's largest value.")
     ] = None,
     function: Annotated[str, typer.Option(help="The function of the asset.")] = "main",
     engine: Annotated[RunBy, typer.Option(help="What runs it.")] = RunBy.AUTO,
-    seconds: Annotated[float, typer.Option(help="Time for generated inputs.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=0, help="Time for generated inputs.")] = 60.0,
     as_json: Json = False,
 ) -> None:
     """Compare."""
     from ..converter import TorchConverter
-    from ..ir import resources
+    from ..ir import reading
     from ..progress import stages
     from ..verification import Plan
     from ..verification import verify as verify_program
     from .model_source import load
 
     if program is not None:
-        resources.check(program)
+        check_function(program, reading.read(program, largest=0).functions, function)
     loaded = load(source, inputs or ())
     with stages() as stage, stage("verifying"):
         verdict = verify_program(

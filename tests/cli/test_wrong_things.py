@@ -188,6 +188,8 @@ def test_run_refuses_what_an_input_cannot_hold(shell, asset, tmp_path, ids, told
 def test_options_that_an_asset_has_not_are_told_with_those_it_has(shell, asset):
     said = shell("bench", asset, "--function", "other", "--json")
     assert "has no function 'other'; there are ['main']" in said.json["error"]["message"]
+    said = shell("verify", "models.py:with_args", asset, "--function", "other", "--json")
+    assert (said.code, said.json["error"]["code"]) == (2, "usage")
     said = shell("run", asset, "--engine", "gpu", "--json")
     assert (said.code, said.json["error"]["code"]) == (2, "usage")
 
