@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import ExportError
+from .merged_inputs import told_apart
 from .sequence_lengths import open_lengths
 from .unasked import without_asking
 
@@ -33,9 +34,8 @@ def exported(
         )
     try:
         with open_lengths(), without_asking():
-            return torch.export.export(
-                model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
-            )
+            args, kwargs = told_apart((tuple(args or ()), dict(kwargs or {})))
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as cause:
         told = [line.strip() for line in str(cause).splitlines() if line.strip()]
         first = "\n        ".join(told[:_SHOWN])

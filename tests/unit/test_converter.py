@@ -123,6 +123,18 @@ def test_duplicate_names_are_refused():
         TorchConverter().add_exported_program(program, output_names=["o", "o"])
 
 
+class Sum(nn.Module):
+    def forward(self, x, y):
+        return x * 2 + y
+
+
+def test_inputs_that_were_one_tensor_are_named():
+    x = torch.ones(2)
+    with pytest.warns(UserWarning, match=r"\['x', 'y'\] were one tensor[\s\S]*\['x'\] are never"):
+        TorchConverter().add_exported_program(exported(Sum(), x, x))
+    TorchConverter().add_exported_program(exported(Sum(), x, x.clone()))
+
+
 def test_an_undecomposed_program_is_told_so():
     class Mutating(nn.Module):
         def forward(self, x):

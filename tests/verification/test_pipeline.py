@@ -145,3 +145,14 @@ def test_nothing_is_staged_in_the_converter_that_lends_its_lowerings():
     assert "-1.250000e-01" in str(program)
     with pytest.raises(RuntimeError, match="nothing is staged"):
         converter.to_coreai()
+
+
+def test_arguments_that_are_one_tensor_stay_apart():
+    class Sum(nn.Module):
+        def forward(self, x, *, y):
+            return x * 2 + y
+
+    x, y = torch.rand(3), torch.rand(3)
+    program = coreai_torch.convert(Sum(), (x,), {"y": x})
+    (got,) = runtime.run(program, {"x": x, "y": y}).values()
+    torch.testing.assert_close(got, x * 2 + y)
