@@ -78,5 +78,5 @@ def test_release_is_the_default():
 
 def test_a_mode_may_be_named_and_an_unknown_one_is_refused():
     assert '"fx_node": "neg"' in assembly(converted(Net(), torch.ones(3), mode="debug"))
-    with pytest.raises(ValueError, match="'verbose' is not a valid"):
+    with pytest.raises(ValueError, match="no mode is called 'verbose'"):
         TorchConverter(mode="verbose")
