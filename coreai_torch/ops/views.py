@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..ir import dialect as cai
 from ..ir import shapes
@@ -76,6 +77,25 @@ def as_strided_scatter(
     order = _order(ctx, fake)
     turned = cai.reshape(written, [cai.sizes(x)[a] for a in order])
     return cai.transpose(turned, [order.index(a) for a in range(len(order))])
+
+
+@lowers(
+    aten.resize.default,
+    ignore=("memory_format",),  # looked at in the node: it is no value
+    cases=[
+        case(f32(4, 3), [2, 5], static_only=_NUMBERS),
+        case(i64(6), [3, 2], static_only=_NUMBERS),
+        case(b1(4), [], static_only=_NUMBERS),
+    ],
+)
+def resize(ctx: Ctx, x: Value, size: Shape) -> Value:
+    fake, dims = ctx.fake("self"), ctx.dims(size)
+    if ctx.call.node.kwargs.get("memory_format") not in (None, torch.contiguous_format):
+        ctx.refuse("a memory format of its own, which would put the elements in another order")
+    count = shapes.product(dims)
+    if isinstance(count, int) and isinstance(fake.numel(), int) and count > fake.numel():
+        ctx.refuse("more elements than the tensor has, whose values are undefined")
+    return cai.reshape(cai.slice_axis(_storage(ctx, x, fake), 0, 0, count), dims)
 
 
 def _root(node: Any) -> Any:
@@ -171,6 +191,10 @@ def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tenso
         return x.reshape(1).narrow(0, 0, size)
     dim = dimension % x.dim()
     count = (x.shape[dim] - size) // step + 1
+    if free_unbacked_symbols(x):  # torch cannot take a view of a size that the data decide
+        starts = torch.arange(count, device=x.device) * step
+        places = starts.unsqueeze(1) + torch.arange(size, device=x.device)
+        return x[(slice(None),) * dim + (places,)].movedim(dim + 1, -1)
     if step == size:
         rows = x.narrow(dim, 0, count * size)
     else:

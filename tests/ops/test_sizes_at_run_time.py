@@ -41,6 +41,8 @@ OPS = {
         r.reshape(-1, 2, 1, 2).expand(-1, 2, 3, 2), KERNEL, padding=1
     ),
     "layer norm": lambda r, i: functional.layer_norm(r, (4,), WEIGHT[:, 0], WEIGHT[:, 1]),
+    "windows": lambda r, i: r.unfold(1, 3, 1),
+    "patches": lambda r, i: r.reshape(-1, 2, 2).unfold(1, 2, 2).unfold(2, 1, 1),
     "softmax": lambda r, i: r.softmax(-1),
     "argmax": lambda r, i: r.argmax(1),
     "topk": lambda r, i: r.topk(2, 1)[0],

@@ -8,7 +8,6 @@ from __future__ import annotations
 _RANDOM = "draws random numbers, which no input can seed"
 _GRADIENT = "a gradient: no inference graph holds it"
 _CUDA = "compiles a CUDA kernel when it is called"
-_RESIZES = "changes the size of its argument's storage; export cannot express it"
 _SPARSE = "takes or gives sparse tensors; the runtime has dense ones alone"
 
 OUT_OF_SCOPE: dict[str, str] = {
@@ -34,8 +33,6 @@ OUT_OF_SCOPE: dict[str, str] = {
     "randint_like": _RANDOM,
     "randn": _RANDOM,
     "randn_like": _RANDOM,
-    "resize_": _RESIZES,
-    "resize_as_": _RESIZES,
     "sparse.mm.reduce": _SPARSE,
     "sparse.sampled_addmm": _SPARSE,
     "to_sparse": _SPARSE,
