@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import ExportError
+from .known_values import known_values
 from .merged_inputs import told_apart
 from .sequence_lengths import open_lengths
 from .unasked import without_asking
@@ -32,11 +33,15 @@ def exported(
             f"args is one tensor, but the arguments of {type(model).__name__} are a tuple\n"
             "  try   args=(x,)"
         )
+    how = (tuple(args or ()), dict(kwargs or {}))
     try:
         with open_lengths(), without_asking():
-            args, kwargs = told_apart((tuple(args or ()), dict(kwargs or {})))
-            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+            how = told_apart(how)
+            return torch.export.export(model, *how, dynamic_shapes=dynamic_shapes)
     except Exception as cause:
+        program = _by_known_values(model, how, dynamic_shapes)
+        if program is not None:
+            return program
         told = [line.strip() for line in str(cause).splitlines() if line.strip()]
         first = "\n        ".join(told[:_SHOWN])
         raise ExportError(
@@ -45,6 +50,22 @@ def exported(
             "  try   torch.export.export(model, args) by itself: the error is chained, and the "
             "model's code or its dynamic_shapes must change"
         ) from cause
+
+
+def _by_known_values(
+    model: torch.nn.Module, how: tuple[Any, Any], dynamic_shapes: Any
+) -> torch.export.ExportedProgram | None:
+    """A model that asks its own constants for values, which torch alone does not give it."""
+    try:
+        with open_lengths(), known_values(model) as known, without_asking():
+            program = torch.export.export(model, *how, dynamic_shapes=dynamic_shapes)
+    except Exception:
+        return None
+    if not known.read:
+        return program
+    with open_lengths():  # only a program without writes in place tells what it wrote
+        written = program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
+    return None if known.read.intersection(written) else program
 
 
 def check_fixed(dynamic_shapes: Any) -> None:
