@@ -153,21 +153,18 @@ def _results(model: Any, inputs: dict[str, Any], flags: dict[str, Any]) -> list[
 
 
 def _exported(row: Any, model: Any, inputs: dict[str, Any]) -> Any:
-    import torch
+    """As `coreai_torch.convert` exports and decomposes."""
     from torch.export import Dim
 
     from coreai_torch import get_decomp_table
-    from coreai_torch.capture.sequence_lengths import open_lengths
+    from coreai_torch.capture.exporting import decomposed, exported
 
     shapes = None
     if row.open is not None:
         shapes = {n: dict.fromkeys(row.open.axes.get(n, ()), Dim.DYNAMIC) for n in inputs}
         shapes.update(dict.fromkeys(row.flags))
-    with open_lengths():  # export alone would fix the length of a recurrent layer's sequence
-        exported = torch.export.export(
-            model, (), {**inputs, **row.flags}, dynamic_shapes=shapes, strict=False
-        )
-        return exported.run_decompositions(get_decomp_table())
+    program = exported(model, (), {**inputs, **row.flags}, shapes)
+    return decomposed(program, get_decomp_table())
 
 
 def _count(program: Any, verdict: Verdict) -> None:

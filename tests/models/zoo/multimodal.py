@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .row import exactly, normal, ones, tokens
-from .transformers_rows import hf
+from .row import Row, exactly, normal, ones, tokens
+from .transformers_rows import hf, model
 
 _TEXT: dict[str, Any] = {
     "vocab_size": 96,
@@ -65,6 +65,27 @@ _QWEN2_VL: dict[str, Any] = {
     "vision_start_token_id": 88,
     "vision_end_token_id": 89,
 }
+
+
+def _of_one_size(qwen: Any) -> Any:
+    """The model for a picture of 4 x 4 patches in the second place of the text."""
+    import torch
+
+    class OneSize(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qwen = qwen
+
+        def forward(self, input_ids: Any, pixel_values: Any) -> Any:
+            return self.qwen(
+                input_ids=input_ids,
+                pixel_values=pixel_values,
+                image_grid_thw=torch.tensor([[1, 4, 4]]),
+                mm_token_type_ids=torch.tensor([[0, 1, 1, 1, 1, 0, 0, 0]]),
+                use_cache=False,
+            )
+
+    return OneSize()
 
 
 ROWS = [
@@ -151,7 +172,7 @@ ROWS = [
         {**_TEXT, **_SIGHT, "max_image_length": -1},
         {"input_ids": tokens(1, 7), "pixel_values": _PICTURE, "pixel_mask": ones(1, 32, 32)},
         refused="Could not guard on data-dependent expression",
-        because="torch.export: the model branches on the sizes it finds in the mask",
+        because="torch.export: the model branches on the mask's sizes, and draws patches at random",
     ),
     hf(
         "llava",
@@ -210,6 +231,13 @@ ROWS = [
         refused="Could not guard on data-dependent expression",
         because="torch.export: the model splits pictures by sizes it reads off a tensor",
     ),
+    Row(
+        "qwen2_vl_of_one_size",
+        "transformers",
+        "multimodal",
+        lambda: _of_one_size(model("Qwen2VLForConditionalGeneration", _QWEN2_VL)),
+        {"input_ids": exactly([[88, 90, 90, 90, 90, 89, 5, 8]]), "pixel_values": normal(16, 96)},
+    ),
     hf(
         "qwen2_vl_text",
         "Qwen2VLTextModel",
@@ -235,8 +263,6 @@ ROWS = [
         },
         {"input_ids": _with_picture(4, 90), "pixel_values": normal(1, 1, 3, 32, 32)},
         flags={"use_cache": False},
-        refused="Could not guard on data-dependent expression",
-        because="torch.export: the model drops empty pictures, whose number depends on the data",
     ),
     hf(
         "internvl",

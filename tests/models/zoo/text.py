@@ -134,6 +134,13 @@ ROWS = [
         refused="Could not guard on data-dependent expression",
         because="torch.export: the model branches on whether any attention is global",
     ),
+    hf(
+        "longformer_unmasked",
+        "LongformerModel",
+        "encoder",
+        {**_SMALL, "attention_window": [4, 4], "max_position_embeddings": 80},
+        {"input_ids": tokens(2, 9)},
+    ),
     _pair("t5", "T5ForConditionalGeneration", {**_T5, "decoder_start_token_id": 0}),
     _pair("umt5", "UMT5ForConditionalGeneration", {**_T5, "decoder_start_token_id": 0}),
     _pair("bart", "BartForConditionalGeneration", _BART),
