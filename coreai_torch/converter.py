@@ -236,6 +236,8 @@ class TorchConverter:
         name = self._checked_name(qualified_name, allow_override)
 
         def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+            if not callable(fn):
+                raise ArgumentTypeError(f"a lowering is a function, not {fn!r}\n  try   def lower")
             first = next(iter(inspect.signature(fn).parameters), None)
             if first == "ctx":
                 target = overload_named(name)

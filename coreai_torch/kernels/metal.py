@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -197,7 +197,7 @@ def _is_number(given: Any) -> bool:
 
 def lowerings(kernels: Any) -> list[KernelLowering]:
     """The registry entries of some kernels."""
-    listed = [kernels] if isinstance(kernels, TorchMetalKernel) else list(kernels)
+    listed = list(kernels) if isinstance(kernels, Iterable) else [kernels]
     for kernel in listed:
         if not isinstance(kernel, TorchMetalKernel):
             raise KernelError(

@@ -19,7 +19,13 @@ from typing import Any, NewType, TypeAlias, Union, get_args, get_origin, get_typ
 import torch
 import torch.fx as fx
 
-from ..errors import REGISTER_HINT, UnsupportedArgumentError, describe, target_name
+from ..errors import (
+    REGISTER_HINT,
+    ArgumentTypeError,
+    UnsupportedArgumentError,
+    describe,
+    target_name,
+)
 from ..ir import types
 from ..ir.dialect import Dim, Value, constant
 from .scope import Scope
@@ -166,7 +172,9 @@ class Signature:
             into = "x" if argument.name in ("self", "input") else argument.name
             is_taken, ignored = into in taken, argument.name in ignore
             if not is_taken and not ignored and not argument.has_default_value():
-                raise TypeError(f"{fn.__name__} must take or ignore {argument.name!r} of {schema}")
+                raise ArgumentTypeError(
+                    f"{fn.__name__} must take or ignore {argument.name!r} of {schema}"
+                )
             hint = hints.get(into)
             self.params.append(
                 Param(
@@ -179,9 +187,13 @@ class Signature:
                 )
             )
         if stray := set(taken) - {p.into for p in self.params}:
-            raise TypeError(f"{fn.__name__} takes {sorted(stray)}, which are not in {schema}")
+            raise ArgumentTypeError(
+                f"{fn.__name__} takes {sorted(stray)}, which are not in {schema}"
+            )
         if unknown := set(ignore) - {p.name for p in self.params}:
-            raise TypeError(f"{fn.__name__} ignores {sorted(unknown)}, which are not in {schema}")
+            raise ArgumentTypeError(
+                f"{fn.__name__} ignores {sorted(unknown)}, which are not in {schema}"
+            )
 
     def given(self, node: fx.Node) -> list[Any]:
         """The arguments of a node in the schema's order, defaults filled in."""

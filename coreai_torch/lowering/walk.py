@@ -166,6 +166,8 @@ def held_to(node: fx.Node, result: Any, hint: str = REPORT_HINT) -> Any:
         if not isinstance(result, list | tuple) or len(result) != len(promised):
             raise _wrong(node, f"{result!r}", f"{len(promised)} results", hint)
         return [_held_one(node, r, p, hint) for r, p in zip(result, promised, strict=True)]
+    if result is None and isinstance(promised, torch.Tensor):  # or the next op is blamed for it
+        raise _wrong(node, "None", str(types.ranked(promised)), hint)
     return _held_one(node, result, promised, hint)
 
 

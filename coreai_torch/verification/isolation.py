@@ -23,6 +23,8 @@ from ..errors import NativeError, NativeTimeout
 from ..ir import program as ir_program
 
 _LENGTH = struct.Struct("<Q")
+_REPORT = "reporting this with the model: the op named last is the one to look at"
+_LONGER = "a larger timeout, or smaller inputs; the op named last is the one that took long"
 _TAIL = 6  # lines of the native log that a message shows
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -154,7 +156,7 @@ def _explained(dead: _Dead, requests: list[tuple[str, Any]], timeout: float) -> 
         except NativeError:
             pass
     kind = NativeTimeout if dead.late else NativeError
-    return kind(watched.told(dead.why))
+    return kind(watched.told(dead.why, _LONGER if dead.late else _REPORT))
 
 
 class _Dead(Exception):  # noqa: N818  caught here, never shown
@@ -169,13 +171,13 @@ class _Dead(Exception):  # noqa: N818  caught here, never shown
         self._op = _last(trace[since:], "op ")
         self._log = [line for line in _lines(folder / "log") if "ODIE [default]" not in line]
 
-    def told(self, why: str) -> str:
+    def told(self, why: str, hint: str) -> str:
         at = f"\n  at    {self._op}" if self._op else ""
         said = "".join(f"\n        {line}" for line in self._log[-_TAIL:])
         return (
             f"the native code {why} while {self._stage or 'starting'}{at}"
             + (f"\n  said {said.removeprefix(chr(10) + '       ')}" if said else "")
-            + "\n  try   reporting this with the model: the op named last is the one to look at"
+            + f"\n  try   {hint}"
         )
 
 

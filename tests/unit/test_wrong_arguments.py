@@ -17,7 +17,7 @@ from coreai_torch.debugging.validator import (
     create_validator_for_coreai_program,
     create_validator_for_exported_program,
 )
-from coreai_torch.errors import CodedError, ExportError, NamingError
+from coreai_torch.errors import CodedError, ExportError, NamingError, WrongResultError
 
 X = torch.ones(2, 4)
 EXPORTED = torch.export.export(nn.ReLU(), (X,)).run_decompositions(get_decomp_table())
@@ -97,6 +97,20 @@ def test_the_tools_tell_wrong_arguments_too(call, code, told):
         call()
     assert error.value.code == code
     assert told in str(error.value)
+
+
+def test_a_lowering_that_returns_nothing_is_blamed_itself():
+    converter = TorchConverter()
+    register = converter.register_torch_lowering("aten::relu", allow_override=True)
+    register(lambda ctx, x: None)
+    with pytest.raises(WrongResultError, match=r"relu.default became None(?s:.*)mending the reg"):
+        converter.add_exported_program(EXPORTED).to_coreai()
+    with pytest.raises(CodedError, match="a lowering is a function, not 3"):
+        register(3)
+    with pytest.raises(CodedError, match=r"takes \['more'\], which are not in aten::relu"):
+        register(lambda ctx, x, more: x)
+    with pytest.raises(CodedError, match="takes TorchMetalKernel objects, not 3"):
+        converter.register_custom_kernels(3)
 
 
 class Silent(nn.Module):
