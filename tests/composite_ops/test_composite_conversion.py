@@ -227,7 +227,8 @@ class Inside(nn.Module):
 
 
 def in_dtype(given, dtype):
-    return [t.to(dtype) if t.is_floating_point() else t for t in given.values()]
+    """Tensors of the row's own: export takes two inputs that are one tensor for one."""
+    return [t.to(dtype if t.is_floating_point() else t.dtype, copy=True) for t in given.values()]
 
 
 def axes_of(name, row):

@@ -92,5 +92,5 @@ def test_both_engines_judge_alike(engine):
 
 
 def test_an_unknown_engine_is_refused():
-    with pytest.raises(ValueError, match="'gpu' is not a valid Engine"):
+    with pytest.raises(ValueError, match="no engine 'gpu'"):
         verify(Net(), None, (X.reshape(3, 8),), engine="gpu")
