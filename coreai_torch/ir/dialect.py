@@ -14,7 +14,7 @@ from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 from . import shapes, types
 from .build import SMALL, Build
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
-from .emptiness import met
+from .emptiness import met, or_of_none
 from .reassociation import kept_apart
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
 
@@ -329,7 +329,7 @@ def _reduction(op: type, of_none: float | bool) -> Callable[[Value, Sequence[int
             reduced = {axis % x.type.rank for axis in axes}
             kept = [1 if axis in reduced else d for axis, d in enumerate(sizes(x))]
             return broadcast_to(like(x, of_none), kept)
-        return op(x, i32(list(axes))).result
+        return or_of_none(op(x, i32(list(axes))).result, x, axes, of_none)
 
     return reduce
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -28,6 +29,31 @@ def met(*operands: Value) -> Sequence[Value]:
         return operands
     shape = _shape(sources, extents)
     return [x if _fills(x, extents) else _laid_out(x, shape, extents) for x in operands]
+
+
+def or_of_none(reduced: Value, x: Value, axes: Sequence[int], of_none: float | bool) -> Value:
+    """What was made of all elements along axes of `x`, or `of_none` if there turn out to be none.
+
+    The run time leaves the result unwritten then: `x[x > 9].sum()` would be what was in memory.
+    """
+    none = _nothing_along(x, axes)
+    if none is None:
+        return reduced
+    # Torch has no greatest integer of none, and raises.
+    dtype = types.dtype_of(x.type)
+    answer = of_none if dtype.is_floating_point or math.isfinite(of_none) else 0
+    return gen.BroadcastingWhere(*met(none, Build.current().number(answer, dtype), reduced)).result
+
+
+def _nothing_along(x: Value, axes: Sequence[int]) -> Value | None:
+    """Whether the axes turn out to hold no element; None if they always hold one."""
+    open_ = [axis % x.type.rank for axis in axes if x.type.shape[axis] == types.DYNAMIC]
+    if not open_ or not Build.current().may_be_empty:
+        return None
+    number = Build.current().number
+    lengths = _joined([_length(x, axis) for axis in open_])
+    none = gen.BroadcastingEqual(lengths, number([0], torch.uint32)).result
+    return none if len(open_) == 1 else gen.AnyOp(none, number([0], torch.int32)).result
 
 
 def _source(operands: Sequence[Value], axis: int) -> tuple[Value, int]:
@@ -57,10 +83,18 @@ def _shape(sources: Sequence[tuple[Value, int]], extents: Sequence[int]) -> Valu
         if extent != types.DYNAMIC:
             parts.append(number([extent], torch.uint32))
             continue
-        at = x.type.rank + axis
-        bounds = (number([n], torch.int32) for n in (at, at + 1, 1))
-        parts.append(gen.SliceOp(gen.GetShapeOp(x).result, *bounds).result)
-    return parts[0] if len(parts) == 1 else gen.ConcatOp(number(0, torch.int32), parts).result
+        parts.append(_length(x, x.type.rank + axis))
+    return _joined(parts)
+
+
+def _length(x: Value, axis: int) -> Value:
+    bounds = (Build.current().number([n], torch.int32) for n in (axis, axis + 1, 1))
+    return gen.SliceOp(gen.GetShapeOp(x).result, *bounds).result
+
+
+def _joined(parts: Sequence[Value]) -> Value:
+    along = Build.current().number(0, torch.int32)
+    return parts[0] if len(parts) == 1 else gen.ConcatOp(along, parts).result
 
 
 def _laid_out(x: Value, shape: Value, extents: Sequence[int]) -> Value:

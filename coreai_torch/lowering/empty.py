@@ -65,7 +65,7 @@ def made_of_no_elements(node: fx.Node, scope: Scope) -> Any:
     tensors = [n.meta.get("val") for n in inputs if isinstance(scope.nodes.get(n), Value)]
     if not isinstance(promised, torch.Tensor) or not tensors or not all(map(is_empty, tensors)):
         return None
-    trials = [_trial(node, scope, start) for start in (3, 7)]
+    trials = [_trial(node, scope, start) for start in (11, 17)]
     if any(t is None for t in trials) or not _same(*trials):
         return None
     (told, _) = trials
@@ -80,8 +80,12 @@ def made_of_no_elements(node: fx.Node, scope: Scope) -> Any:
 def _trial(node: fx.Node, scope: Scope, start: int) -> torch.Tensor | None:
     """The result with symbols as numbers from `start` on: one place of each axis of such a size.
 
-    None if torch cannot tell, or if the places differ.
+    None if torch cannot tell, if the places differ, or if there are none: `s0 // 2 - 9` of 11.
     """
+    promised = node.meta["val"].shape
+    sizes = [s for n in node.all_input_nodes for s in getattr(n.meta.get("val"), "shape", ())]
+    if any(isinstance(s, torch.SymInt) and _at(s, start) < 1 for s in (*sizes, *promised)):
+        return None
 
     def held(n: fx.Node) -> Any:
         if not isinstance(scope.nodes[n], Value):
@@ -92,7 +96,6 @@ def _trial(node: fx.Node, scope: Scope, start: int) -> torch.Tensor | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a variance of nothing
         result = fold(node, *fx.node.map_arg((node.args, dict(node.kwargs)), held))
-    promised = node.meta["val"].shape
     if result is UNFOLDED or tuple(result.shape) != tuple(_at(s, start) for s in promised):
         return None
     told = result
