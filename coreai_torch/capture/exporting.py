@@ -81,5 +81,13 @@ def decomposed(
     program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
 ) -> torch.export.ExportedProgram:
     """The program in the ops of the table, lengths of sequences still open."""
-    with open_lengths():
-        return program.run_decompositions(dict(table))
+    try:
+        with open_lengths():
+            return program.run_decompositions(dict(table))
+    except Exception as cause:
+        told = next(iter(str(cause).strip().splitlines()), "")
+        raise ExportError(
+            f"torch could not decompose the exported program: {type(cause).__name__}: {told}\n"
+            "  try   exported.run_decompositions(coreai_torch.get_decomp_table()) by itself: the "
+            "error is chained, and the model's code must change"
+        ) from cause

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ..errors import NativeError
+from ..errors import NativeError, VerificationInputError
 from . import ports
 from .arrays import array, tensor
 from .draws import Draw
@@ -108,9 +108,12 @@ class Trials:
         try:
             calls = self.subject.calls(draw.leaves, steps)
         except Exception as refused:
-            if draw.label == "given":
-                raise
             reason = str(refused).strip().splitlines() or [type(refused).__name__]
+            if draw.label == "given":
+                raise VerificationInputError(
+                    f"the model itself fails on the given inputs: {type(refused).__name__}: "
+                    f"{reason[0]}\n  try   inputs that it takes in torch"
+                ) from refused
             self.left_out.append(f"{draw.label}: torch itself refuses them: {reason[0]}")
             return
         for optimized, (runner, pairing) in list(runners.items()):

@@ -113,6 +113,27 @@ def test_a_lowering_that_returns_nothing_is_blamed_itself():
         converter.register_custom_kernels(3)
 
 
+def test_inputs_that_the_model_itself_refuses_are_told():
+    with pytest.raises(CodedError, match="fails on the given inputs: IndexError") as error:
+        verify(nn.Embedding(4, 2), None, (torch.tensor([9]),), engine="torch")
+    assert error.value.code == "CAT302"
+
+
+def test_a_program_that_torch_cannot_decompose_is_told():
+    quoted = nn.ModuleDict({'a"b': nn.LayerNorm(4)})  # which torch writes into code as it is
+
+    class Keyed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.held = quoted
+
+        def forward(self, x):
+            return self.held['a"b'](x)
+
+    with pytest.raises(ExportError, match=r"could not (export|decompose)"):
+        convert(Keyed(), (X,), verify=False)
+
+
 class Silent(nn.Module):
     def forward(self, x):
         return None
