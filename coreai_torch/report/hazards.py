@@ -92,6 +92,13 @@ def _same_names(program: Program) -> Iterator[Finding]:
                 )
 
 
+def _is_shape_of_number(op: Op) -> bool:
+    """Reshaping to a number asks for a vector of no sizes, which nothing computes."""
+    return (
+        op.name == "coreai.constant" and op.types[0].shape == (0,) and op.types[0].element == "ui32"
+    )
+
+
 RULES = [
     Rule(
         "HAZ01",
@@ -112,7 +119,7 @@ RULES = [
         "error",
         "results without elements, which abort the process on the GPU and the neural engine",
         "a model that does not compute them",
-        _that(lambda op: any(0 in t.shape for t in op.types)),
+        _that(lambda op: any(0 in t.shape for t in op.types) and not _is_shape_of_number(op)),
     ),
     Rule(
         "HAZ04",

@@ -231,3 +231,14 @@ def test_a_reader_that_leaves_early_changes_nothing():
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+class Numbered(nn.Module):
+    def forward(self, x):
+        return x.reshape(()) * 2
+
+
+def test_a_number_is_no_hazard(shell, tmp_path):
+    asset = saved(tmp_path / "number.aimodel", Numbered(), torch.ones(1))
+    said = shell("doctor", asset, "--json")
+    assert (said.code, said.json["hazards"]) == (0, [])
