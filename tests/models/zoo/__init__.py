@@ -5,9 +5,12 @@ from __future__ import annotations
 from . import (
     decoders,
     diffusers_models,
+    diffusers_recent,
     multimodal,
     pictures,
     recent,
+    recent_senses,
+    recent_sights,
     recurrent,
     speech,
     text,
@@ -27,11 +30,14 @@ for _library in (
     speech,
     multimodal,
     recent,
+    recent_sights,
+    recent_senses,
     timm_models,
     torchvision_models,
     torchvision_detection,
     ultralytics_models,
     diffusers_models,
+    diffusers_recent,
 ):
     for _row in _library.ROWS:
         if _row.name in ROWS:
