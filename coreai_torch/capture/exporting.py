@@ -59,12 +59,12 @@ def _by_known_values(
     try:
         with open_lengths(), known_values(model) as known, without_asking():
             program = torch.export.export(model, *how, dynamic_shapes=dynamic_shapes)
+        if not known.read:
+            return program
+        with open_lengths():  # only a program without writes in place tells what it wrote
+            written = program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
     except Exception:
         return None
-    if not known.read:
-        return program
-    with open_lengths():  # only a program without writes in place tells what it wrote
-        written = program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
     return None if known.read.intersection(written) else program
 
 
