@@ -14,7 +14,7 @@ from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 from . import shapes, types
 from .build import SMALL, Build
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
-from .emptiness import met, or_of_none
+from .emptiness import met, or_of_none, with_an_entry
 from .reassociation import kept_apart
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
 
@@ -431,6 +431,7 @@ def scatter_along_axis(
 ) -> Value:
     """Modes: update, add, sub, mul, div, min, max. Out-of-range indices are passed over."""
     attribute = Attribute.parse(f"#coreai.scatter_mode<{mode}>")
+    indices, updates = with_an_entry(x, indices, updates, axis, like(updates, 0))
     return gen.ScatterAlongAxisOp(
         x.type, x, indices, updates, i32(axis), scatter_mode=attribute
     ).result

@@ -9,7 +9,7 @@ import torch
 from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.ir import RankedTensorType, Value
 
-from . import types
+from . import shapes, types
 from .build import Build
 
 
@@ -100,3 +100,19 @@ def _joined(parts: Sequence[Value]) -> Value:
 def _laid_out(x: Value, shape: Value, extents: Sequence[int]) -> Value:
     type_ = RankedTensorType.get(extents, x.type.element_type)
     return gen.BroadcastToOp(x, shape, results=[type_]).result
+
+
+def with_an_entry(
+    x: Value, indices: Value, updates: Value, axis: int, nothing: Value
+) -> tuple[Value, Value]:
+    """Indices and updates of a scatter with one entry more, beyond the axis and so passed over.
+
+    The process dies of none: `y.index_add(0, i, x[i])` with no `i`.
+    """
+    if indices.type.shape[axis] != types.DYNAMIC or not Build.current().may_be_empty:
+        return indices, updates
+    one = [1 if i == axis else n for i, n in enumerate(shapes.sizes(indices))]
+    at, beyond = shapes.i32(axis), shapes.number(shapes.size(x, axis))
+    more = [shapes.broadcast_to(v, one) for v in (beyond, nothing)]
+    indices = gen.ConcatOp(at, [indices, more[0]]).result
+    return indices, gen.ConcatOp(at, [updates, more[1]]).result

@@ -66,6 +66,9 @@ OPS = {
     "embedding": lambda r, i: functional.embedding(i, WEIGHT.repeat(2, 1)),
     "full": lambda r, i: torch.full((i.shape[0], 3), 2.0),
     "assignment": lambda r, i: _written(i, r),
+    "addition": lambda r, i: torch.zeros(6, 4).index_add(0, i, r),
+    "scatter": lambda r, i: X.scatter_add(0, i[:, None].expand(-1, 4), r),
+    "greatest": lambda r, i: X.scatter_reduce(0, i[:, None].expand(-1, 4), r, "amax"),
 }
 
 SETTLED = ("topk",)  # torch makes a number of the open size
