@@ -371,8 +371,8 @@ def softmax(x: Value, axis: int) -> Value:
 
 def scan(x: Value, axis: int, combiner: str) -> Value:
     """Cumulative `sum`, `product`, `min` or `max` along an axis."""
-    reverse_ = constant(False, torch.bool)
-    return _coreai.scan(_unlike_others(x), u32(axis), reverse_, combiner)
+    at, back = u32(axis), constant(False, torch.bool)
+    return _beside_a_row(_unlike_others(x), axis, lambda y: _coreai.scan(y, at, back, combiner))
 
 
 def _unlike_others(x: Value) -> Value:

@@ -58,6 +58,7 @@ OPS = {
     "any": lambda r, i: (r > 0).any(0),
     "all": lambda r, i: (r > 0).all(),
     "running sum": lambda r, i: r.cumsum(0),
+    "running sums of rows": lambda r, i: r.cumsum(1),
     "sorted": lambda r, i: r.sort(0)[0],
     "products of columns": lambda r, i: r.t() @ r,
     "sums of no columns": lambda r, i: r[:, :0].sum(1),
