@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from . import ops as _ops  # noqa: F401  fills the registry
-from .capture import decompositions, merged_inputs, overflow, validate
+from .capture import decompositions, guards, merged_inputs, overflow, validate
 from .capture.io_plan import Names, plan
 from .capture.sequence_lengths import open_lengths
 from .errors import (
@@ -126,6 +126,7 @@ class TorchConverter:
         program, report = self._recognized(program, entrypoint, externalized)
         validate.check(program, self._supports, get_decomp_table)
         merged_inputs.warn(program)
+        guards.warn(program)
         self._reports[entrypoint] = report
         self._staged[entrypoint] = Staged(entrypoint, program, plan(program, names), externalized)
         return self

@@ -161,6 +161,12 @@ class NarrowingWarning(UserWarning):
     code = "CAT401"
 
 
+class GuardWarning(UserWarning):
+    """A program was exported for fewer sizes than its ranges tell."""
+
+    code = "CAT402"
+
+
 def describe(node: fx.Node, problem: str, hint: str) -> str:
     """Compose the three-line message: problem, place, way out."""
     return f"{problem}\n  at    {place(node)}\n  try   {hint}"

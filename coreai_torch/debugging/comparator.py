@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from ..capture.io_plan import Names, plan
 from ..converter import TorchConverter
-from ..errors import ConversionError, NarrowingWarning
+from ..errors import ConversionError, GuardWarning, NarrowingWarning
 from ..ir.reading import Source
 from .graph import (
     Graph,
@@ -207,7 +207,8 @@ def _converted_anew(program: ExportedProgram, target: Graph) -> Pairs:
     """
     converter = TorchConverter(TorchConverter.Mode.DEBUG)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NarrowingWarning)  # the caller has seen it
+        for seen in (NarrowingWarning, GuardWarning):  # by the caller
+            warnings.simplefilter("ignore", seen)
         try:
             again = converter.add_exported_program(program).to_coreai()
         except ConversionError:
