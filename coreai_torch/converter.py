@@ -11,16 +11,10 @@ from typing import Any
 import torch
 
 from . import ops as _ops  # noqa: F401  fills the registry
-from .capture import decompositions, guards, merged_inputs, overflow, validate
+from .capture import decompositions, guards, kinds, merged_inputs, overflow, validate
 from .capture.io_plan import Names, plan
 from .capture.sequence_lengths import open_lengths
-from .errors import (
-    ArgumentTypeError,
-    ConversionError,
-    ExportError,
-    NamingError,
-    NothingStagedError,
-)
+from .errors import ArgumentTypeError, ConversionError, NamingError, NothingStagedError
 from .externalize.mark import marked
 from .externalize.spec import Match, as_specs, matches
 from .ir.program import Program
@@ -106,12 +100,7 @@ class TorchConverter:
         value it returns, `state_names` for each buffer, then each argument, it writes in place.
         The run time loads it by its `entrypoint_name`; no two are the same.
         """
-        if not isinstance(exported_program, torch.export.ExportedProgram):
-            raise ConversionError(
-                f"add_exported_program takes an ExportedProgram, not a "
-                f"{type(exported_program).__name__}\n  try   torch.export.export(model, args)"
-                ".run_decompositions(coreai_torch.get_decomp_table())"
-            )
+        kinds.check_program(exported_program)
         self._check_free(entrypoint_name)
         names = Names(input_names, output_names, state_names)
         return self._stage(exported_program, names, entrypoint_name)
@@ -145,26 +134,12 @@ class TorchConverter:
 
         Instances of `externalize_modules`, `ExternalizeSpec`s or classes, stay whole.
         """
-        if not isinstance(module, torch.nn.Module):
-            raise ExportError(
-                f"add_pytorch_module takes an nn.Module, not a {type(module).__name__}\n"
-                "  try   add_exported_program for a program that is exported already"
-            )
+        kinds.check_module(module, export_fn)
         self._check_free(entrypoint_name)  # before the export, which may take long
-        if not callable(export_fn):
-            raise ArgumentTypeError(
-                f"export_fn is {export_fn!r}\n  try   lambda m: torch.export.export(m, args)"
-                ".run_decompositions(coreai_torch.get_decomp_table())"
-            )
         found = list(matches(module, as_specs(externalize_modules)))
         with marked(found), open_lengths():
             program = export_fn(module)
-        if not isinstance(program, torch.export.ExportedProgram):
-            raise ExportError(
-                f"export_fn returned a {type(program).__name__}, not an ExportedProgram\n"
-                "  try   lambda m: torch.export.export(m, args).run_decompositions("
-                "coreai_torch.get_decomp_table())"
-            )
+        kinds.check_returned(program)
         names = Names(input_names, output_names, state_names)
         return self._stage(program, names, entrypoint_name, found)
 
