@@ -431,10 +431,10 @@ def scatter_along_axis(
 ) -> Value:
     """Modes: update, add, sub, mul, div, min, max. Out-of-range indices are passed over."""
     attribute = Attribute.parse(f"#coreai.scatter_mode<{mode}>")
-    indices, updates = with_an_entry(x, indices, updates, axis, like(updates, 0))
-    return gen.ScatterAlongAxisOp(
-        x.type, x, indices, updates, i32(axis), scatter_mode=attribute
-    ).result
+    longer, indices, updates = with_an_entry(x, indices, updates, axis)
+    operands = longer, indices, updates, i32(axis)
+    result = gen.ScatterAlongAxisOp(longer.type, *operands, scatter_mode=attribute).result
+    return result if longer is x else slice_axis(result, axis, 0, size(x, axis))
 
 
 def conv(

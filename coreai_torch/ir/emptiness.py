@@ -103,16 +103,21 @@ def _laid_out(x: Value, shape: Value, extents: Sequence[int]) -> Value:
 
 
 def with_an_entry(
-    x: Value, indices: Value, updates: Value, axis: int, nothing: Value
-) -> tuple[Value, Value]:
-    """Indices and updates of a scatter with one entry more, beyond the axis and so passed over.
+    x: Value, indices: Value, updates: Value, axis: int
+) -> tuple[Value, Value, Value]:
+    """A scatter with one entry more, to a place that is added behind the others.
 
-    The process dies of none: `y.index_add(0, i, x[i])` with no `i`.
+    The process dies of none: `y.index_add(0, i, x[i])` with no `i`. An entry beyond the axis is
+    no way out: it is written all the same, and `torch.unique` of 80 numbers ended in an abort.
     """
     if indices.type.shape[axis] != types.DYNAMIC or not Build.current().may_be_empty:
-        return indices, updates
-    one = [1 if i == axis else n for i, n in enumerate(shapes.sizes(indices))]
-    at, beyond = shapes.i32(axis), shapes.number(shapes.size(x, axis))
-    more = [shapes.broadcast_to(v, one) for v in (beyond, nothing)]
-    indices = gen.ConcatOp(at, [indices, more[0]]).result
-    return indices, gen.ConcatOp(at, [updates, more[1]]).result
+        return x, indices, updates
+    at, behind = shapes.i32(axis), shapes.number(shapes.size(x, axis))
+    added = []
+    for value, filler in ((x, None), (indices, behind), (updates, None)):
+        one = [1 if i == axis else n for i, n in enumerate(shapes.sizes(value))]
+        zero = Build.current().number(0, types.dtype_of(value.type))
+        row = shapes.broadcast_to(zero if filler is None else filler, one)
+        added.append(gen.ConcatOp(at, [value, row]).result)
+    longer, places, entries = added
+    return longer, places, entries
