@@ -5,81 +5,59 @@ from __future__ import annotations
 from typing import Any
 
 from .row import Open, Row, tokens
+from .small_configs import EXPERTS, GPT, LANGUAGE, MAMBA, MAMBA_HEADS, MIXED_LAYERS
 from .transformers_rows import hf
 
-_SMALL: dict[str, Any] = {
-    "vocab_size": 96,
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "use_cache": False,
-}
+_SMALL = {**LANGUAGE, "use_cache": False}
 _GROUPED = {**_SMALL, "num_key_value_heads": 2}
 _HEADED = {**_GROUPED, "head_dim": 16}
 _TOKENS = {"input_ids": tokens(2, 9)}
 _SEQUENCE = Open({"input_ids": (0, 1)}, {"input_ids": tokens(3, 5)})
 
 
-def _decoder(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
+def decoder(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
     family = more.pop("family", "decoder")
     return hf(name, class_name, family, config, _TOKENS, **more)
 
 
-def _experts(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
-    return _decoder(name, class_name, config, family="mixture of experts", **more)
+def experts(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
+    return decoder(name, class_name, config, family="mixture of experts", **more)
 
 
-def _state_space(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
-    return _decoder(name, class_name, config, family="state space", **more)
+def state_space(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
+    return decoder(name, class_name, config, family="state space", **more)
 
-
-_MIXED_LAYERS = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4}
 
 ROWS = [
-    _decoder("llama", "LlamaForCausalLM", _GROUPED, open=_SEQUENCE),
-    _decoder("qwen2", "Qwen2ForCausalLM", _GROUPED),
-    _decoder("qwen3", "Qwen3ForCausalLM", _HEADED),
-    _decoder("gemma2", "Gemma2ForCausalLM", {**_HEADED, **_MIXED_LAYERS}),
-    _decoder("gemma3", "Gemma3ForCausalLM", {**_HEADED, **_MIXED_LAYERS}),
-    _decoder("mistral", "MistralForCausalLM", {**_HEADED, "sliding_window": 4}),
-    _decoder("phi", "PhiForCausalLM", _GROUPED),
-    _decoder(
+    decoder("llama", "LlamaForCausalLM", _GROUPED, open=_SEQUENCE),
+    decoder("qwen2", "Qwen2ForCausalLM", _GROUPED),
+    decoder("qwen3", "Qwen3ForCausalLM", _HEADED),
+    decoder("gemma2", "Gemma2ForCausalLM", {**_HEADED, **MIXED_LAYERS}),
+    decoder("gemma3", "Gemma3ForCausalLM", {**_HEADED, **MIXED_LAYERS}),
+    decoder("mistral", "MistralForCausalLM", {**_HEADED, "sliding_window": 4}),
+    decoder("phi", "PhiForCausalLM", _GROUPED),
+    decoder(
         "gpt2",
         "GPT2LMHeadModel",
-        {
-            "vocab_size": 96,
-            "n_embd": 48,
-            "n_layer": 2,
-            "n_head": 4,
-            "n_positions": 64,
-            "use_cache": False,
-        },
+        GPT,
     ),
-    _decoder("gpt_neox", "GPTNeoXForCausalLM", _SMALL),
-    _decoder(
+    decoder("gpt_neox", "GPTNeoXForCausalLM", _SMALL),
+    decoder(
         "gptj",
         "GPTJForCausalLM",
         {
-            "vocab_size": 96,
-            "n_embd": 48,
-            "n_layer": 2,
-            "n_head": 4,
+            **GPT,
             "rotary_dim": 8,
-            "n_positions": 64,
-            "use_cache": False,
         },
     ),
-    _decoder("opt", "OPTForCausalLM", {**_SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32}),
-    _decoder(
+    decoder("opt", "OPTForCausalLM", {**_SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32}),
+    decoder(
         "bloom",
         "BloomForCausalLM",
         {"vocab_size": 96, "hidden_size": 48, "n_layer": 2, "n_head": 4, "use_cache": False},
     ),
-    _decoder("falcon", "FalconForCausalLM", {**_SMALL, "multi_query": True}),
-    _decoder(
+    decoder("falcon", "FalconForCausalLM", {**_SMALL, "multi_query": True}),
+    decoder(
         "mpt",
         "MptForCausalLM",
         {
@@ -91,21 +69,24 @@ ROWS = [
             "use_cache": False,
         },
     ),
-    _decoder("olmo2", "Olmo2ForCausalLM", _GROUPED),
-    _decoder("cohere2", "Cohere2ForCausalLM", {**_HEADED, **_MIXED_LAYERS}),
-    _decoder("lfm2", "Lfm2ForCausalLM", {**_GROUPED, "layer_types": ["conv", "full_attention"]}),
-    _experts("mixtral", "MixtralForCausalLM", {**_GROUPED, "num_local_experts": 4}),
-    _experts(
+    decoder("olmo2", "Olmo2ForCausalLM", _GROUPED),
+    decoder("cohere2", "Cohere2ForCausalLM", {**_HEADED, **MIXED_LAYERS}),
+    decoder("lfm2", "Lfm2ForCausalLM", {**_GROUPED, "layer_types": ["conv", "full_attention"]}),
+    experts("mixtral", "MixtralForCausalLM", {**_GROUPED, "num_local_experts": 4}),
+    experts(
         "qwen3_moe",
         "Qwen3MoeForCausalLM",
-        {**_HEADED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
+        {
+            **_HEADED,
+            **EXPERTS,
+        },
     ),
-    _experts(
+    experts(
         "gpt_oss",
         "GptOssForCausalLM",
-        {**_HEADED, **_MIXED_LAYERS, "num_local_experts": 4, "num_experts_per_tok": 2},
+        {**_HEADED, **MIXED_LAYERS, "num_local_experts": 4, "num_experts_per_tok": 2},
     ),
-    _experts(
+    experts(
         "deepseek_v3",
         "DeepseekV3ForCausalLM",
         {
@@ -123,18 +104,12 @@ ROWS = [
             "v_head_dim": 12,
         },
     ),
-    _state_space(
+    state_space(
         "mamba",
         "MambaForCausalLM",
-        {
-            "vocab_size": 96,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "state_size": 8,
-            "use_cache": False,
-        },
+        MAMBA,
     ),
-    _state_space(
+    state_space(
         "mamba2",
         "Mamba2ForCausalLM",
         {
@@ -149,7 +124,7 @@ ROWS = [
             "use_cache": False,
         },
     ),
-    _state_space(
+    state_space(
         "jamba",
         "JambaForCausalLM",
         {
@@ -164,33 +139,27 @@ ROWS = [
             "use_mamba_kernels": False,
         },
     ),
-    _state_space(
+    state_space(
         "bamba",
         "BambaForCausalLM",
         {
             **_GROUPED,
             "attn_layer_indices": [1],
-            "mamba_n_heads": 8,
-            "mamba_d_head": 12,
-            "mamba_d_state": 16,
-            "mamba_n_groups": 1,
-            "mamba_chunk_size": 8,
+            **MAMBA_HEADS,
         },
     ),
-    _state_space(
+    state_space(
         "recurrent_gemma",
         "RecurrentGemmaForCausalLM",
         {**_SMALL, "lru_width": 48, "attention_window_size": 8, "num_hidden_layers": 3},
     ),
-    _state_space(
+    state_space(
         "qwen3_next",
         "Qwen3NextForCausalLM",
         {
             **_HEADED,
             "layer_types": ["linear_attention", "full_attention"],
-            "num_experts": 4,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 32,
+            **EXPERTS,
             "shared_expert_intermediate_size": 32,
             "linear_num_key_heads": 2,
             "linear_num_value_heads": 4,
@@ -198,7 +167,7 @@ ROWS = [
             "linear_value_head_dim": 8,
         },
     ),
-    _state_space(
+    state_space(
         "rwkv",
         "RwkvForCausalLM",
         {

@@ -5,28 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .row import Row, exactly, normal, ones, tokens
+from .small_configs import LAYERS, LLAMA, MIXED_LAYERS, SIGHT, TEXT
 from .transformers_rows import hf, model
 
-_TEXT: dict[str, Any] = {
-    "vocab_size": 96,
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-_SIGHT: dict[str, Any] = {
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "image_size": 32,
-    "patch_size": 8,
-}
-_LLAMA = {**_TEXT, "model_type": "llama", "num_key_value_heads": 2, "use_cache": False}
 _PICTURE = normal(1, 3, 32, 32)
 _PAIRED = {
     "input_ids": tokens(2, 7),
@@ -41,7 +22,7 @@ def _with_picture(count: int, token: int) -> Any:
 
 _QWEN2_VL: dict[str, Any] = {
     "text_config": {
-        **_TEXT,
+        **TEXT,
         "num_key_value_heads": 2,
         "use_cache": False,
         "rope_parameters": {
@@ -93,14 +74,14 @@ ROWS = [
         "clip",
         "CLIPModel",
         "multimodal",
-        {"text_config": _TEXT, "vision_config": _SIGHT, "projection_dim": 32},
+        {"text_config": TEXT, "vision_config": SIGHT, "projection_dim": 32},
         _PAIRED,
     ),
     hf(
         "siglip",
         "SiglipModel",
         "multimodal",
-        {"text_config": _TEXT, "vision_config": _SIGHT},
+        {"text_config": TEXT, "vision_config": SIGHT},
         {k: _PAIRED[k] for k in ("input_ids", "pixel_values")},
     ),
     hf(
@@ -108,8 +89,8 @@ ROWS = [
         "CLIPSegForImageSegmentation",
         "multimodal",
         {
-            "text_config": _TEXT,
-            "vision_config": {**_SIGHT, "num_hidden_layers": 3},
+            "text_config": TEXT,
+            "vision_config": {**SIGHT, "num_hidden_layers": 3},
             "projection_dim": 32,
             "reduce_dim": 16,
             "extract_layers": [0, 1, 2],
@@ -124,8 +105,8 @@ ROWS = [
         "OwlViTForObjectDetection",
         "multimodal",
         {
-            "text_config": {**_TEXT, "max_position_embeddings": 16},
-            "vision_config": _SIGHT,
+            "text_config": {**TEXT, "max_position_embeddings": 16},
+            "vision_config": SIGHT,
             "projection_dim": 48,
         },
         {"input_ids": tokens(2, 7), "pixel_values": _PICTURE, "attention_mask": ones(2, 7)},
@@ -134,7 +115,7 @@ ROWS = [
         "blip",
         "BlipForConditionalGeneration",
         "multimodal",
-        {"text_config": {**_TEXT, "encoder_hidden_size": 48}, "vision_config": _SIGHT},
+        {"text_config": {**TEXT, "encoder_hidden_size": 48}, "vision_config": SIGHT},
         {"pixel_values": _PICTURE, "input_ids": tokens(1, 7)},
     ),
     hf(
@@ -142,16 +123,13 @@ ROWS = [
         "Blip2ForConditionalGeneration",
         "multimodal",
         {
-            "vision_config": _SIGHT,
+            "vision_config": SIGHT,
             "qformer_config": {
                 "vocab_size": 96,
-                "hidden_size": 48,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "intermediate_size": 64,
+                **LAYERS,
                 "encoder_hidden_size": 48,
             },
-            "text_config": {**_TEXT, "model_type": "opt", "ffn_dim": 64, "word_embed_proj_dim": 48},
+            "text_config": {**TEXT, "model_type": "opt", "ffn_dim": 64, "word_embed_proj_dim": 48},
             "num_query_tokens": 4,
             "image_token_index": 90,
         },
@@ -162,14 +140,14 @@ ROWS = [
         "git",
         "GitForCausalLM",
         "multimodal",
-        {**_TEXT, "vision_config": _SIGHT, "num_image_with_embedding": None, "use_cache": False},
+        {**TEXT, "vision_config": SIGHT, "num_image_with_embedding": None, "use_cache": False},
         {"pixel_values": _PICTURE, "input_ids": tokens(1, 7)},
     ),
     hf(
         "vilt",
         "ViltModel",
         "multimodal",
-        {**_TEXT, **_SIGHT, "max_image_length": -1},
+        {**TEXT, **SIGHT, "max_image_length": -1},
         {"input_ids": tokens(1, 7), "pixel_values": _PICTURE, "pixel_mask": ones(1, 32, 32)},
         refused="Could not guard on data-dependent expression",
         because="torch.export: the model branches on the mask's sizes, and draws patches at random",
@@ -179,8 +157,8 @@ ROWS = [
         "LlavaForConditionalGeneration",
         "multimodal",
         {
-            "vision_config": {**_SIGHT, "model_type": "clip_vision_model"},
-            "text_config": _LLAMA,
+            "vision_config": {**SIGHT, "model_type": "clip_vision_model"},
+            "text_config": LLAMA,
             "image_token_index": 90,
             "image_seq_length": 16,
             "use_cache": False,
@@ -194,12 +172,12 @@ ROWS = [
         "multimodal",
         {
             "vision_config": {
-                **_SIGHT,
+                **SIGHT,
                 "model_type": "siglip_vision_model",
                 "vision_use_head": False,
             },
             "text_config": {
-                **_TEXT,
+                **TEXT,
                 "model_type": "gemma",
                 "num_key_value_heads": 1,
                 "head_dim": 16,
@@ -255,8 +233,8 @@ ROWS = [
         "Idefics3ForConditionalGeneration",
         "multimodal",
         {
-            "vision_config": _SIGHT,
-            "text_config": _LLAMA,
+            "vision_config": SIGHT,
+            "text_config": LLAMA,
             "image_token_id": 90,
             "scale_factor": 2,
             "use_cache": False,
@@ -270,12 +248,12 @@ ROWS = [
         "multimodal",
         {
             "vision_config": {
-                **_SIGHT,
+                **SIGHT,
                 "image_size": [32, 32],
                 "patch_size": [8, 8],
                 "model_type": "internvl_vision",
             },
-            "text_config": _LLAMA,
+            "text_config": LLAMA,
             "image_token_id": 90,
             "downsample_ratio": 0.5,
             "use_cache": False,
@@ -289,17 +267,16 @@ ROWS = [
         "multimodal",
         {
             "vision_config": {
-                **_SIGHT,
+                **SIGHT,
                 "model_type": "siglip_vision_model",
                 "vision_use_head": False,
             },
             "text_config": {
-                **_TEXT,
+                **TEXT,
                 "num_key_value_heads": 2,
                 "head_dim": 16,
                 "use_cache": False,
-                "sliding_window": 4,
-                "layer_types": ["sliding_attention", "full_attention"],
+                **MIXED_LAYERS,
             },
             "image_token_index": 90,
             "mm_tokens_per_image": 4,
@@ -316,7 +293,7 @@ ROWS = [
         "layoutlm",
         "LayoutLMModel",
         "multimodal",
-        {**_TEXT, "max_2d_position_embeddings": 96},
+        {**TEXT, "max_2d_position_embeddings": 96},
         {"input_ids": tokens(1, 7), "bbox": exactly([[[1, 2, 30, 40]] * 7])},
     ),
     hf(

@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .row import Open, Row, exactly, normal
+from .small_configs import LARGER_PICTURE, PICTURE, SIGHT
 from .transformers_rows import hf
 
-_SMALL: dict[str, Any] = {
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "image_size": 32,
-    "patch_size": 8,
-}
-_PICTURE = {"pixel_values": normal(1, 3, 32, 32)}
-_LARGER = {"pixel_values": normal(1, 3, 64, 64)}
 _RESNET: dict[str, Any] = {
     "model_type": "resnet",
     "embedding_size": 8,
@@ -30,7 +21,7 @@ _BACKBONE = {
     "backbone": None,
     "backbone_config": {**_RESNET, "out_features": ["stage4"]},
 }
-_SWIN: dict[str, Any] = {
+SWIN: dict[str, Any] = {
     "model_type": "swin",
     "image_size": 64,
     "patch_size": 4,
@@ -41,20 +32,24 @@ _SWIN: dict[str, Any] = {
 }
 
 
-def _vision(name: str, class_name: str, config: dict[str, Any] = _SMALL, **more: Any) -> Row:
-    inputs = more.pop("inputs", _PICTURE)
+def _vision(name: str, class_name: str, config: dict[str, Any] = SIGHT, **more: Any) -> Row:
+    inputs = more.pop("inputs", PICTURE)
     return hf(name, class_name, more.pop("family", "vision"), config, inputs, **more)
 
 
 def _detection(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
-    return _vision(name, class_name, config, family="detection", **{"inputs": _LARGER, **more})
+    return _vision(
+        name, class_name, config, family="detection", **{"inputs": LARGER_PICTURE, **more}
+    )
 
 
 def _segmentation(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
-    return _vision(name, class_name, config, family="segmentation", **{"inputs": _LARGER, **more})
+    return _vision(
+        name, class_name, config, family="segmentation", **{"inputs": LARGER_PICTURE, **more}
+    )
 
 
-_DETR = {
+DETR = {
     **_BACKBONE,
     "d_model": 32,
     "encoder_layers": 2,
@@ -75,7 +70,7 @@ _RT_RESNET = {
     "layer_type": "basic",
     "out_features": ["stage2", "stage3", "stage4"],
 }
-_RT_DETR: dict[str, Any] = {
+RT_DETR: dict[str, Any] = {
     "backbone_config": _RT_RESNET,
     "backbone": None,
     "use_timm_backbone": False,
@@ -105,16 +100,14 @@ ROWS = [
         open=Open({"pixel_values": (0,)}, {"pixel_values": normal(3, 3, 32, 32)}),
         inputs={"pixel_values": normal(2, 3, 32, 32)},
     ),
-    _vision("beit", "BeitModel", {**_SMALL, "use_relative_position_bias": True}),
-    _vision("dinov2", "Dinov2Model", {**_SMALL}),
-    _vision("dinov3", "DINOv3ViTModel", {**_SMALL}),
-    _vision(
-        "swin", "SwinModel", {**_SWIN, "image_size": 32, "depths": [2, 2], "num_heads": [2, 2]}
-    ),
+    _vision("beit", "BeitModel", {**SIGHT, "use_relative_position_bias": True}),
+    _vision("dinov2", "Dinov2Model", SIGHT),
+    _vision("dinov3", "DINOv3ViTModel", SIGHT),
+    _vision("swin", "SwinModel", {**SWIN, "image_size": 32, "depths": [2, 2], "num_heads": [2, 2]}),
     _vision(
         "swinv2",
         "Swinv2Model",
-        {**_SWIN, "model_type": "swinv2", "image_size": 32, "depths": [2, 2], "num_heads": [2, 2]},
+        {**SWIN, "model_type": "swinv2", "image_size": 32, "depths": [2, 2], "num_heads": [2, 2]},
     ),
     _vision(
         "convnextv2",
@@ -147,7 +140,7 @@ ROWS = [
         "mobilenet_v2",
         "MobileNetV2Model",
         {"depth_multiplier": 0.35, "image_size": 64},
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _vision(
         "mobilevit",
@@ -157,25 +150,25 @@ ROWS = [
             "hidden_sizes": [24, 32, 40],
             "neck_hidden_sizes": [8, 8, 16, 16, 24, 24, 48],
         },
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _vision(
         "efficientnet",
         "EfficientNetModel",
         {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320, "image_size": 64},
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _vision(
         "cvt",
         "CvtModel",
         {"embed_dim": [8, 16, 24], "num_heads": [1, 2, 3], "depth": [1, 2, 3]},
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _vision(
         "hiera",
         "HieraModel",
         {"image_size": [64, 64], "embed_dim": 8, "depths": [1, 1, 1, 1], "num_heads": [1, 2, 2, 4]},
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _vision(
         "focalnet", "FocalNetModel", {"image_size": 32, "embed_dim": 8, "depths": [1, 1, 1, 1]}
@@ -185,7 +178,7 @@ ROWS = [
         "dpt",
         "DPTForDepthEstimation",
         {
-            **_SMALL,
+            **SIGHT,
             "num_hidden_layers": 4,
             "backbone_out_indices": [0, 1, 2, 3],
             "neck_hidden_sizes": [8, 16, 24, 24],
@@ -200,7 +193,7 @@ ROWS = [
         "DepthAnythingForDepthEstimation",
         {
             "backbone_config": {
-                **_SMALL,
+                **SIGHT,
                 "model_type": "dinov2",
                 "num_hidden_layers": 4,
                 "patch_size": 14,
@@ -226,7 +219,7 @@ ROWS = [
             "num_attention_heads": [1, 2, 2, 4],
             "decoder_hidden_size": 16,
         },
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
         family="depth",
     ),
     _vision(
@@ -237,7 +230,7 @@ ROWS = [
             "decoder_hidden_size": 16,
             "descriptor_decoder_dim": 16,
         },
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
         family="keypoints",
     ),
     _vision(
@@ -258,13 +251,13 @@ ROWS = [
         },
         family="keypoints",
     ),
-    _detection("detr", "DetrForObjectDetection", _DETR),
-    _detection("conditional_detr", "ConditionalDetrForObjectDetection", _DETR),
+    _detection("detr", "DetrForObjectDetection", DETR),
+    _detection("conditional_detr", "ConditionalDetrForObjectDetection", DETR),
     _detection(
         "deformable_detr",
         "DeformableDetrForObjectDetection",
         {
-            **_DETR,
+            **DETR,
             **_THREE_STAGES,
             "num_feature_levels": 4,
             "encoder_n_points": 2,
@@ -272,13 +265,13 @@ ROWS = [
         },
         inputs={"pixel_values": normal(1, 3, 96, 96)},
     ),
-    _detection("rt_detr", "RTDetrForObjectDetection", _RT_DETR, gain=6.0),
-    _detection("rt_detr_v2", "RTDetrV2ForObjectDetection", _RT_DETR, gain=6.0),
+    _detection("rt_detr", "RTDetrForObjectDetection", RT_DETR, gain=6.0),
+    _detection("rt_detr_v2", "RTDetrV2ForObjectDetection", RT_DETR, gain=6.0),
     _detection(
         "yolos",
         "YolosForObjectDetection",
-        {**_SMALL, "image_size": [32, 32], "num_detection_tokens": 6, "num_labels": 5},
-        inputs=_PICTURE,
+        {**SIGHT, "image_size": [32, 32], "num_detection_tokens": 6, "num_labels": 5},
+        inputs=PICTURE,
     ),
     _segmentation(
         "segformer",
@@ -296,7 +289,7 @@ ROWS = [
         "mask2former",
         "Mask2FormerForUniversalSegmentation",
         {
-            "backbone_config": {**_SWIN, "out_features": ["stage1", "stage2", "stage3", "stage4"]},
+            "backbone_config": {**SWIN, "out_features": ["stage1", "stage2", "stage3", "stage4"]},
             "feature_size": 32,
             "mask_feature_size": 32,
             "hidden_dim": 32,
@@ -367,7 +360,7 @@ ROWS = [
             },
         },
         inputs={
-            **_LARGER,
+            **LARGER_PICTURE,
             "input_points": exactly([[[[20.0, 30.0], [40.0, 10.0]]]]),
             "input_labels": exactly([[[1, 0]]]),
         },

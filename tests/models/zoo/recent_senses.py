@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from .pictures import _SMALL
 from .row import exactly, normal, ones, tokens, uniform
+from .small_configs import LARGER_PICTURE, LAYERS, LLAMA, PICTURE, SIGHT, TEXT
 from .transformers_rows import hf
 
-_PICTURE = {"pixel_values": normal(1, 3, 32, 32)}
-_LARGER = {"pixel_values": normal(1, 3, 64, 64)}
-_TEXT: dict[str, Any] = {
-    "vocab_size": 96,
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-_LLAMA = {**_TEXT, "model_type": "llama", "num_key_value_heads": 2, "use_cache": False}
-_QWEN2 = {**_LLAMA, "model_type": "qwen2"}
+_QWEN2 = {**LLAMA, "model_type": "qwen2"}
 
 ROWS = [
     hf(
@@ -51,10 +35,7 @@ ROWS = [
         {
             "vocab_size": 32,
             "encoder_config": {
-                "hidden_size": 48,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "intermediate_size": 64,
+                **LAYERS,
                 "num_mel_bins": 16,
                 "subsampling_conv_channels": 16,
                 "conv_kernel_size": 5,
@@ -123,10 +104,7 @@ ROWS = [
         "speech",
         {
             "vocab_size": 32,
-            "hidden_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 64,
+            **LAYERS,
             "conv_dim": (16, 16, 16),
             "conv_stride": (5, 2, 2),
             "conv_kernel": (10, 3, 2),
@@ -142,10 +120,7 @@ ROWS = [
         "speech",
         {
             "vocab_size": 32,
-            "hidden_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 64,
+            **LAYERS,
             "conv_dim": (16, 16, 16),
             "conv_stride": (5, 2, 2),
             "conv_kernel": (10, 3, 2),
@@ -179,8 +154,8 @@ ROWS = [
         "SmolVLMForConditionalGeneration",
         "multimodal",
         {
-            "vision_config": _SMALL,
-            "text_config": _LLAMA,
+            "vision_config": SIGHT,
+            "text_config": LLAMA,
             "image_token_id": 90,
             "scale_factor": 2,
             "use_cache": False,
@@ -196,8 +171,8 @@ ROWS = [
         "AltCLIPModel",
         "multimodal",
         {
-            "text_config": {**_TEXT, "project_dim": 48},
-            "vision_config": _SMALL,
+            "text_config": {**TEXT, "project_dim": 48},
+            "vision_config": SIGHT,
             "projection_dim": 32,
         },
         {
@@ -210,7 +185,7 @@ ROWS = [
         "metaclip_2",
         "MetaClip2Model",
         "multimodal",
-        {"text_config": _TEXT, "vision_config": _SMALL, "projection_dim": 32},
+        {"text_config": TEXT, "vision_config": SIGHT, "projection_dim": 32},
         {
             "input_ids": exactly([[1, 5, 7, 9, 2]]),
             "pixel_values": normal(1, 3, 32, 32),
@@ -223,11 +198,11 @@ ROWS = [
         "multimodal",
         {
             "vision_config": {
-                **_SMALL,
+                **SIGHT,
                 "model_type": "siglip_vision_model",
                 "vision_use_head": False,
             },
-            "text_config": {**_LLAMA, "model_type": "cohere2", "sliding_window": 4},
+            "text_config": {**LLAMA, "model_type": "cohere2", "sliding_window": 4},
             "image_token_index": 90,
             "downsample_factor": 2,
             "adapter_layer_norm_eps": 1e-6,
@@ -259,7 +234,7 @@ ROWS = [
             "image_token_index": 90,
             "image_seq_length": 4,
         },
-        {"input_ids": exactly([[1, 90, 90, 90, 90, 5, 8, 13]]), **_LARGER},
+        {"input_ids": exactly([[1, 90, 90, 90, 90, 5, 8, 13]]), **LARGER_PICTURE},
         flags={"use_cache": False},
     ),
     hf(
@@ -267,7 +242,7 @@ ROWS = [
         "VisionEncoderDecoderModel",
         "multimodal",
         {
-            "encoder": {"model_type": "vit", **_SMALL},
+            "encoder": {"model_type": "vit", **SIGHT},
             "decoder": {
                 "model_type": "gpt2",
                 "vocab_size": 96,
@@ -279,7 +254,7 @@ ROWS = [
                 "is_decoder": True,
             },
         },
-        {**_PICTURE, "decoder_input_ids": tokens(1, 6)},
+        {**PICTURE, "decoder_input_ids": tokens(1, 6)},
         flags={"use_cache": False},
     ),
     hf(
@@ -331,14 +306,14 @@ ROWS = [
         "LayoutLMv3Model",
         "multimodal",
         {
-            **_TEXT,
+            **TEXT,
             "max_2d_position_embeddings": 96,
             "coordinate_size": 8,
             "shape_size": 8,
             "input_size": 32,
             "patch_size": 8,
         },
-        {"input_ids": tokens(1, 7), "bbox": exactly([[[1, 2, 30, 40]] * 7]), **_PICTURE},
+        {"input_ids": tokens(1, 7), "bbox": exactly([[[1, 2, 30, 40]] * 7]), **PICTURE},
     ),
     hf(
         "timesfm2_5",

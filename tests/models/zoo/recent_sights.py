@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from .pictures import _DETR, _RT_DETR, _SMALL, _SWIN
+from .pictures import DETR, RT_DETR, SWIN
 from .row import Row, exactly, normal, ones, tokens, uniform
+from .small_configs import LARGER_PICTURE, PICTURE, SIGHT, TEXT
 from .transformers_rows import hf
 
-_PICTURE = {"pixel_values": normal(1, 3, 32, 32)}
-_LARGER = {"pixel_values": normal(1, 3, 64, 64)}
 _CLIP = {"pixel_values": normal(1, 4, 3, 32, 32)}
 
 
-def _seen(name: str, class_name: str, config: dict[str, Any] = _SMALL, **more: Any) -> Row:
-    inputs = more.pop("inputs", _PICTURE)
+def _seen(name: str, class_name: str, config: dict[str, Any] = SIGHT, **more: Any) -> Row:
+    inputs = more.pop("inputs", PICTURE)
     return hf(name, class_name, more.pop("family", "vision"), config, inputs, **more)
 
 
-_TEXT: dict[str, Any] = {
-    "vocab_size": 96,
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
 _HGNET = {
     "model_type": "hgnet_v2",
     "stem_channels": [3, 8, 8],
@@ -48,7 +36,7 @@ _HGNET = {
 
 ROWS = [
     _seen("deit", "DeiTModel"),
-    _seen("dinov2_with_registers", "Dinov2WithRegistersModel", {**_SMALL, "mlp_ratio": 2}),
+    _seen("dinov2_with_registers", "Dinov2WithRegistersModel", {**SIGHT, "mlp_ratio": 2}),
     _seen(
         "dinov3_convnext",
         "DINOv3ConvNextModel",
@@ -64,19 +52,19 @@ ROWS = [
             "depths": [1, 1, 1, 1],
             "num_attention_heads": [1, 2, 2, 4],
         },
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _seen(
         "poolformer",
         "PoolFormerModel",
         {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]},
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _seen(
         "swiftformer",
         "SwiftFormerModel",
         {"image_size": 64, "embed_dims": [8, 16, 16, 24], "depths": [1, 1, 1, 1]},
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _seen(
         "levit",
@@ -88,19 +76,19 @@ ROWS = [
             "depths": [1, 1, 1],
             "key_dim": [8, 8, 8],
         },
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
     _seen(
         "mobilevitv2",
         "MobileViTV2Model",
         {"image_size": 64, "width_multiplier": 0.25},
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
     ),
-    _seen("aimv2", "Aimv2VisionModel", {**_SMALL}),
+    _seen("aimv2", "Aimv2VisionModel", SIGHT),
     _seen(
         "siglip2_vision",
         "Siglip2VisionModel",
-        {**{k: v for k, v in _SMALL.items() if k != "image_size"}, "num_patches": 16},
+        {**{k: v for k, v in SIGHT.items() if k != "image_size"}, "num_patches": 16},
         inputs={
             "pixel_values": normal(1, 16, 192),
             "pixel_attention_mask": ones(1, 16),
@@ -111,7 +99,7 @@ ROWS = [
         "vitdet",
         "VitDetModel",
         {
-            **_SMALL,
+            **SIGHT,
             "window_size": 2,
             "window_block_indices": [0],
             "residual_block_indices": [],
@@ -122,17 +110,17 @@ ROWS = [
     _seen(
         "videomae",
         "VideoMAEModel",
-        {**_SMALL, "num_frames": 4, "tubelet_size": 2},
+        {**SIGHT, "num_frames": 4, "tubelet_size": 2},
         inputs=_CLIP,
         family="video",
     ),
     _seen(
-        "timesformer", "TimesformerModel", {**_SMALL, "num_frames": 4}, inputs=_CLIP, family="video"
+        "timesformer", "TimesformerModel", {**SIGHT, "num_frames": 4}, inputs=_CLIP, family="video"
     ),
     _seen(
         "vivit",
         "VivitModel",
-        {**_SMALL, "num_frames": 4, "tubelet_size": [2, 8, 8]},
+        {**SIGHT, "num_frames": 4, "tubelet_size": [2, 8, 8]},
         inputs=_CLIP,
         family="video",
     ),
@@ -176,7 +164,7 @@ ROWS = [
             "backbone": None,
             "backbone_config": {
                 "model_type": "beit",
-                **_SMALL,
+                **SIGHT,
                 "num_hidden_layers": 4,
                 "use_relative_position_bias": True,
                 "out_indices": [1, 2, 3, 4],
@@ -197,7 +185,7 @@ ROWS = [
             "backbone": None,
             "backbone_config": {
                 "model_type": "dinov2",
-                **{k: v for k, v in _SMALL.items() if k != "intermediate_size"},
+                **{k: v for k, v in SIGHT.items() if k != "intermediate_size"},
                 "num_hidden_layers": 4,
                 "mlp_ratio": 2,
                 "out_indices": [1, 2, 3, 4],
@@ -210,52 +198,52 @@ ROWS = [
             "fusion_hidden_size": 16,
             "head_hidden_size": 8,
         },
-        inputs={**_PICTURE, "prompt_depth": uniform(1, 1, 8, 8)},
+        inputs={**PICTURE, "prompt_depth": uniform(1, 1, 8, 8)},
         family="depth",
     ),
     _seen(
         "d_fine",
         "DFineForObjectDetection",
         {
-            **_RT_DETR,
+            **RT_DETR,
             "backbone_config": _HGNET,
             "feat_strides": [8, 16, 32],
             "decoder_n_points": [2, 2, 2],
             "max_num_bins": 8,
         },
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
         family="detection",
     ),
     _seen(
         "dab_detr",
         "DabDetrForObjectDetection",
-        {**_DETR, "hidden_size": 32},
-        inputs=_LARGER,
+        {**DETR, "hidden_size": 32},
+        inputs=LARGER_PICTURE,
         family="detection",
     ),
     _seen(
         "table_transformer",
         "TableTransformerForObjectDetection",
-        _DETR,
-        inputs=_LARGER,
+        DETR,
+        inputs=LARGER_PICTURE,
         family="detection",
     ),
     _seen(
         "owlv2",
         "Owlv2ForObjectDetection",
         {
-            "text_config": {**_TEXT, "max_position_embeddings": 16},
-            "vision_config": _SMALL,
+            "text_config": {**TEXT, "max_position_embeddings": 16},
+            "vision_config": SIGHT,
             "projection_dim": 48,
         },
-        inputs={"input_ids": tokens(2, 7), **_PICTURE, "attention_mask": ones(2, 7)},
+        inputs={"input_ids": tokens(2, 7), **PICTURE, "attention_mask": ones(2, 7)},
         family="detection",
     ),
     _seen(
         "maskformer",
         "MaskFormerForInstanceSegmentation",
         {
-            "backbone_config": {**_SWIN, "out_features": ["stage1", "stage2", "stage3", "stage4"]},
+            "backbone_config": {**SWIN, "out_features": ["stage1", "stage2", "stage3", "stage4"]},
             "decoder_config": {
                 "model_type": "detr",
                 "d_model": 32,
@@ -270,14 +258,14 @@ ROWS = [
             "fpn_feature_size": 32,
             "mask_feature_size": 32,
         },
-        inputs=_LARGER,
+        inputs=LARGER_PICTURE,
         family="segmentation",
     ),
     _seen(
         "eomt",
         "EomtForUniversalSegmentation",
         {
-            **_SMALL,
+            **SIGHT,
             "num_upscale_blocks": 1,
             "num_queries": 6,
             "num_blocks": 1,
@@ -292,7 +280,7 @@ ROWS = [
         {
             "backbone_config": {
                 "model_type": "vitdet",
-                **_SMALL,
+                **SIGHT,
                 "image_size": 64,
                 "patch_size": 16,
                 "num_channels": 4,
@@ -346,7 +334,7 @@ ROWS = [
             },
         },
         inputs={
-            **_LARGER,
+            **LARGER_PICTURE,
             "input_points": exactly([[[[20.0, 30.0]]]]),
             "input_labels": exactly([[[1]]]),
         },

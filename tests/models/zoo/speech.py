@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .row import Row, normal, tokens
+from .small_configs import LAYERS, TWO_STACKS
 from .transformers_rows import hf
 
 _SMALL: dict[str, Any] = {
     "vocab_size": 32,
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
+    **LAYERS,
     "conv_dim": (16, 16, 16),
     "conv_stride": (5, 2, 2),
     "conv_kernel": (10, 3, 2),
@@ -43,18 +41,10 @@ ROWS = [
         "WhisperForConditionalGeneration",
         "speech",
         {
-            "vocab_size": 96,
+            **TWO_STACKS,
             "num_mel_bins": 20,
-            "d_model": 48,
-            "encoder_layers": 2,
-            "decoder_layers": 2,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "encoder_ffn_dim": 64,
-            "decoder_ffn_dim": 64,
             "max_source_positions": 50,
             "max_target_positions": 32,
-            "pad_token_id": 0,
             "bos_token_id": 1,
             "eos_token_id": 2,
             "decoder_start_token_id": 1,
@@ -83,10 +73,7 @@ ROWS = [
         "ASTModel",
         "speech",
         {
-            "hidden_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 64,
+            **LAYERS,
             "patch_size": 8,
             "num_mel_bins": 16,
             "max_length": 40,
@@ -100,19 +87,11 @@ ROWS = [
         "Speech2TextForConditionalGeneration",
         "speech",
         {
-            "vocab_size": 96,
-            "d_model": 48,
-            "encoder_layers": 2,
-            "decoder_layers": 2,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "encoder_ffn_dim": 64,
-            "decoder_ffn_dim": 64,
+            **TWO_STACKS,
             "max_source_positions": 64,
             "max_target_positions": 32,
             "input_feat_per_channel": 20,
             "conv_channels": 32,
-            "pad_token_id": 0,
             "decoder_start_token_id": 1,
         },
         {"input_features": normal(1, 60, 20), "decoder_input_ids": tokens(1, 6)},

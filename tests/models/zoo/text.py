@@ -5,17 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .row import Open, Row, exactly, ones, tokens
+from .small_configs import BART, LANGUAGE
 from .transformers_rows import hf
 
-_SMALL: dict[str, Any] = {
-    "vocab_size": 96,
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-}
 _MASK = exactly([[1] * 9, [1] * 6 + [0] * 3])
 _TEXT = {"input_ids": tokens(2, 9), "attention_mask": _MASK}
 _SEQUENCE = Open(
@@ -25,7 +17,7 @@ _SEQUENCE = Open(
 _PAIR = {**_TEXT, "decoder_input_ids": tokens(2, 5)}
 
 
-def _encoder(name: str, class_name: str, config: dict[str, Any] = _SMALL, **more: Any) -> Row:
+def _encoder(name: str, class_name: str, config: dict[str, Any] = LANGUAGE, **more: Any) -> Row:
     return hf(name, class_name, "encoder", config, _TEXT, **more)
 
 
@@ -36,22 +28,13 @@ def _pair(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Ro
 
 _T5 = {"vocab_size": 96, "d_model": 48, "d_kv": 12, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 _BART = {
-    "vocab_size": 96,
-    "d_model": 48,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
+    **BART,
     "decoder_start_token_id": 1,
 }
 
 ROWS = [
     _encoder("bert", "BertModel", open=_SEQUENCE),
-    _encoder("roberta", "RobertaForSequenceClassification", {**_SMALL, "pad_token_id": 1}),
+    _encoder("roberta", "RobertaForSequenceClassification", {**LANGUAGE, "pad_token_id": 1}),
     _encoder(
         "distilbert",
         "DistilBertModel",
@@ -64,17 +47,17 @@ ROWS = [
             "max_position_embeddings": 64,
         },
     ),
-    _encoder("albert", "AlbertModel", {**_SMALL, "embedding_size": 24}),
+    _encoder("albert", "AlbertModel", {**LANGUAGE, "embedding_size": 24}),
     _encoder(
         "deberta",
         "DebertaModel",
-        {**_SMALL, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+        {**LANGUAGE, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
     ),
     _encoder(
         "deberta_v2",
         "DebertaV2Model",
         {
-            **_SMALL,
+            **LANGUAGE,
             "relative_attention": True,
             "pos_att_type": ["p2c", "c2p"],
             "position_buckets": 8,
@@ -88,7 +71,7 @@ ROWS = [
         "modernbert",
         "ModernBertModel",
         {
-            **_SMALL,
+            **LANGUAGE,
             "global_attn_every_n_layers": 2,
             "local_attention": 4,
             "cls_token_id": 1,
@@ -98,8 +81,8 @@ ROWS = [
             "reference_compile": False,
         },
     ),
-    hf("fnet", "FNetModel", "encoder", _SMALL, {"input_ids": tokens(2, 9)}),
-    _encoder("convbert", "ConvBertModel", {**_SMALL, "embedding_size": 48, "head_ratio": 2}),
+    hf("fnet", "FNetModel", "encoder", LANGUAGE, {"input_ids": tokens(2, 9)}),
+    _encoder("convbert", "ConvBertModel", {**LANGUAGE, "embedding_size": 48, "head_ratio": 2}),
     _encoder(
         "xlnet",
         "XLNetModel",
@@ -108,11 +91,11 @@ ROWS = [
     _encoder(
         "mobilebert",
         "MobileBertModel",
-        {**_SMALL, "embedding_size": 24, "intra_bottleneck_size": 24, "true_hidden_size": 24},
+        {**LANGUAGE, "embedding_size": 24, "intra_bottleneck_size": 24, "true_hidden_size": 24},
     ),
-    _encoder("roformer", "RoFormerModel", {**_SMALL, "embedding_size": 48}),
+    _encoder("roformer", "RoFormerModel", {**LANGUAGE, "embedding_size": 48}),
     _encoder(
-        "esm", "EsmModel", {**_SMALL, "position_embedding_type": "rotary", "mask_token_id": 95}
+        "esm", "EsmModel", {**LANGUAGE, "position_embedding_type": "rotary", "mask_token_id": 95}
     ),
     _encoder(
         "funnel",
@@ -130,7 +113,7 @@ ROWS = [
     _encoder(
         "longformer",
         "LongformerModel",
-        {**_SMALL, "attention_window": [4, 4], "max_position_embeddings": 80},
+        {**LANGUAGE, "attention_window": [4, 4], "max_position_embeddings": 80},
         refused="Could not guard on data-dependent expression",
         because="torch.export: the model branches on whether any attention is global",
     ),
@@ -138,7 +121,7 @@ ROWS = [
         "longformer_unmasked",
         "LongformerModel",
         "encoder",
-        {**_SMALL, "attention_window": [4, 4], "max_position_embeddings": 80},
+        {**LANGUAGE, "attention_window": [4, 4], "max_position_embeddings": 80},
         {"input_ids": tokens(2, 9)},
     ),
     _pair("t5", "T5ForConditionalGeneration", {**_T5, "decoder_start_token_id": 0}),
