@@ -22,8 +22,9 @@ def run_by_torch(program, feeds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", ["static", "dynamic"])
-@pytest.mark.parametrize(("entry", "case"), case_runner.ALL)
+@pytest.mark.parametrize(
+    ("entry", "case", "sizes"), [row for one in case_runner.ALL for row in case_runner.sized(one)]
+)
 def test_case(entry, case, sizes):
     check(entry, case, dynamic=sizes == "dynamic")
 

@@ -11,7 +11,7 @@ import torch
 import coreai_torch
 import coreai_torch.ops  # fills the registry; the package imports it when it is needed
 from coreai_torch.errors import NotDecomposedError
-from coreai_torch.lowering.cases import T
+from coreai_torch.lowering.cases import Case, T
 from coreai_torch.lowering.registry import BUILTIN
 
 # Relative and absolute, by the dtype of the result; integers and booleans are exact.
@@ -121,16 +121,22 @@ def compare(got, want, tolerance=None):
     torch.testing.assert_close(got, want, rtol=relative, atol=absolute, equal_nan=True)
 
 
-def model_of(entry, case, *, dynamic):
-    """The model of a case; the test is skipped if there is nothing to vary."""
-    model = CaseModel(entry.target, case)
-    if dynamic and case.static_only:
-        pytest.skip(f"static sizes only: {case.static_only}")
-    if dynamic and not any(
-        t.dim() and not f for t, f in zip(model.feeds, model.fixed, strict=True)
-    ):
-        pytest.skip("no size of this case can vary")
-    return model
+def varies(given):
+    """Whether a size of an input can vary: of a case, an argument, or one in a list."""
+    if isinstance(given, Case):
+        return varies([*given.args, *given.kwargs.values()])
+    if isinstance(given, list):
+        return any(varies(one) for one in given)
+    return isinstance(given, T) and bool(given.shape) and not (given.constant or given.fixed)
+
+
+def sized(param):
+    """The case of a row with static sizes and, if any can vary, with open ones."""
+    entry, case = param.values
+    yield pytest.param(entry, case, "static", id=f"{param.id}-static")
+    if varies(case):
+        fixed = pytest.mark.skipif(bool(case.static_only), reason=case.static_only)
+        yield pytest.param(entry, case, "dynamic", id=f"{param.id}-dynamic", marks=fixed)
 
 
 def results(model, *, dynamic, run=runtime.run):
@@ -153,5 +159,5 @@ def judge(want, stages, case):
 
 def check(entry, case, *, dynamic, run=runtime.run):
     """Eager torch against the converted program, as `run` runs it."""
-    want, stages = results(model_of(entry, case, dynamic=dynamic), dynamic=dynamic, run=run)
+    want, stages = results(CaseModel(entry.target, case), dynamic=dynamic, run=run)
     judge(want, stages, case)

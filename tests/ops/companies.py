@@ -36,13 +36,13 @@ def _grouped():
     """Neighbours of the registry in companies; a worker of pytest-xdist gets whole ones."""
     seats = defaultdict(int)
     for param in ALL:
-        entry, case = param.values
+        entry, _ = param.values
         kind = "decomposed" if _taken_apart(entry.target) else "lowered"
         name = f"{kind}-{seats[kind] // SIZE}"
         seats[kind] += 1
-        yield pytest.param(
-            entry, case, name, id=param.id, marks=pytest.mark.xdist_group(f"cases-{name}")
-        )
+        group = pytest.mark.xdist_group(f"cases-{name}")
+        for row in case_runner.sized(param):
+            yield pytest.param(*row.values, name, id=row.id, marks=[*row.marks, group])
 
 
 GROUPED = list(_grouped())
@@ -125,7 +125,6 @@ class Companies:
             self.asked[given["company"], given["sizes"]].append((given["entry"], given["case"]))
 
     def check(self, name, entry, case, sizes):
-        case_runner.model_of(entry, case, dynamic=sizes == "dynamic")  # or the test is skipped
         self._travelled(name, sizes).check(entry, case)
 
     @functools.lru_cache(maxsize=2)  # noqa: B019  static and dynamic; this object lives to the end
@@ -143,12 +142,7 @@ class Companies:
 
 def _varies_in_company(entry, case):
     """A dozen grid samplers, traced with sizes that vary, take a minute: each goes by itself."""
-    if isinstance(entry, Decomposition):
-        return False
-    try:
-        return bool(case_runner.model_of(entry, case, dynamic=True))
-    except pytest.skip.Exception:
-        return False
+    return not (case.static_only or isinstance(entry, Decomposition))
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,8 @@ from coreai_torch.lowering.registry import Lowering
 
 # The values of the cases fit 32 bits; the warning has tests of its own.
 @pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning")
-@pytest.mark.parametrize("sizes", ["static", "dynamic"])
-@pytest.mark.parametrize(("entry", "case", "company"), GROUPED)
-def test_case(entry, case, company, sizes, companies):  # noqa: F811  the fixture
+@pytest.mark.parametrize(("entry", "case", "sizes", "company"), GROUPED)
+def test_case(entry, case, sizes, company, companies):  # noqa: F811  the fixture
     companies.check(company, entry, case, sizes)
 
 
