@@ -21,6 +21,7 @@ from coreai.authoring import AIModelAsset, AIProgram
 
 from .. import errors
 from . import resources, types
+from .program import mlir_module_of
 
 DYNAMIC = -1
 
@@ -152,8 +153,8 @@ def read(source: Source, *, largest: int | None = None) -> Program:
             f"a {type(source).__name__} is no Core AI program\n"
             "  try   an AIProgram, an AIModelAsset or the path of an .aimodel"
         )
-    module = source._mlir_module if hasattr(source, "_mlir_module") else source._module._mlir_module
-    graphs = [op for op in module.body.operations if op.operation.name == "coreai.graph"]
+    operations = mlir_module_of(source).body.operations
+    graphs = [op for op in operations if op.operation.name == "coreai.graph"]
     read_ = (_Reader(blobs, largest).function(graph) for graph in graphs)
     return Program({function.name: function for function in read_})
 
