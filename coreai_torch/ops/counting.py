@@ -35,7 +35,9 @@ def bincount(ctx: Ctx, x: Value, weights: Value | None, minlength: Dim) -> Value
     """As long as the greatest value asks; a negative one, where torch raises, counts as zero."""
     # An index out of range would write beside the tensor.
     index = cai.maximum(cai.cast(x, torch.int32), cai.i32(0))
-    needed = cai.add(shapes.scalar(cai.reduce_max(index, [0])), cai.i32(1))
+    # With -1 beside the values, none of them need no place: `bincount(x[x > 9])` may be of none.
+    greatest = cai.reduce_max(cai.concat(0, [index, shapes.vector([-1])]), [0])
+    needed = cai.add(shapes.scalar(greatest), cai.i32(1))
     length = shapes.maximum(needed, minlength)
     empty = cai.broadcast_to(cai.constant(0, ctx.out_dtype), [length])
     given = _ones(x, ctx.out_dtype) if weights is None else cai.cast(weights, ctx.out_dtype)
