@@ -22,6 +22,11 @@ def _counted(indices: Tensor, size: int) -> Tensor:
     return torch.where(wide < 0, wide + size, wide)
 
 
+def _refuse_outside(indices: Tensor, sizes: Tensor) -> None:
+    if bool(((indices < 0) | (indices >= sizes)).any()):
+        raise IndexError(f"an index lies outside of the sizes {sizes.reshape(-1).tolist()}")
+
+
 @moves("gather_along_axis")
 def _gather_along_axis(x: Tensor, indices: Tensor, axis: Int) -> Tensor:
     return torch.gather(x, axis, _counted(indices, x.shape[axis]))
@@ -33,8 +38,7 @@ def _rows(x: Tensor, indices: Tensor) -> Tensor:
     sizes = torch.tensor(x.shape[:depth])
     wide = indices.long()
     wide = torch.where(wide < 0, wide + sizes, wide)
-    if bool(((wide < 0) | (wide >= sizes)).any()):
-        raise IndexError(f"an index lies outside of the sizes {list(sizes.tolist())}")
+    _refuse_outside(wide, sizes)
     strides = [math.prod(x.shape[i + 1 : depth]) for i in range(depth)]
     return (wide * torch.tensor(strides, dtype=torch.int64)).sum(-1)
 
@@ -98,7 +102,8 @@ def _combine(mode: str, made: Any, places: Any, updates: Any) -> Any:
         held = made.astype(object)
         np.frompyfunc(_truncated, 2, 1).at(held, places, updates.astype(object))
         return held.astype(made.dtype)
-    _COMBINED[mode].at(made, places, updates)
+    with np.errstate(all="ignore"):  # numpy warns of a NaN, and of an infinity that comes about
+        _COMBINED[mode].at(made, places, updates)
     return made
 
 
@@ -109,15 +114,15 @@ def _scatter_along_axis(op: Op) -> Callable[..., Result]:
     def scatter(x: Tensor, indices: Tensor, updates: Tensor, axis: Int) -> Tensor:
         axis = axis % x.dim()
         at = _counted(indices, x.shape[axis])
-        inside = ((at >= 0) & (at < x.shape[axis])).reshape(-1)  # the rest is passed over
+        _refuse_outside(at, torch.tensor(x.shape[axis]))
         sizes = [n if i == axis else x.shape[i] for i, n in enumerate(x.shape)]
         grid = torch.arange(math.prod(sizes)).reshape(sizes)
         stride = math.prod(x.shape[axis + 1 :])
         origin = grid.narrow(axis, 0, 1) if x.numel() else grid[:0].reshape(0)
-        places = (origin + at * stride).reshape(-1)[inside]
+        places = (origin + at * stride).reshape(-1)
         wide = x.float() if x.dtype == torch.bfloat16 and mode != "update" else x
         made = wide.clone(memory_format=torch.contiguous_format).view(-1)
-        given = updates.to(wide.dtype).reshape(-1)[inside]
+        given = updates.to(wide.dtype).reshape(-1)
         done = _combine(mode, _bare(made), places.numpy(), _bare(given))
         result = made if mode == "update" else torch.from_numpy(done)
         return result.reshape(x.shape).to(x.dtype)

@@ -429,7 +429,7 @@ def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
 def scatter_along_axis(
     x: Value, indices: Value, updates: Value, axis: int, mode: str = "update"
 ) -> Value:
-    """Modes: update, add, sub, mul, div, min, max. Out-of-range indices are passed over."""
+    """Modes: update, add, sub, mul, div, min, max. An index out of range is written to memory."""
     attribute = Attribute.parse(f"#coreai.scatter_mode<{mode}>")
     longer, indices, updates = with_an_entry(x, indices, updates, axis)
     operands = longer, indices, updates, i32(axis)

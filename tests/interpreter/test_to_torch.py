@@ -348,6 +348,22 @@ def test_an_op_that_fails_is_named():
     assert str(raised.value).endswith("code  CAT203")
 
 
+@pytest.mark.parametrize("place", [3, -4])
+def test_an_index_out_of_range_is_told(place):
+    """The runtime on Linux writes beside the tensor, and may end the process."""
+
+    def added(x, places):
+        return x.scatter_add(0, places, torch.ones(1))
+
+    module = torch.nn.Module()
+    module.forward = added
+    x = torch.zeros(3)
+    run = to_torch(converted(module, x, torch.tensor([2])))
+    assert next(iter(run(x, torch.tensor([2])).values())).tolist() == [0, 0, 1]
+    with pytest.raises(RunError, match=r"scatter_along_axis.*outside of the sizes \[3\]"):
+        run(x, torch.tensor([place]))
+
+
 def test_a_damaged_asset_is_refused(net, tmp_path):
     converted(net, X, SCALE).save_asset(tmp_path / "net.aimodel")
     bytecode = tmp_path / "net.aimodel" / "main.mlirb"
