@@ -116,6 +116,18 @@ def _same(one: Any, other: Any) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
+def always_full(node: fx.Node) -> bool:
+    """Whether all sizes around a node are numbers, and none is zero: nothing here concerns it."""
+    for near in (node, *node.all_input_nodes):
+        val = near.meta.get("val")
+        for each in val if isinstance(val, list | tuple) else (val,):
+            if isinstance(each, torch.Tensor) and (
+                each._has_symbolic_sizes_strides or not each.numel()
+            ):
+                return False
+    return True
+
+
 def is_empty(val: Any) -> bool:
     """Whether a tensor has no elements at any values of its symbolic sizes."""
     if not isinstance(val, torch.Tensor):

@@ -33,11 +33,15 @@ class Scope:
 
     def held(self, given: Any) -> Any:
         """Replace nodes by what they hold; constants stay tensors."""
+        if isinstance(given, fx.Node):
+            return self.nodes[given]
         return fx.node.map_arg(given, lambda n: self.nodes[n])
 
     def values_of(self, given: Any) -> Any:
         """Replace nodes by what they hold; constants become values of the graph."""
-        return fx.node.map_arg(given, self.value)
+        return (
+            self.value(given) if isinstance(given, fx.Node) else fx.node.map_arg(given, self.value)
+        )
 
     def value(self, node: fx.Node) -> Any:
         """One node's value; a constant is emitted at its first use."""

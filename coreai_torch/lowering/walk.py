@@ -29,6 +29,7 @@ from ..ir.locations import Locations
 from . import externalized
 from .binding import Call
 from .empty import (
+    always_full,
     constant_without_elements,
     made_of_no_elements,
     may_be_empty,
@@ -95,7 +96,8 @@ class Walk:
     def _node(self, node: fx.Node, scope: Scope) -> Any:
         if node.target is operator.getitem:
             return _item(node, scope)
-        empty = constant_without_elements(node.meta.get("val"))
+        full = always_full(node)
+        empty = None if full else constant_without_elements(node.meta.get("val"))
         if empty is not None:
             return empty
         entry = self.registry.for_node(node)
@@ -106,24 +108,24 @@ class Walk:
             if folded is not UNFOLDED:
                 return folded
         with self.locations.of(node):
-            empty = value_without_elements(node, scope)
-            if empty is None and built_in:
+            empty = None if full else value_without_elements(node, scope)
+            if empty is None and built_in and not full:
                 empty = made_of_no_elements(node, scope)
             if empty is not None:
                 return held_to(node, empty)
             if entry is None:
                 hint = "an op the converter knows; `coreai_torch.ops` lists them"
                 raise unsupported([(node, hint)])
-            return self._lowered(entry, node, scope)
+            return self._lowered(entry, node, scope, not full and may_be_empty(node))
 
     def _merged(self, pair: Merged, scope: Scope) -> Any:
         node, inner = pair.call(scope)
         with self.locations.of(pair.norm):
-            return self._lowered(self.registry.for_node(node), node, inner)
+            return self._lowered(self.registry.for_node(node), node, inner, may_be_empty(node))
 
-    def _lowered(self, entry: Any, node: fx.Node, scope: Scope) -> Any:
+    def _lowered(self, entry: Any, node: fx.Node, scope: Scope, may_be_empty: bool) -> Any:
         try:
-            with Build.current().sizes_that_may_be_zero(may_be_empty(node)):
+            with Build.current().sizes_that_may_be_zero(may_be_empty):
                 result = entry(Call(node, scope), self.subgraph)
         except ConversionError:
             raise
@@ -181,6 +183,8 @@ def _held_one(node: fx.Node, result: Any, promised: Any, hint: str) -> Any:
         result = constant(result, types.dtype_of(type_))
     if not isinstance(result, Value):
         raise _wrong(node, f"{result!r} ({type(result).__name__})", str(type_), hint)
+    if result.type == type_:
+        return result
     same = result.type.rank == type_.rank and result.type.element_type == type_.element_type
     if not same or any(_clash(a, b) for a, b in zip(result.type.shape, type_.shape, strict=True)):
         raise _wrong(node, str(result.type), str(type_), hint)
