@@ -21,10 +21,10 @@ from ..ir.dialect import (
     Value,
     broadcast_to,
     constant,
-    size,
     slice_axis,
     tensor_constant,
 )
+from .extents import extents
 from .fold import UNFOLDED, fold
 from .scope import Scope
 
@@ -43,13 +43,13 @@ def value_without_elements(node: fx.Node, scope: Scope) -> Any:
     """Values for results that are all empty, else None.
 
     The run time stretches a size of 0 to meet a 1: `[s0, 0] + 1` has the sizes `[s0, 1]` there,
-    and a comparison ends the process. None too where a size is that of no tensor held by now.
+    and a comparison ends the process. None too where a size cannot be told of those held by now.
     """
     promised = node.meta.get("val")
     results = promised if isinstance(promised, list | tuple) else [promised]
     if not results or not all(is_empty(result) for result in results):
         return None
-    sizes = [_extents(result.shape, node, scope) for result in results]
+    sizes = [extents(result.shape, node, scope) for result in results]
     if any(each is None for each in sizes):
         return None
     made = [_none_of(each or [], r.dtype) for each, r in zip(sizes, results, strict=True)]
@@ -62,30 +62,41 @@ def made_of_no_elements(node: fx.Node, scope: Scope) -> Any:
     A sum is 0 and a product 1, of whatever sizes; the run time leaves them unwritten.
     """
     promised, inputs = node.meta.get("val"), node.all_input_nodes
+    results = promised if isinstance(promised, list | tuple) else [promised]
     tensors = [n.meta.get("val") for n in inputs if isinstance(scope.nodes.get(n), Value)]
-    if not isinstance(promised, torch.Tensor) or not tensors or not all(map(is_empty, tensors)):
+    if not tensors or not all(map(is_empty, tensors)):
         return None
-    trials = [_trial(node, scope, start) for start in (11, 17)]
-    if any(t is None for t in trials) or not _same(*trials):
+    if not all(isinstance(result, torch.Tensor) for result in results):
         return None
-    (told, _) = trials
-    sizes = _extents(promised.shape, node, scope)
-    if sizes is None:
+    sizes = [extents(result.shape, node, scope) for result in results]
+    trials = [_trial(node, scope, results, start) for start in (11, 17)]
+    made = [_spread(one, other, each) for one, other, each in zip(*trials, sizes, strict=True)]
+    if any(each is None for each in made):
+        return None
+    return made if isinstance(promised, list | tuple) else made[0]
+
+
+def _spread(one: Any, other: Any, sizes: list[Dim] | None) -> Any:
+    """What two trials agree on, in the sizes that are asked for."""
+    if one is None or other is None or sizes is None or not _same(one, other):
         return None
     if all(isinstance(s, int) for s in sizes):
-        return told
-    return broadcast_to(tensor_constant(told), sizes)
+        return one
+    return broadcast_to(tensor_constant(one), sizes)
 
 
-def _trial(node: fx.Node, scope: Scope, start: int) -> torch.Tensor | None:
-    """The result with symbols as numbers from `start` on: one place of each axis of such a size.
+def _trial(
+    node: fx.Node, scope: Scope, promised: Sequence[torch.Tensor], start: int
+) -> Sequence[torch.Tensor | None]:
+    """The results with symbols as numbers from `start` on: one place of each axis of such a size.
 
     None if torch cannot tell, if the places differ, or if there are none: `s0 // 2 - 9` of 11.
     """
-    promised = node.meta["val"].shape
-    sizes = [s for n in node.all_input_nodes for s in getattr(n.meta.get("val"), "shape", ())]
-    if any(isinstance(s, torch.SymInt) and _at(s, start) < 1 for s in (*sizes, *promised)):
-        return None
+    nothing = [None] * len(promised)
+    given = [n.meta.get("val") for n in node.all_input_nodes]
+    sizes = [s for val in (*given, *promised) for s in getattr(val, "shape", ())]
+    if any(isinstance(s, torch.SymInt) and _at(s, start) < 1 for s in sizes):
+        return nothing
 
     def held(n: fx.Node) -> Any:
         if not isinstance(scope.nodes[n], Value):
@@ -95,10 +106,17 @@ def _trial(node: fx.Node, scope: Scope, start: int) -> torch.Tensor | None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a variance of nothing
-        result = fold(node, *fx.node.map_arg((node.args, dict(node.kwargs)), held))
-    if result is UNFOLDED or tuple(result.shape) != tuple(_at(s, start) for s in promised):
+        found = fold(node, *fx.node.map_arg((node.args, dict(node.kwargs)), held))
+    if found is UNFOLDED:
+        return nothing
+    results = found if isinstance(found, list | tuple) else [found]
+    return [_one_place(r, p.shape, start) for r, p in zip(results, promised, strict=True)]
+
+
+def _one_place(result: Any, promised: Sequence[Any], start: int) -> torch.Tensor | None:
+    if tuple(result.shape) != tuple(_at(s, start) for s in promised):
         return None
-    told = result
+    told: torch.Tensor = result
     for axis, extent in enumerate(promised):
         told = told.narrow(axis, 0, 1) if isinstance(extent, torch.SymInt) else told
     return told if _same(result, told.expand_as(result)) else None
@@ -146,27 +164,6 @@ def _none_of(sizes: Sequence[Any], dtype: torch.dtype) -> Value:
     for axis, cut in enumerate(none):
         value = slice_axis(value, axis, 0, 0) if cut else value
     return value
-
-
-def _extents(shape: Sequence[Any], node: fx.Node, scope: Scope) -> list[Dim] | None:
-    found = [_extent(s, node, scope) for s in shape]
-    return None if any(s is None for s in found) else [s for s in found if s is not None]
-
-
-def _extent(extent: Any, node: fx.Node, scope: Scope) -> Dim | None:
-    """A size as a number, or as that of a tensor which has the same one."""
-    if not isinstance(extent, torch.SymInt):
-        return int(extent)
-    for source in [*node.all_input_nodes, *scope.nodes]:
-        held, val = scope.nodes.get(source), source.meta.get("val")
-        if not isinstance(held, Value):
-            continue
-        if isinstance(val, torch.SymInt) and val.node.expr == extent.node.expr:
-            return held
-        for axis, other in enumerate(val.shape if isinstance(val, torch.Tensor) else ()):
-            if isinstance(other, torch.SymInt) and other.node.expr == extent.node.expr:
-                return size(held, axis)
-    return None
 
 
 def may_be_empty(node: fx.Node) -> bool:

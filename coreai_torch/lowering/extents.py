@@ -1,0 +1,75 @@
+"""Sizes of the exported graph as those of the program: of a tensor at hand, or made of such."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]  # ships no types
+import torch
+import torch.fx as fx
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+
+from ..ir import shapes
+from ..ir.dialect import Dim, Value, size
+from .scope import Scope
+
+
+def extents(shape: Sequence[Any], node: fx.Node, scope: Scope) -> list[Dim] | None:
+    """The sizes as numbers and as values here; None if one of them cannot be told."""
+    found = [_extent(s, node, scope) for s in shape]
+    return None if any(s is None for s in found) else [s for s in found if s is not None]
+
+
+def _extent(extent: Any, node: fx.Node, scope: Scope) -> Dim | None:
+    if not isinstance(extent, torch.SymInt):
+        return int(extent)
+    return _made(extent.node.expr, node, scope)
+
+
+def _made(expression: sympy.Expr, node: fx.Node, scope: Scope) -> Dim | None:
+    """An expression of symbols, as `s0 // 2 + 1` behind a pool."""
+    if expression.is_Integer:
+        return int(expression)
+    for held in _held(expression, node, scope):
+        return held
+    combine = _COMBINED.get(type(expression))
+    if combine is None or (expression.is_Pow and not expression.exp.is_Integer):
+        return None
+    parts = [_made(part, node, scope) for part in expression.args]
+    known = [part for part in parts if part is not None]
+    return functools.reduce(combine, known) if len(known) == len(parts) else None
+
+
+def _held(expression: sympy.Expr, node: fx.Node, scope: Scope) -> Iterator[Dim]:
+    """Values that are this size: numbers of the graph, and sizes of tensors."""
+    for source in [*node.all_input_nodes, *scope.nodes]:
+        held, val = scope.nodes.get(source), source.meta.get("val")
+        if not isinstance(held, Value):
+            continue
+        if isinstance(val, torch.SymInt) and val.node.expr == expression:
+            yield held
+        for axis, other in enumerate(val.shape if isinstance(val, torch.Tensor) else ()):
+            if isinstance(other, torch.SymInt) and other.node.expr == expression:
+                yield size(held, axis)
+
+
+def _power(base: Dim, exponent: Any) -> Dim:
+    return functools.reduce(shapes.mul, [base] * exponent, 1)
+
+
+def _remainder(a: Dim, b: Dim) -> Dim:
+    return shapes.sub(a, shapes.mul(shapes.floordiv(a, b), b))
+
+
+_COMBINED: dict[Any, Callable[[Dim, Dim], Dim]] = {
+    sympy.Add: shapes.add,
+    sympy.Mul: shapes.mul,
+    sympy.Pow: _power,
+    FloorDiv: shapes.floordiv,
+    Mod: _remainder,
+    PythonMod: _remainder,
+    Max: shapes.maximum,
+    Min: shapes.minimum,
+}
