@@ -91,6 +91,7 @@ class Case:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     static_only: str = ""  # why the sizes must stay static, if they must
+    one_size: str = ""  # why open sizes are tried as exported alone, if they are
     tolerance: tuple[float, float] | None = None  # relative, absolute
     because: str = ""  # the reason for a tolerance of its own
 
@@ -98,6 +99,7 @@ class Case:
 def case(
     *args: Any,
     static_only: str = "",
+    one_size: str = "",
     tolerance: tuple[float, float] | None = None,
     because: str = "",
     **kwargs: Any,
@@ -105,4 +107,4 @@ def case(
     """A call with these arguments; a loosened tolerance needs its reason beside it."""
     if (tolerance is None) != (not because):
         raise TypeError("a tolerance of its own needs a reason, and a reason a tolerance")
-    return Case(args, kwargs, static_only, tolerance, because)
+    return Case(args, kwargs, static_only, one_size, tolerance, because)

@@ -20,7 +20,8 @@ _INF, _NAN = float("inf"), float("nan")
 _EDGES = f32(10, values=(0.0, -0.0, 1.0, -1.0, 2.0, 8.0, 8.1, -20.0, 40.0, _NAN))
 _ALIKE: list[T] = [_EDGES, f32(2, 40), f32(60, low=-20, high=20), i32(5), f32()]
 _CASES = [case(t) for t in _ALIKE]
-_NARROW = [case(f16(9)), case(bf16(9))]
+_TAIL = "torch takes numbers by eight, and computes the rest in float16: 0.0024 off"
+_NARROW = [case(f16(9), one_size=_TAIL), case(bf16(9))]
 
 # exp(-x) I(x), and exp(-x) I1(x) / x, in x / 4 - 1 for x from 0 to 8.
 _I0E_NEAR = (

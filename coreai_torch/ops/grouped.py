@@ -48,13 +48,23 @@ def grouped_mm_fallback(input: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
     return _rows_by_group(input, weight, offs)
 
 
+_UNWRITTEN = "torch leaves rows behind the last group unwritten"
+
+
 @decomposes(
     aten._grouped_mm.default,
     # torch exports it for bfloat16 alone, with rows that start at multiples of 16 bytes.
     cases=[
-        case(_bf16(5, 8), _bf16(3, 8, 16, fixed=True), _ENDS),
+        case(_bf16(5, 8), _bf16(3, 8, 16, fixed=True), _ENDS, one_size=_UNWRITTEN),
         case(_bf16(3, 8, fixed=True), _bf16(6, 8, 16, fixed=True), _FEW),
-        case(_bf16(5, 8), _bf16(3, 8, 16, fixed=True), _ENDS, None, torch.bfloat16),
+        case(
+            _bf16(5, 8),
+            _bf16(3, 8, 16, fixed=True),
+            _ENDS,
+            None,
+            torch.bfloat16,
+            one_size=_UNWRITTEN,
+        ),
         case(_bf16(3, 2, 8, fixed=True), _bf16(3, 8, 16, fixed=True)),
         case(_bf16(4, 8, fixed=True), _bf16(8, 16, fixed=True), _ENDS),
         case(

@@ -6,6 +6,7 @@ import functools
 
 import pytest
 import runtime
+import second_size
 import torch
 
 import coreai_torch
@@ -48,7 +49,7 @@ class CaseModel(torch.nn.Module):
     def __init__(self, target, case):
         super().__init__()
         self.target, self.case = target, case
-        self.feeds, self.fixed = [], []
+        self.feeds, self.given, self.parts = [], [], [self]
         self._buffers_made = 0
         self.args = [self._placed(a) for a in case.args]
         self.kwargs = {k: self._placed(v) for k, v in case.kwargs.items()}
@@ -67,7 +68,7 @@ class CaseModel(torch.nn.Module):
             return lambda _: getattr(self, name)
         index = len(self.feeds)
         self.feeds.append(tensor)
-        self.fixed.append(given.fixed)
+        self.given.append(given)
         return lambda inputs: inputs[index]
 
     def _given(self, placed, inputs):
@@ -86,8 +87,8 @@ def _dynamic_shapes(model):
     auto = torch.export.Dim.AUTO
     return (
         tuple(
-            None if fixed else dict.fromkeys(range(t.dim()), auto)
-            for t, fixed in zip(model.feeds, model.fixed, strict=True)
+            None if given.fixed else dict.fromkeys(range(len(given.shape)), auto)
+            for given in model.given
         ),
     )
 
@@ -140,18 +141,25 @@ def sized(param):
 
 
 def results(model, *, dynamic, run=runtime.run):
-    """What eager torch gives, and the converted program before and after `optimize`."""
+    """Pairs of what torch gives and what the program does: before and after `optimize`.
+
+    One whose sizes may vary is also run at others.
+    """
     exported, program = convert(model, dynamic=dynamic)
-    names = [s.arg.name for s in exported.graph_signature.input_specs if s.target is None]
-    feeds = dict(zip(names, model.feeds, strict=True))
-    want = [torch.as_tensor(r) for r in listed(model(*model.feeds))]
-    as_converted = list(run(program, feeds).values())
+    names = exported.graph_signature.user_inputs
+
+    def pair(feeds):
+        want = [torch.as_tensor(r) for r in listed(model(*feeds))]
+        return want, list(run(program, dict(zip(names, feeds, strict=True))).values())
+
+    pairs = [pair(model.feeds)]
     program.optimize()
-    return want, [as_converted, list(run(program, feeds).values())]
+    pairs.append(pair(model.feeds))
+    return [*pairs, pair(second_size.feeds(exported, model))] if dynamic else pairs
 
 
-def judge(want, stages, case):
-    for got in stages:
+def judge(pairs, case):
+    for want, got in pairs:
         assert len(got) == len(want)
         for g, w in zip(got, want, strict=True):
             compare(g, w, case.tolerance)
@@ -159,5 +167,4 @@ def judge(want, stages, case):
 
 def check(entry, case, *, dynamic, run=runtime.run):
     """Eager torch against the converted program, as `run` runs it."""
-    want, stages = results(CaseModel(entry.target, case), dynamic=dynamic, run=run)
-    judge(want, stages, case)
+    judge(results(CaseModel(entry.target, case), dynamic=dynamic, run=run), case)

@@ -54,8 +54,9 @@ class Together(torch.nn.Module):
     def __init__(self, models):
         super().__init__()
         self.models = torch.nn.ModuleList(models)
+        self.parts = models
         self.feeds = [feed for model in models for feed in model.feeds]
-        self.fixed = [fixed for model in models for fixed in model.fixed]
+        self.given = [given for model in models for given in model.given]
 
     def forward(self, *inputs):
         feed = iter(inputs)
@@ -78,7 +79,7 @@ class Company:
         models = [case_runner.CaseModel(entry.target, case) for entry, case in members]
         journey = Together(models) if len(models) > 1 else models[0]
         try:
-            self._judge(members, models, *case_runner.results(journey, dynamic=self.dynamic))
+            self._judge(members, models, case_runner.results(journey, dynamic=self.dynamic))
         except Exception as cause:
             if len(members) == 1:
                 return False
@@ -89,18 +90,18 @@ class Company:
             return all(arrived)
         return self.right.issuperset(_key(*member) for member in members)
 
-    def _judge(self, members, models, want, stages):
-        assert {len(got) for got in stages} == {len(want)}
+    def _judge(self, members, models, pairs):
+        (count,) = {len(results) for pair in pairs for results in pair}
         start = 0
         for model, (entry, case) in zip(models, members, strict=True):
             end = start + len(case_runner.listed(model(*model.feeds)))
             try:
-                case_runner.judge(want[start:end], [got[start:end] for got in stages], case)
+                case_runner.judge([[side[start:end] for side in pair] for pair in pairs], case)
                 self.right.add(_key(entry, case))
             except AssertionError as difference:
                 self.quarrels[_key(entry, case)] = str(difference)
             start = end
-        assert start == len(want)
+        assert start == count
 
     def check(self, entry, case):
         """By what came of it in company; if that is bad, alone, so that the failure is its own."""

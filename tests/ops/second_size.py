@@ -1,0 +1,85 @@
+"""Inputs of other sizes than those that a program was exported with, where it may be given them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+import torch
+
+_SIZE = re.compile(r"L\['inputs'\]\[(\d+)\]\.size\(\)\[(\d+)\]")
+
+
+def feeds(exported, model):
+    """Every open size larger by one, as far as the guards of the export admit it.
+
+    A model whose op refuses them, or is to be tried at one size alone, keeps its own.
+    """
+    promised = _promised(exported)
+    before = {
+        size.node.expr: size.node.hint
+        for shape in promised
+        for size in shape
+        if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
+    }
+    after = _admitted(exported, promised, before)
+    shapes = iter(tuple(_at(size, after) for size in shape) for shape in promised)
+    found = []
+    for part in model.parts:
+        own = [_made(*given, next(shapes)) for given in zip(part.given, part.feeds, strict=True)]
+        found += own if _is_taken(part, own) else part.feeds
+    return found
+
+
+def _is_taken(part, own):
+    try:
+        part(*own)
+    except Exception:  # torch's own, of whatever type
+        return False
+    return not part.case.one_size
+
+
+def _promised(exported):
+    names = exported.graph_signature.user_inputs
+    nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
+    return [nodes[name].meta["val"].shape for name in names]
+
+
+def _admitted(exported, promised, before):
+    ranges = exported.range_constraints
+    after = {s: n + 1 if n + 1 <= ranges[s].upper else n for s, n in before.items()}
+    while broken := [code for code in exported._guards_code if not _holds(code, promised, after)]:
+        kept = {
+            symbol: before[symbol]
+            for code in broken
+            for feed, axis in _SIZE.findall(code)
+            for symbol in promised[int(feed)][int(axis)].node.expr.free_symbols
+        }
+        if all(after[symbol] == n for symbol, n in kept.items()):
+            raise AssertionError(f"the sizes of the export do not keep its guards: {broken}")
+        after |= kept
+    return after
+
+
+def _holds(code, promised, sizes):
+    def size(found):
+        return str(_at(promised[int(found[1])][int(found[2])], sizes))
+
+    return eval(_SIZE.sub(size, code), {"math": math, "torch": torch})  # torch wrote it
+
+
+def _at(size, sizes):
+    return int(size.node.expr.subs(sizes)) if isinstance(size, torch.SymInt) else size
+
+
+def _made(given, feed, shape):
+    """Other numbers of the same range; of given ones the last is repeated, so that order stays."""
+    if tuple(feed.shape) == shape:
+        return feed
+    if given.values is None:
+        return dataclasses.replace(given, shape=shape).make(len(shape))
+    for axis, size in enumerate(shape):
+        places = torch.arange(size).clamp(max=feed.shape[axis] - 1)
+        feed = feed.index_select(axis, places)
+    return feed
