@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..capture.decompositions import table
+from ..errors import ConversionError, describe, target_name
 from .registry import BUILTIN
 
 
@@ -32,10 +34,22 @@ def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[f
 
     tensors = [f for f in fakes if isinstance(f, torch._subclasses.FakeTensor)]
     mode = tensors[0].fake_mode if tensors else torch._subclasses.FakeTensorMode()
-    with mode:
+    before = _fixed_sizes(mode)
+    # Without the Python dispatcher `torch.complex` asks for plain sizes, and open ones are fixed.
+    with mode, enable_python_dispatcher():
         traced = make_fx(call, decomposition_table=_table())(*fakes)
+    if _fixed_sizes(mode) != before:
+        problem = f"{target_name(node.target)} fixes sizes that may vary when it is taken apart"
+        hint = "exported.run_decompositions(coreai_torch.get_decomp_table()) before converting"
+        raise ConversionError(describe(node, problem, hint))
     traced.graph.eliminate_dead_code()  # what nobody reads would count as used
     for inner in traced.graph.nodes:  # so that errors and locations name the user's place
         inner.meta.setdefault("nn_module_stack", node.meta.get("nn_module_stack"))
         inner.meta.setdefault("stack_trace", node.meta.get("stack_trace"))
     return traced, inputs
+
+
+def _fixed_sizes(mode: torch._subclasses.FakeTensorMode) -> dict[Any, Any]:
+    """The symbols that became numbers; a program would be right for these sizes alone."""
+    replaced = mode.shape_env.replacements if mode.shape_env else {}
+    return {symbol: size for symbol, size in replaced.items() if size.is_number}
