@@ -49,7 +49,7 @@ class CaseModel(torch.nn.Module):
     def __init__(self, target, case):
         super().__init__()
         self.target, self.case = target, case
-        self.feeds, self.given, self.parts = [], [], [self]
+        self.feeds, self.given = [], []
         self._buffers_made = 0
         self.args = [self._placed(a) for a in case.args]
         self.kwargs = {k: self._placed(v) for k, v in case.kwargs.items()}

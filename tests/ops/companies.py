@@ -1,7 +1,8 @@
 """Cases that travel together: one program for a dozen of them, and a verdict for each.
 
-A case of a simple op takes 58 ms by itself and 12 in company; if its sizes vary, 104 and 50.
-One that fails in company is tried alone, so that its failure is its own.
+A case of a simple op takes 58 ms by itself and 12 in company. One that fails in company is tried
+alone, so that its failure is its own. If its sizes vary it always is: a dozen together take longer
+than one after the other, as torch weighs every open size against all of them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,7 @@ import pytest
 import torch
 from case_runner import ALL
 
-from coreai_torch.lowering.registry import Decomposition
-
 SIZE = 12
-# A dozen attentions with sizes that vary take twice as long to export as each by itself.
-APART = ("decomposed", "dynamic")
 
 
 def _taken_apart(target):
@@ -54,9 +51,7 @@ class Together(torch.nn.Module):
     def __init__(self, models):
         super().__init__()
         self.models = torch.nn.ModuleList(models)
-        self.parts = models
         self.feeds = [feed for model in models for feed in model.feeds]
-        self.given = [given for model in models for given in model.given]
 
     def forward(self, *inputs):
         feed = iter(inputs)
@@ -70,8 +65,7 @@ class Together(torch.nn.Module):
 class Company:
     """What came of the cases that travelled together; where that fails, the halves go apart."""
 
-    def __init__(self, *, dynamic):
-        self.dynamic = dynamic
+    def __init__(self):
         self.right, self.quarrels = set(), {}
 
     def travel(self, members):
@@ -79,7 +73,7 @@ class Company:
         models = [case_runner.CaseModel(entry.target, case) for entry, case in members]
         journey = Together(models) if len(models) > 1 else models[0]
         try:
-            self._judge(members, models, case_runner.results(journey, dynamic=self.dynamic))
+            self._judge(members, models, case_runner.results(journey, dynamic=False))
         except Exception as cause:
             if len(members) == 1:
                 return False
@@ -107,7 +101,7 @@ class Company:
         """By what came of it in company; if that is bad, alone, so that the failure is its own."""
         quarrel = self.quarrels.get(_key(entry, case))
         if _key(entry, case) not in self.right or quarrel:
-            case_runner.check(entry, case, dynamic=self.dynamic)
+            case_runner.check(entry, case, dynamic=False)
             assert not quarrel, f"right alone, but beside others: {quarrel}"
 
 
@@ -123,27 +117,25 @@ class Companies:
         self.asked = defaultdict(list)
         for test in tests:
             given = test.callspec.params
-            self.asked[given["company"], given["sizes"]].append((given["entry"], given["case"]))
+            if given["sizes"] == "static":
+                self.asked[given["company"]].append((given["entry"], given["case"]))
 
     def check(self, name, entry, case, sizes):
-        self._travelled(name, sizes).check(entry, case)
+        if sizes == "dynamic":
+            case_runner.check(entry, case, dynamic=True)
+        else:
+            self._travelled(name).check(entry, case)
 
-    @functools.lru_cache(maxsize=2)  # noqa: B019  static and dynamic; this object lives to the end
-    def _travelled(self, name, sizes):
-        dynamic = sizes == "dynamic"
-        members = [m for m in self.asked[name, sizes] if not dynamic or _varies_in_company(*m)]
-        company = Company(dynamic=dynamic)
-        started = self.folder / f"{name}-{sizes}"  # there already if the process died of it
-        if len(members) > 1 and (name.split("-")[0], sizes) != APART and not started.exists():
+    @functools.lru_cache(maxsize=1)  # noqa: B019  this object lives to the end
+    def _travelled(self, name):
+        members = self.asked[name]
+        company = Company()
+        started = self.folder / name  # there already if the process died of it
+        if len(members) > 1 and not started.exists():
             started.touch()
             company.travel(members)
             started.unlink()
         return company
-
-
-def _varies_in_company(entry, case):
-    """A dozen grid samplers, traced with sizes that vary, take a minute: each goes by itself."""
-    return not (case.static_only or isinstance(entry, Decomposition))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ _SIZE = re.compile(r"L\['inputs'\]\[(\d+)\]\.size\(\)\[(\d+)\]")
 def feeds(exported, model):
     """Every open size larger by one, as far as the guards of the export admit it.
 
-    A model whose op refuses them, or is to be tried at one size alone, keeps its own.
+    Those of the export if the op refuses others, or its case is to be tried at one size alone.
     """
     promised = _promised(exported)
     before = {
@@ -24,20 +24,17 @@ def feeds(exported, model):
         if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
     }
     after = _admitted(exported, promised, before)
-    shapes = iter(tuple(_at(size, after) for size in shape) for shape in promised)
-    found = []
-    for part in model.parts:
-        own = [_made(*given, next(shapes)) for given in zip(part.given, part.feeds, strict=True)]
-        found += own if _is_taken(part, own) else part.feeds
-    return found
+    shapes = [tuple(_at(size, after) for size in shape) for shape in promised]
+    own = [_made(*each) for each in zip(model.given, model.feeds, shapes, strict=True)]
+    return own if _is_taken(model, own) else model.feeds
 
 
-def _is_taken(part, own):
+def _is_taken(model, own):
     try:
-        part(*own)
+        model(*own)
     except Exception:  # torch's own, of whatever type
         return False
-    return not part.case.one_size
+    return not model.case.one_size
 
 
 def _promised(exported):

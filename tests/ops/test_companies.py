@@ -31,7 +31,7 @@ class Unsteady:
 
 
 def travelled(*members):
-    company = companies.Company(dynamic=False)
+    company = companies.Company()
     company.travel(list(members))
     return company
 
@@ -82,6 +82,6 @@ def test_cases_of_which_a_process_died_are_tried_alone(tmp_path, monkeypatch):
         )
         for entry, one in (SUM, ROOT)
     ]
-    (tmp_path / "lowered-0-static").touch()
+    (tmp_path / "lowered-0").touch()
     monkeypatch.setattr(companies.Company, "travel", None)
     companies.Companies(tests, tmp_path).check("lowered-0", *SUM, "static")
