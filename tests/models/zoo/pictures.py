@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .row import Open, Row, exactly, normal
-from .small_configs import LARGER_PICTURE, PICTURE, SIGHT
+from .small_configs import LARGER_PICTURE, PICTURE, SIGHT, TWO_STACKS
 from .transformers_rows import hf
 
 _RESNET: dict[str, Any] = {
@@ -51,13 +51,8 @@ def _segmentation(name: str, class_name: str, config: dict[str, Any], **more: An
 
 DETR = {
     **_BACKBONE,
+    **TWO_STACKS,
     "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64,
     "num_queries": 6,
     "num_labels": 5,
 }

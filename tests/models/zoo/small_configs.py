@@ -43,17 +43,15 @@ GPT = {
     "use_cache": False,
 }
 TWO_STACKS: dict[str, Any] = {
-    "vocab_size": 96,
-    "d_model": 48,
     "encoder_layers": 2,
     "decoder_layers": 2,
     "encoder_attention_heads": 4,
     "decoder_attention_heads": 4,
     "encoder_ffn_dim": 64,
     "decoder_ffn_dim": 64,
-    "pad_token_id": 0,
 }
-BART = {**TWO_STACKS, "max_position_embeddings": 64}
+TEXT_TO_TEXT = {**TWO_STACKS, "vocab_size": 96, "d_model": 48, "pad_token_id": 0}
+BART = {**TEXT_TO_TEXT, "max_position_embeddings": 64}
 
 PICTURE = {"pixel_values": normal(1, 3, 32, 32)}
 LARGER_PICTURE = {"pixel_values": normal(1, 3, 64, 64)}

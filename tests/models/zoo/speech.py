@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .row import Row, normal, tokens
-from .small_configs import LAYERS, TWO_STACKS
+from .small_configs import LAYERS, TEXT_TO_TEXT
 from .transformers_rows import hf
 
 _SMALL: dict[str, Any] = {
@@ -41,7 +41,7 @@ ROWS = [
         "WhisperForConditionalGeneration",
         "speech",
         {
-            **TWO_STACKS,
+            **TEXT_TO_TEXT,
             "num_mel_bins": 20,
             "max_source_positions": 50,
             "max_target_positions": 32,
@@ -87,7 +87,7 @@ ROWS = [
         "Speech2TextForConditionalGeneration",
         "speech",
         {
-            **TWO_STACKS,
+            **TEXT_TO_TEXT,
             "max_source_positions": 64,
             "max_target_positions": 32,
             "input_feat_per_channel": 20,
