@@ -32,10 +32,11 @@ def _made(expression: sympy.Expr, node: fx.Node, scope: Scope) -> Dim | None:
     """An expression of symbols, as `s0 // 2 + 1` behind a pool."""
     if expression.is_Integer:
         return int(expression)
-    for held in _held(expression, node, scope):
+    held = next(_held(expression, node, scope), None)
+    if held is not None:
         return held
     combine = _COMBINED.get(type(expression))
-    if combine is None or (expression.is_Pow and not expression.exp.is_Integer):
+    if combine is None or (expression.is_Pow and not _is_count(expression.exp)):
         return None
     parts = [_made(part, node, scope) for part in expression.args]
     known = [part for part in parts if part is not None]
@@ -55,8 +56,12 @@ def _held(expression: sympy.Expr, node: fx.Node, scope: Scope) -> Iterator[Dim]:
                 yield size(held, axis)
 
 
+def _is_count(exponent: sympy.Expr) -> bool:
+    return bool(exponent.is_Integer and exponent.is_positive)
+
+
 def _power(base: Dim, exponent: Any) -> Dim:
-    return functools.reduce(shapes.mul, [base] * exponent, 1)
+    return functools.reduce(shapes.mul, [base] * exponent)
 
 
 def _remainder(a: Dim, b: Dim) -> Dim:
