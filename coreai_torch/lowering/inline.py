@@ -40,7 +40,8 @@ def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[f
         traced = make_fx(call, decomposition_table=_table())(*fakes)
     if _fixed_sizes(mode) != before:
         problem = f"{target_name(node.target)} fixes sizes that may vary when it is taken apart"
-        hint = "exported.run_decompositions(coreai_torch.get_decomp_table()) before converting"
+        # The program at hand keeps the size from now on.
+        hint = "exporting again, and .run_decompositions(coreai_torch.get_decomp_table()) then"
         raise ConversionError(describe(node, problem, hint))
     traced.graph.eliminate_dead_code()  # what nobody reads would count as used
     for inner in traced.graph.nodes:  # so that errors and locations name the user's place
