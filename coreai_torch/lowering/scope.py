@@ -39,9 +39,9 @@ class Scope:
 
     def values_of(self, given: Any) -> Any:
         """Replace nodes by what they hold; constants become values of the graph."""
-        return (
-            self.value(given) if isinstance(given, fx.Node) else fx.node.map_arg(given, self.value)
-        )
+        if isinstance(given, fx.Node):
+            return self.value(given)
+        return fx.node.map_arg(given, self.value)
 
     def value(self, node: fx.Node) -> Any:
         """One node's value; a constant is emitted at its first use."""

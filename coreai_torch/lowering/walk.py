@@ -123,9 +123,9 @@ class Walk:
         with self.locations.of(pair.norm):
             return self._lowered(self.registry.for_node(node), node, inner, may_be_empty(node))
 
-    def _lowered(self, entry: Any, node: fx.Node, scope: Scope, may_be_empty: bool) -> Any:
+    def _lowered(self, entry: Any, node: fx.Node, scope: Scope, may_be_zero: bool) -> Any:
         try:
-            with Build.current().sizes_that_may_be_zero(may_be_empty):
+            with Build.current().sizes_that_may_be_zero(may_be_zero):
                 result = entry(Call(node, scope), self.subgraph)
         except ConversionError:
             raise
