@@ -3,11 +3,12 @@
 Names are imported when they are asked for, so that `coreai-torch --help` need not wait for torch.
 """
 
-import os
-import sys
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from ._import_hook import after_import
 
 if TYPE_CHECKING:
     from .compression.compressing import compress
@@ -48,19 +49,30 @@ _HOME = {
     "verify": "verification",
 }
 
-# Exported programs hold the compression ops by name, and loading one asks for nothing of ours.
-# The command alone waits until it needs torch: `coreai-torch --help` takes a tenth of a second.
-_STARTED_BY = os.path.basename((getattr(sys, "argv", None) or [""])[0])  # none where embedded
-if "torch" in sys.modules or _STARTED_BY != "coreai-torch":
-    import_module(".compression.torch_ops", __name__)
+# A saved `.pt2` refers to the compression ops by name, so they must be registered before anybody
+# loads one. Importing torch here would make `coreai-torch --help` take seconds.
+after_import("torch", f"{__name__}.compression.torch_ops")
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+        return getattr(_module(_HOME[name]), name)
     if not name.startswith("__") and find_spec(f"{__name__}.{name}") is not None:
-        return import_module(f".{name}", __name__)
+        return _module(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _module(name: str) -> ModuleType:
+    """Import a module of this package; an AttributeError inside it becomes an ImportError.
+
+    Python asks `hasattr` before `from . import ops`, and takes an AttributeError for "no": the
+    user would see "aten::add already has a lowering", the error of a second import of `ops`,
+    instead of the op that torch does not have.
+    """
+    try:
+        return import_module(f".{name}", __name__)
+    except AttributeError as cause:
+        raise ImportError(f"{__name__}.{name}: {cause}", name=f"{__name__}.{name}") from cause
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ import torch.fx as fx
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 
 from ..errors import ConversionError, NamingError, wrong_count
+from ..torch_compat import BUFFER_WRITES
 from .output_names import from_structure
 
 
@@ -107,7 +108,7 @@ def _written(
     placeholder_of = {s.target: s.arg.name for s in signature.input_specs if s.target is not None}
     pairs = {}
     for spec in signature.output_specs:
-        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
+        if spec.kind in BUFFER_WRITES:
             pairs[nodes[placeholder_of[spec.target]]] = nodes[spec.arg.name]
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:
             pairs[nodes[spec.target]] = nodes[spec.arg.name]

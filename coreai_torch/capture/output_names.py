@@ -10,6 +10,8 @@ import torch
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
 
+from ..torch_compat import child_specs
+
 
 def from_structure(program: torch.export.ExportedProgram) -> list[str | None]:
     """One for each returned value, `None` among them: its path from the first key on.
@@ -32,7 +34,7 @@ def _has_paths(structure: pytree.TreeSpec) -> bool:
         return True
     known = pytree.SUPPORTED_NODES.get(structure.type)
     keyed = known is not None and known.flatten_with_keys_fn is not None
-    return keyed and all(_has_paths(child) for child in structure.children())
+    return keyed and all(_has_paths(child) for child in child_specs(structure))
 
 
 def _name(path: Sequence[Any]) -> str | None:

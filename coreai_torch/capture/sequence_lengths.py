@@ -16,7 +16,8 @@ from torch import Tensor
 from torch._decomp import global_decomposition_table
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-aten = torch.ops.aten
+from ..torch_compat import aten
+
 _KEY = torch._C.DispatchKey.CompositeImplicitAutograd
 _DECOMPOSITIONS = global_decomposition_table["post_autograd"]
 

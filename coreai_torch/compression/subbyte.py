@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from ..torch_compat import aten
 from . import torch_ops
 from .packing import pack_intx, pack_uintx, packed_size
 
 WIDTHS = (1, 2, 3, 4, 6)
 
-aten = torch.ops.aten
 # These pass the bytes on as they are; whatever else is done, is done with the values.
 _KEPT = {aten.detach.default, aten.alias.default, aten.clone.default}
 

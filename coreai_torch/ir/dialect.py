@@ -14,7 +14,8 @@ from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 from . import shapes, types
 from .build import SMALL, Build
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
-from .emptiness import met, or_of_none, with_an_entry
+from .emptiness import met, or_of_none
+from .extra_entry import with_an_entry
 from .reassociation import kept_apart
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
 

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, fx
 
+from ..torch_compat import aten
+
 Program: TypeAlias = torch.export.ExportedProgram
 Place: TypeAlias = tuple[int, torch.Size]
-
-aten = torch.ops.aten
 
 
 def turn(programs: Collection[Program]) -> None:

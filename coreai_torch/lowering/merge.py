@@ -13,10 +13,9 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ..torch_compat import aten
 from .registry import Registry
 from .scope import Scope
-
-aten = torch.ops.aten
 
 _CONVOLUTION = aten.convolution.default
 _NORM = aten._native_batch_norm_legit_no_training.default

@@ -12,6 +12,7 @@ import torch.fx as fx
 
 from ..errors import ConversionError
 from ..ir.dialect import Value, cast
+from ..torch_compat import MissingOverload
 from . import promotion
 from .binding import Call, Signature
 from .cases import Case
@@ -113,9 +114,13 @@ class Registry:
     def __init__(self, base: Registry | None = None) -> None:
         self._base = base
         self._own: dict[str, Entry] = {}
+        self.missing: set[str] = set()  # overloads that the installed torch does not have
 
     def add(self, entry: Entry, *, name: str | None = None, override: bool = False) -> None:
         """Register an entry under its target's name."""
+        if isinstance(entry.target, MissingOverload):
+            self.missing.add(entry.target.name)
+            return
         name = name or key(entry.target)
         if name in self._own and not override:
             raise ConversionError(f"{name} already has a lowering")

@@ -12,10 +12,10 @@ from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering import Axis, Ctx, Number, Promote, case, decomposes, lowers
 from ..lowering.cases import T, bf16, c64, f16, f32, i32, u8
+from ..torch_compat import aten
 from .exponential import expm1, log1p
 from .selection import clamped
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = f32(10, values=(0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 50.0, -50.0, _NAN, _INF))
 _STEEP = f16(8, values=(50.0, -50.0, 20.5, -20.5, 11.5, -11.5, 0.1, -0.1))

@@ -11,9 +11,9 @@ import torch
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32, i32
+from ..torch_compat import aten
 from .approximation import in_float32, polynomial
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _AT_ZERO, _SLOPE = 0.355028053887817239260, 0.258819403792806798405
 _TERMS = 9  # of the series: up to 2.09, whose cube is 9.1, the next one is below 1e-9

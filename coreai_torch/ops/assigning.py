@@ -11,6 +11,7 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64
+from ..torch_compat import aten
 from .indexing import bounds, merged, one_place, takes_all
 from .subscript import (
     Subscript,
@@ -22,7 +23,6 @@ from .subscript import (
     subscript,
 )
 
-aten = torch.ops.aten
 _LAST = 2**63 - 1
 
 

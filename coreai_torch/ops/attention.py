@@ -18,8 +18,8 @@ from ..ir.composite import Composite
 from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, case, lowers
 from ..lowering.cases import b1, bf16, f16, f32
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _INF = float("inf")
 
 

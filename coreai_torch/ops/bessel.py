@@ -13,9 +13,9 @@ import torch
 
 from ..lowering import case, decomposes
 from ..lowering.cases import T, bf16, f16, f32, i32
+from ..torch_compat import aten
 from .approximation import in_float32, polynomial
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = f32(10, values=(0.0, -0.0, 1.0, -1.0, 2.0, 8.0, 8.1, -20.0, 40.0, _NAN))
 _ALIKE: list[T] = [_EDGES, f32(2, 40), f32(60, low=-20, high=20), i32(5), f32()]

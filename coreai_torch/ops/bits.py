@@ -8,8 +8,8 @@ from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, Promote, case, lowers
 from ..lowering.cases import b1, i8, i32, i64, u8
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _WIDE = (2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 0, -1, 5)
 
 _BITWISE = [

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32, i32
+from ..torch_compat import aten
 from .iteration import Step, only_real, static_size, steps
-
-aten = torch.ops.aten
 
 _SHARE = (1 + math.sqrt(17)) / 8  # of the column's largest that a pivot must reach
 

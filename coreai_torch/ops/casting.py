@@ -9,10 +9,10 @@ from ..ir.dialect import Value
 from ..lowering import Ctx, case, lowers
 from ..lowering.binding import Held
 from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 from .compression import ELEMENT
 from .quantized import widened
 
-aten = torch.ops.aten
 _PLACEMENT = ("layout", "device", "pin_memory", "non_blocking", "memory_format")
 _EDGES = (1.5, -1.5, -2.5, 0.3, 300.7, 1e9)
 

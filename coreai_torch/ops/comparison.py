@@ -8,8 +8,8 @@ from ..ir import dialect as cai
 from ..ir.dialect import Binary, Value
 from ..lowering import Ctx, Promote, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 1e-40)
 

@@ -10,9 +10,9 @@ from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, case, decomposes, lowers
 from ..lowering.cases import f32
+from ..torch_compat import aten
 from .polar import direction, distance
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
-
 from ..ir import dialect as cai
 from ..ir import graph
 from ..ir.dialect import Value
 from ..lowering import Ctx, Number, Promote, case, lowers
 from ..lowering.cases import bf16, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 from . import analytic
 from .comparison import is_inf, is_nan
 from .exponential import log1p
 from .polar import length
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 0.3, -7.5)
 

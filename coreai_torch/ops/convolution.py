@@ -13,8 +13,7 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, case, decomposes, lowers
 from ..lowering.cases import bf16, f16, f32, i64
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, case, lowers
 from ..lowering.cases import b1, f32, i32, i64, u8
+from ..torch_compat import aten
 from .cumulative import counting, running_total
 from .ordering import order, shifted
 
-aten = torch.ops.aten
 _NAN, _INF = float("nan"), float("inf")
 
 

@@ -16,8 +16,8 @@ from ..ir.dialect import Dim, Value
 from ..ir.reassociation import barrier
 from ..lowering import Ctx, Number, Shape, case, lowers
 from ..lowering.cases import b1, c64, f16, f32, i64
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 # The dtype is in ctx.out; a program has one device and one layout.
 _PLACEMENT = ("dtype", "layout", "device", "pin_memory")
 

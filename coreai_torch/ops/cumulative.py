@@ -8,9 +8,9 @@ from ..ir import dialect as cai
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, case, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 from .statistics import log_sum_exp
 
-aten = torch.ops.aten
 _NAN, _INF = float("nan"), float("inf")
 
 

@@ -6,8 +6,8 @@ import torch
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _NORMS = (2.0, 0.0, 1.0, 1.5, float("inf"))
 
 

@@ -8,10 +8,10 @@ from ..ir import dialect as cai
 from ..ir.dialect import Binary, Value
 from ..lowering import Ctx, Number, Promote, case, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 from .complex import power
 from .rounding import floor
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _LEAST = -(2**31) + 1  # torch itself dies of -2**31 divided by -1
 

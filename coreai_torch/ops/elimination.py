@@ -11,10 +11,9 @@ from torch import Tensor
 from ..errors import ConversionError
 from ..lowering import case, decomposes
 from ..lowering.cases import c64, f32, i32
+from ..torch_compat import aten
 from .iteration import Step, column, conjugate_transposed, place, row, static_size, steps
 from .substitution import first_bad, substituted
-
-aten = torch.ops.aten
 
 
 def _exchanged(order: Tensor, k: Step, other: Tensor) -> Tensor:

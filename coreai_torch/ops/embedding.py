@@ -8,8 +8,8 @@ from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, case, decomposes, lowers
 from ..lowering.cases import bf16, f16, f32, i32, i64
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _SUM, _MEAN, _MAX = 0, 1, 2
 
 

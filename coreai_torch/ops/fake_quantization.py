@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ..lowering.cases import T, case, f16, f32, i32
 from ..lowering.registry import decomposes
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 # Torch exports them with sizes that are known only.
 _WILD = (0.25, 0.75, 1.25, -0.25, 1e9, -1e9, float("inf"), float("-inf"), float("nan"), 63.5)

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 
 def _begins(sample: Tensor, size: Any, count: int, width: int) -> Tensor:

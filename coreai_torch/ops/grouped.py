@@ -10,8 +10,8 @@ from torch import Tensor
 from ..errors import ConversionError
 from ..lowering import case, decomposes
 from ..lowering.cases import T, bf16, i32
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _ENDS = i32(3, values=(2, 2, 5), fixed=True)
 _FEW = i32(6, values=(0, 1, 1, 2, 2, 3), fixed=True)
 

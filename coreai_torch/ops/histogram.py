@@ -10,8 +10,8 @@ import torch
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f16, f32
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _NAN, _INF = float("nan"), float("inf")
 _EDGES = (-1.0, 0.0, 0.25, 1.0)
 _NO_SIZES = "torch.export knows no sizes of a histogram but by running it"

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32
+from ..torch_compat import aten
 from .iteration import Step, column, only_real, place, static_size, steps
-
-aten = torch.ops.aten
 
 _MATRICES = [
     case(f32(3, 3, fixed=True)),

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import bf16, f16, f32
+from ..torch_compat import aten
 from .approximation import in_float32, polynomial
 from .iteration import Step, steps
 from .special import log_gamma
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _LARGE = 16.0  # from here on, Temme's expansion does
 _TERMS = 64  # of the series, and levels of the fraction, up to there

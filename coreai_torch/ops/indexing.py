@@ -11,9 +11,9 @@ from ..ir import shapes, types
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64
+from ..torch_compat import aten
 from .subscript import Subscript, common_shape, gather, per_part, subscript, wrapped
 
-aten = torch.ops.aten
 _LAST = 2**63 - 1
 
 

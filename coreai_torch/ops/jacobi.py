@@ -12,10 +12,9 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32
+from ..torch_compat import aten
 from .householder import applied, reflected
 from .iteration import Step, only_real, static_size, steps
-
-aten = torch.ops.aten
 
 
 def _turns(first: Tensor, second: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,8 +12,7 @@ from ..ir import shapes, types
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, Shape, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 
 @lowers(

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import bf16, c64, f16, f32, i64
+from ..torch_compat import aten
 from .elimination import factored, solution
 from .iteration import Step, place, steps
 from .substitution import first_bad
-
-aten = torch.ops.aten
 
 
 def _turned(matrix: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32, i64
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _MEAN, _SUM = 1, 2
 _LABELS = i64(3, 4, values=(1, 0, -1, 3, 2, 2, -1, -1, -1, 0, 1, 2))
 

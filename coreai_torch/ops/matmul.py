@@ -17,8 +17,8 @@ from ..ir import shapes
 from ..ir.dialect import Value
 from ..lowering import Ctx, Held, Number, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _NARROW_INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16)
 _NAN = float("nan")
 _INF = float("inf")

@@ -11,10 +11,9 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32
+from ..torch_compat import aten
 from .iteration import Step, only_real, static_size, steps
 from .linalg import inverse, linalg_solve
-
-aten = torch.ops.aten
 
 _TERMS, _REACH = 18, 3.01  # so many terms of the series do up to this norm, in float32
 

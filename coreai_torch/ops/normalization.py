@@ -17,8 +17,7 @@ from ..ir.composite import Composite
 from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, Shape, case, lowers
 from ..lowering.cases import bf16, f16, f32
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 
 def _wide(x: Value) -> Value:

@@ -9,10 +9,10 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, case, lowers
 from ..lowering.cases import b1, bf16, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 from .cumulative import positions
 from .reduction import dropped, greatest, place_of
 
-aten = torch.ops.aten
 _NAN, _INF = float("nan"), float("inf")
 _SPECIAL = (1.0, _NAN, 3.0, -_INF, 3.0, _NAN, _INF, -0.0, 2.0, 2.0)
 _TIES = (1, 2, 2, 1, 3, 3, 3, 0)

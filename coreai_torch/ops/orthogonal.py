@@ -6,15 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from ..ir import dialect as cai
 from ..ir import graph
 from ..ir.dialect import Value
 from ..lowering import Ctx, Promote, case, lowers
 from ..lowering.cases import f32, i32
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 # From the count k, the argument, and the last two values to the next one.
 Step = Callable[[Value, Value, Value, Value], Value]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ..ir import dialect as cai
 from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, Number, Shape, case, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 
 @lowers(

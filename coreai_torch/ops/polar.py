@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, Promote, case, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i32, i64, u8
+from ..torch_compat import aten
 from .comparison import is_inf, is_nan
 from .sign import is_negative, with_sign_of
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 0.3, -7.5)
 _FAR = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, 3e38, -1e-40, 0.3)

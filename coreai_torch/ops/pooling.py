@@ -13,6 +13,7 @@ from ..ir.composite import Composite
 from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, Shape, case, decomposes, lowers
 from ..lowering.cases import bf16, f16, f32, i32, i64, u8
+from ..torch_compat import aten
 from .windows import (
     Slide,
     Table,
@@ -30,7 +31,6 @@ from .windows import (
     value,
 )
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 
 # For an extent, the windows along that axis.

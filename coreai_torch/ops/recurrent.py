@@ -18,8 +18,7 @@ from ..ir import graph, shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, case, lowers
 from ..lowering.cases import bf16, f16, f32
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 # From the input's share of the gates and the states before, the states after; output first.
 Step: TypeAlias = Callable[[Value, Sequence[Value]], list[Value]]

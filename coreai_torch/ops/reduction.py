@@ -13,8 +13,8 @@ from ..ir import shapes
 from ..ir.dialect import Value
 from ..lowering import Axes, Axis, Ctx, case, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 Reduce: TypeAlias = Callable[[Value, Sequence[int]], Value]
 
 _NAN, _INF = float("nan"), float("inf")

@@ -17,10 +17,10 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, Shape, case, lowers
 from ..lowering.cases import bf16, f16, f32, u8
+from ..torch_compat import aten
 from . import taps
 from .taps import Line, Sampler
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 
 _FARTHEST = 1 << 16  # sizes up to this are scaled exactly

@@ -6,14 +6,12 @@ compilers, and a cast to integer and back is cancelled.
 
 from __future__ import annotations
 
-import torch
-
 from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, Promote, case, lowers
 from ..lowering.cases import bf16, f16, f32, i32
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _EDGES = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 1e9, -3.7, float("inf"), float("nan"))
 
 

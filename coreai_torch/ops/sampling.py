@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
 _ZEROS, _BORDER, _REFLECTION = 0, 1, 2

@@ -10,11 +10,11 @@ from ..ir import dialect as cai
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
+from ..torch_compat import aten
 from .assigning import scatter_reduced
 from .indexing import same_sizes
 from .subscript import per_part
 
-aten = torch.ops.aten
 _MODES = {
     "add": "add",
     "multiply": "mul",

@@ -11,9 +11,8 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from ..lowering import case, decomposes
 from ..lowering.cases import f32
+from ..torch_compat import aten
 from .iteration import Step, column, conjugated, copied, only_real, place, row, static_size, steps
-
-aten = torch.ops.aten
 
 _SWEEPS = 30  # for each row, as LAPACK allows; two or three are enough as a rule
 _EPSILON = 1.2e-7

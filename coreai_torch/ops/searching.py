@@ -10,8 +10,8 @@ from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, Promote, case, decomposes, lowers
 from ..lowering.cases import f16, f32, i32, i64
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _NAN, _INF = float("nan"), float("inf")
 _STEPS = (-1.0, 0.0, 0.0, 1.0, 1.5)
 _PROBES = (-2.0, -1.0, 0.0, 0.5, 1.0, 1.5, 9.0, _INF, -_INF, _NAN)

@@ -10,8 +10,7 @@ from torch import Tensor
 from ..errors import ConversionError
 from ..lowering import case, decomposes
 from ..lowering.cases import T, bf16, f16, f32, i64
-
-aten = torch.ops.aten
+from ..torch_compat import aten
 
 _NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 

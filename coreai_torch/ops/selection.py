@@ -8,9 +8,9 @@ from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, Number, Promote, case, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i32, i64, u8
+from ..torch_compat import aten
 from .comparison import is_nan
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 0.3)
 _EXACT = (2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 7)

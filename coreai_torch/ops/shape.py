@@ -12,8 +12,8 @@ from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering import Axes, Ctx, Shape, case, decomposes, lowers
 from ..lowering.cases import b1, c64, f16, f32, i32, i64
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _NUMBERS = "the sizes are numbers of the case"
 
 

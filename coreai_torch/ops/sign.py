@@ -8,8 +8,8 @@ from ..ir import dialect as cai
 from ..ir.dialect import Value
 from ..lowering import Ctx, Promote, case, decomposes, lowers
 from ..lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, 3e38, -1e-40, 0.3)
 _SIGNED = [case(f32(9, values=_EDGES)), case(f16(4)), case(i32(4)), case(i64(4)), case(f32())]

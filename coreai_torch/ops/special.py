@@ -12,9 +12,9 @@ import torch
 
 from ..lowering import case, decomposes
 from ..lowering.cases import T, bf16, f16, f32, i32
+from ..torch_compat import aten
 from .approximation import in_float32, polynomial
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = f32(12, values=(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -4.0, 9.0, _INF, -_INF, _NAN))
 _ALIKE: list[T] = [f32(2, 40), f32(60, low=-9, high=9), f16(9), bf16(9), i32(5), f32()]

@@ -12,8 +12,8 @@ import torch
 
 from ..lowering import case, decomposes
 from ..lowering.cases import c64, f32
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _LONG = (
     "sums of n terms of both signs: the absolute error grows with the sum of their sizes, "
     "which a result near zero does not show"

@@ -13,10 +13,10 @@ from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering import Axes, Ctx, case, decomposes, lowers
 from ..lowering.cases import bf16, c64, f16, f32, i64
+from ..torch_compat import aten
 from .polar import distance
 from .reduction import average, count, dropped, total
 
-aten = torch.ops.aten
 _NAN, _INF = float("nan"), float("inf")
 
 

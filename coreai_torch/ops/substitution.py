@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..lowering import case, decomposes
 from ..lowering.cases import c64, f32
+from ..torch_compat import aten
 from .iteration import (
     Step,
     column,
@@ -22,8 +23,6 @@ from .iteration import (
     static_size,
     steps,
 )
-
-aten = torch.ops.aten
 
 _POSITIVE = (4.0, 1.0, -0.5, 1.0, 5.0, 0.7, -0.5, 0.7, 3.0)  # of three rows
 # Of six: above the number of steps that are written out.

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from ..ir import dialect as cai
 from ..ir.dialect import Unary, Value
 from ..lowering import Ctx, Promote, case, lowers
 from ..lowering.cases import Case, T, b1, bf16, c64, f16, f32, i32, i64
+from ..torch_compat import aten
 from . import analytic, exponential
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.7, 3.25, -20.0, 88.0, 1e-8, _INF, -_INF, _NAN)
 _ALIKE = [f32(13, values=_EDGES), f32(2, 3), f16(5), bf16(5), i32(4), i64(4), b1(3), f32()]

@@ -13,8 +13,8 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, Number, Shape, case, decomposes, lowers
 from ..lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 _NUMBERS = "the strides are numbers of the case"
 
 

@@ -12,10 +12,10 @@ from ..ir import graph
 from ..ir.dialect import Value
 from ..lowering import Ctx, Promote, case, decomposes, lowers
 from ..lowering.cases import bf16, f16, f32, i32
+from ..torch_compat import aten
 from .approximation import polynomial
 from .rounding import floor
 
-aten = torch.ops.aten
 _INF, _NAN = float("inf"), float("nan")
 
 # The denominators (2 k)! / B(2 k) of Euler and Maclaurin's correction to the sum.

@@ -12,6 +12,7 @@ import torch
 import torch.fx as fx
 
 from ..errors import target_name
+from ..torch_compat import aten
 from . import composites
 from .pattern import (
     FLOATS,
@@ -20,7 +21,6 @@ from .pattern import (
     Surroundings,
     Writer,
     arguments,
-    aten,
     cast_from,
     dtype_of,
     is_call,

@@ -12,8 +12,8 @@ import torch.fx as fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ..errors import target_name
+from ..torch_compat import aten
 
-aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _IDENTITIES = (aten.alias.default, aten.clone.default, aten.detach.default)
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)

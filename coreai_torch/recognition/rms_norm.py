@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ..torch_compat import aten
 from . import composites
 from .pattern import (
     Match,
@@ -16,7 +17,6 @@ from .pattern import (
     Surroundings,
     Writer,
     arguments,
-    aten,
     cast_from,
     dtype_of,
     is_call,

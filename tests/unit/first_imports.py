@@ -1,0 +1,65 @@
+"""Import every module as the first one of a process, and print those that fail.
+
+A process that has imported all other libraries is forked for each module, so that a module costs
+milliseconds.
+"""
+
+import compileall
+import gc
+import os
+import subprocess
+import sys
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import coreai.authoring
+import coreai.runtime  # noqa: F401
+import torch  # noqa: F401
+
+ROOT = Path(__file__).parents[2] / "coreai_torch"
+
+
+def modules() -> list[str]:
+    return sorted(_name(path) for path in ROOT.rglob("*.py") if path.stem != "__main__")
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def fails(module: str) -> bool:
+    child = os.fork()
+    if child == 0:
+        try:
+            import_module(module)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] != 0
+
+
+def import_libraries(names: list[str]) -> None:
+    """Import what the modules import, except for the modules themselves."""
+    code = (
+        f"import sys, importlib; [importlib.import_module(n) for n in {names}]; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in done.stdout.split():
+        if name.split(".")[0] in ("coreai", "torch", "numpy", "rich", "typer", "sympy"):
+            with suppress(ImportError, AttributeError):  # some exist only inside another module
+                import_module(name)
+
+
+if __name__ == "__main__":
+    names = modules()
+    compileall.compile_dir(ROOT, quiet=1)
+    import_libraries(names)
+    assert "coreai_torch" not in sys.modules
+    gc.freeze()
+    failed = [name for name in names if fails(name)]
+    print(f"{len(names)} modules, {len(failed)} failed: {failed}")  # noqa: T201
+    sys.exit(bool(failed))

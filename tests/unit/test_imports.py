@@ -1,0 +1,64 @@
+"""The package can be imported from any of its modules, and what fails in it says so itself."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def python(*arguments):
+    command = [sys.executable, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_every_module_can_be_imported_first():
+    done = python(str(HERE / "first_imports.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    count = int(re.match(r"\d+", done.stdout)[0])
+    assert count > 200
+
+
+def test_importing_the_package_does_not_import_torch():
+    code = "import sys, coreai_torch; sys.exit('torch' in sys.modules)"
+    assert python("-c", code).returncode == 0
+
+
+@pytest.mark.parametrize("argv0", ["coreai-torch", "train.py"])
+def test_compression_ops_are_registered_once_torch_is_imported(argv0):
+    code = (
+        f"import sys; sys.argv = [{argv0!r}]; import coreai_torch, torch;"
+        "print(torch.ops.coreai.unpack_bits.default, torch.__spec__.loader)"
+    )
+    done = python("-c", code)
+    assert done.stdout.startswith("coreai.unpack_bits.default"), done.stderr
+    assert "SourceFileLoader" in done.stdout  # torch keeps its own loader
+
+
+def test_compression_ops_are_registered_if_torch_was_imported_before():
+    code = "import torch, coreai_torch; print(torch.ops.coreai.unpack_bits.default)"
+    assert python("-c", code).stdout.strip() == "coreai.unpack_bits.default"
+
+
+def test_an_error_while_a_subpackage_is_imported_is_the_one_the_user_sees():
+    # A module that raises AttributeError, as torch does for an op that it does not have.
+    code = (
+        "import sys, types\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'coreai_torch.ops':\n"
+        "            raise AttributeError('no op aten::gone')\n"
+        "import coreai_torch\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from coreai_torch import TorchConverter\n"
+    )
+    done = python("-c", code)
+    assert done.returncode != 0
+    assert "no op aten::gone" in done.stderr.strip().splitlines()[-1]
+    assert "already has a lowering" not in done.stderr
