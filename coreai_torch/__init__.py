@@ -13,10 +13,10 @@ from ._import_hook import after_import
 if TYPE_CHECKING:
     from .compression.compressing import compress
     from .converter import TorchConverter, get_decomp_table
-    from .externalize.spec import ExternalizeSpec
     from .interpreter import to_torch
     from .ir.composite import generate_composite_decl
     from .kernels import MetalParameter, TorchMetalKernel
+    from .passes.externalize.spec import ExternalizeSpec
     from .pipeline import convert
     from .verification import verify
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "ExternalizeSpec": "externalize.spec",
+    "ExternalizeSpec": "passes.externalize.spec",
     "MetalParameter": "kernels",
     "TorchConverter": "converter",
     "TorchMetalKernel": "kernels",

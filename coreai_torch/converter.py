@@ -11,27 +11,27 @@ from typing import Any
 import torch
 
 from . import ops as _ops  # noqa: F401  fills the registry
-from .capture import decompositions, guards, kinds, merged_inputs, overflow, validate
+from .asset.program import Program
+from .capture import aliased_inputs, argument_checks, decompositions, guards, overflow, validate
+from .capture.dynamic_rnn import open_lengths
 from .capture.io_plan import Names, plan
-from .capture.sequence_lengths import open_lengths
 from .errors import ArgumentTypeError, ConversionError, NamingError, NothingStagedError
-from .externalize.mark import marked
-from .externalize.spec import Match, as_specs, matches
-from .ir.program import Program
 from .kernels.metal import TorchMetalKernel, lowerings
-from .lowering.fold import is_foldable
 from .lowering.legacy import LegacyLowering
 from .lowering.op_names import overload_named, registered_name
 from .lowering.program import Staged, build
 from .lowering.registry import BUILTIN, Lowering, Registry
 from .lowering.survey import Blocker, survey
-from .progress import progress
-from .recognition import (
+from .passes.externalize.mark import marked
+from .passes.externalize.spec import Match, as_specs, matches
+from .passes.fold_constants import is_foldable
+from .passes.recognize import (
     RecognitionReport,
     lowerings_of_composites,
     recognized,
     wanted_composites,
 )
+from .progress import progress
 
 RESERVED = ("aten", "higher_order", "coreai", "coreaix")
 
@@ -100,7 +100,7 @@ class TorchConverter:
         value it returns, `state_names` for each buffer, then each argument, it writes in place.
         The run time loads it by its `entrypoint_name`; no two are the same.
         """
-        kinds.check_program(exported_program)
+        argument_checks.check_program(exported_program)
         self._check_free(entrypoint_name)
         names = Names(input_names, output_names, state_names)
         return self._stage(exported_program, names, entrypoint_name)
@@ -114,7 +114,7 @@ class TorchConverter:
     ) -> TorchConverter:
         program, report = self._recognized(program, entrypoint, externalized)
         validate.check(program, self._supports, get_decomp_table)
-        merged_inputs.warn(program)
+        aliased_inputs.warn(program)
         guards.warn(program)
         self._reports[entrypoint] = report
         self._staged[entrypoint] = Staged(entrypoint, program, plan(program, names), externalized)
@@ -134,12 +134,12 @@ class TorchConverter:
 
         Instances of `externalize_modules`, `ExternalizeSpec`s or classes, stay whole.
         """
-        kinds.check_module(module, export_fn)
+        argument_checks.check_module(module, export_fn)
         self._check_free(entrypoint_name)  # before the export, which may take long
         found = list(matches(module, as_specs(externalize_modules)))
         with marked(found), open_lengths():
             program = export_fn(module)
-        kinds.check_returned(program)
+        argument_checks.check_returned(program)
         names = Names(input_names, output_names, state_names)
         return self._stage(program, names, entrypoint_name, found)
 

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import torch
 
+from .asset.program import Program, check_path
 from .capture.exporting import check_fixed, decomposed, exported
 from .capture.io_plan import Names, plan
 from .converter import TorchConverter, check_converter, get_decomp_table
 from .errors import ArgumentTypeError, ConversionError, NotDecomposedError
-from .ir.program import Program, check_path
 from .progress import Stages, stages
 from .verification import Settings, Subject, examine
 

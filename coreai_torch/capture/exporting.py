@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from ..errors import ExportError
-from .known_values import known_values
-from .merged_inputs import told_apart
-from .sequence_lengths import open_lengths
-from .unasked import without_asking
+from .aliased_inputs import told_apart
+from .constant_tracking import known_values
+from .dynamic_rnn import open_lengths
+from .export_rewrites import without_asking
 
 _SHOWN = 4  # lines of torch's own message
 

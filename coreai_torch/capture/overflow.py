@@ -8,8 +8,8 @@ import torch
 import torch.fx as fx
 
 from ..errors import NarrowingWarning, describe, target_name
-from .intervals import WIDEST, Ranges, op_name
 from .validate import calls
+from .value_ranges import WIDEST, Ranges, op_name
 
 # fmt: off
 _ACCUMULATES = {

@@ -9,14 +9,8 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..errors import (
-    REGISTER_HINT,
-    NotDecomposedError,
-    describe,
-    target_name,
-    unsupported,
-)
-from .cleanup import live_nodes
+from ..errors import REGISTER_HINT, NotDecomposedError, describe, target_name, unsupported
+from .liveness import live_nodes
 
 # Ops that only training mode leaves in a program, and what they do there.
 _TRAINING = {

@@ -63,7 +63,7 @@ def drawn(type_: Any, size: int) -> Any:
     """Values of a port; integers are zeros, which every index may be."""
     import torch
 
-    from ..verification.arrays import array
+    from ..numerics.arrays import array
 
     shape = [size if s < 0 else s for s in type_.shape]
     if type_.dtype.is_floating_point:

@@ -12,8 +12,8 @@ from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
-from ..wording import counted as counted
-from ..wording import size as size
+from ..formatting import counted as counted
+from ..formatting import size as size
 
 OK, FAILED, USAGE, ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 

@@ -25,7 +25,7 @@ def parse(text: str) -> Any:
     if cls is None:
         names = [n for n, v in vars(module).items() if isinstance(v, type)]
         raise typer.BadParameter(f"{found['module']} has no {found['cls']!r}; it has {names}")
-    from ..externalize.spec import ExternalizeSpec
+    from ..passes.externalize.spec import ExternalizeSpec
 
     attrs = [name.strip() for name in (found["attrs"] or "").split(",") if name.strip()]
     return ExternalizeSpec(cls, found["composite"], attrs or None)

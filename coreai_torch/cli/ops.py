@@ -29,7 +29,7 @@ def ops(
     """List or check."""
     if check:
         _check(pattern, as_json)
-    from ..catalogue import supported
+    from ..supported_ops import supported
 
     found = [op for op in supported() if pattern.replace("::", ".") in op.name]
     lines = [

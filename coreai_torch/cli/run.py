@@ -51,7 +51,7 @@ def run(
 ) -> None:
     """Call once."""
     from ..interpreter import to_torch
-    from ..verification.arrays import array, tensor
+    from ..numerics.arrays import array, tensor
     from ..verification.engines import Engine, start
     from ..verification.isolation import Source
 

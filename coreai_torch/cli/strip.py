@@ -27,7 +27,7 @@ def strip(
     as_json: Json = False,
 ) -> None:
     """Strip."""
-    from ..ir.program import stripped
+    from ..asset.program import stripped
 
     before = _bytes(asset)
     target = output or asset

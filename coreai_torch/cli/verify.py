@@ -51,8 +51,8 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compare."""
+    from ..asset import reading
     from ..converter import TorchConverter
-    from ..ir import reading
     from ..progress import stages
     from ..verification import Plan
     from ..verification import verify as verify_program

@@ -6,14 +6,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ._shapes import (
-    FLOATS,
-    bind_axes,
-    is_size,
-    require_dtype,
-    require_expandable,
-    require_multiple,
-)
+from ._shapes import FLOATS, bind_axes, is_size, require_dtype, require_expandable, require_multiple
 
 _OP = "scaled_dot_product_attention"
 

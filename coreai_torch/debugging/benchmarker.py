@@ -12,9 +12,9 @@ from typing import IO, Any
 
 from coreai.runtime import NDArray, Profiler
 
+from ..asset import reading
 from ..errors import ConversionError
-from ..ir import reading
-from ..verification.arrays import array
+from ..numerics.arrays import array
 from .graph import operation_ids
 from .inspector import CoreAIInspector, Inputs
 from .runtime import Executed, running

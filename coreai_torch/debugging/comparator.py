@@ -10,18 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch.export import ExportedProgram
 
+from ..asset.reading import Source
 from ..capture.io_plan import Names, plan
 from ..converter import TorchConverter
 from ..errors import ConversionError, GuardWarning, NarrowingWarning
-from ..ir.reading import Source
-from .graph import (
-    Graph,
-    Key,
-    Operation,
-    graph_of_coreai_program,
-    graph_of_exported_program,
-    named,
-)
+from .graph import Graph, Key, Operation, graph_of_coreai_program, graph_of_exported_program, named
 from .graph_match import Pairs, alike, matched, paired_by_node
 from .inspector import (
     CoreAIInspector,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from coreai.authoring import AIProgram
 
+from ..asset.program import mlir_module_of, strip
 from ..errors import ArgumentTypeError
-from ..ir.program import mlir_module_of, strip
 
 
 def strip_debug_info(program: AIProgram) -> AIProgram:

@@ -12,15 +12,9 @@ import torch
 import torch.fx as fx
 from torch.export import ExportedProgram
 
-from ..errors import (
-    ArgumentTypeError,
-    UnknownNameError,
-    module_path,
-    source_line,
-    target_name,
-)
-from ..ir import reading
-from ..ir.reading import Block, Op
+from ..asset import reading
+from ..asset.reading import Block, Op
+from ..errors import ArgumentTypeError, UnknownNameError, module_path, source_line, target_name
 
 Key: TypeAlias = "str | int"  # the name of an FX node, or the id of a Core AI operation
 

@@ -11,15 +11,9 @@ from typing import IO
 
 from torch.export import ExportedProgram
 
-from ..ir.reading import Source
+from ..asset.reading import Source
 from .diff_report import html_page, text_page
-from .graph import (
-    Graph,
-    Key,
-    Operation,
-    graph_of_coreai_program,
-    graph_of_exported_program,
-)
+from .graph import Graph, Key, Operation, graph_of_coreai_program, graph_of_exported_program
 from .graph_match import fingerprints, matched
 
 

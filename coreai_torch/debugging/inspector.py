@@ -12,19 +12,12 @@ from coreai.runtime import CompileIdentifiers, IntermediateLogger, NDArray
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec
 
+from ..asset import reading
+from ..asset.reading import DYNAMIC, Port
 from ..errors import ArgumentTypeError, UnknownNameError
 from ..interpreter import to_torch
-from ..ir import reading
-from ..ir.reading import DYNAMIC, Port
-from ..verification.arrays import array, tensor
-from .graph import (
-    Graph,
-    Key,
-    graph_of_exported_program,
-    graph_of_function,
-    named,
-    operation_ids,
-)
+from ..numerics.arrays import array, tensor
+from .graph import Graph, Key, graph_of_exported_program, graph_of_function, named, operation_ids
 from .runtime import Executed, copied, running
 
 Inputs: TypeAlias = "Mapping[str, Any] | Sequence[Any]"

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from coreai.runtime import AIModel, NDArray
 
-from ..ir import reading
-from ..ir.marking import marked
+from ..asset import reading
+from ..asset.marking import marked
 from .graph import operation_ids
 
 

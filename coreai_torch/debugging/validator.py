@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import torch
 from torch.export import ExportedProgram
 
+from ..asset.reading import Source
 from ..errors import ArgumentTypeError
-from ..ir.reading import Source
 from .graph import Key, Operation
 from .inspector import CoreAIInspector, Engine, Inputs, Inspector, TorchInspector
 from .search import Strategy, searched

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..ir.reading import Op
+from ..asset.reading import Op
 from . import carriers
 from .elementwise import limits, to_float4
 from .registry import Int, Result, Tensor, implements, plans

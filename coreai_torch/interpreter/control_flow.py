@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.reading import Op
+from ..asset.reading import Op
 from .plan import STRUCTURAL, Plan, Runner, Steps, Values, Watch
 
 
@@ -118,7 +118,7 @@ def _metal_kernel(op: Op, plan: Plan) -> Runner:
     source, name = op.attributes["kernel_source"], op.attributes["kernel_name"]
 
     def run(values: Values, watch: Watch | None) -> None:
-        from ..kernels import run_source  # only here: it brings a compiler along
+        from ..kernels import run_source
 
         results = [
             (values[shape].tolist(), type_.dtype)

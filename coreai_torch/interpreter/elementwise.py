@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ..ir.reading import Op
+from ..asset.reading import Op
 from . import carriers
 from .registry import Result, Tensor, implements, plans
 

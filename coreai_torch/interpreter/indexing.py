@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..asset.reading import Op
 from ..errors import UnsupportedOpError
-from ..ir.reading import Op
 from . import carriers
 from .registry import Int, Result, Tensor, plans
 from .shape import moves

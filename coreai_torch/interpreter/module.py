@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..asset import reading
+from ..asset.reading import DYNAMIC, Block, Op, Port
 from ..errors import (
     ArgumentTypeError,
     ConversionError,
@@ -16,8 +18,6 @@ from ..errors import (
     UnknownNameError,
     UnsupportedOpError,
 )
-from ..ir import reading
-from ..ir.reading import DYNAMIC, Block, Op, Port
 from . import registry
 from .control_flow import State
 from .plan import STRUCTURAL, Plan, Plans, Watch, memory_of

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ..asset.reading import Block, Function, Op
 from ..errors import RunError
-from ..ir.reading import Block, Function, Op
 from . import registry
 
 Values: TypeAlias = "list[Any]"

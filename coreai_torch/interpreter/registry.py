@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import torch
 
-from ..ir.reading import Op
+from ..asset.reading import Op
 
 Tensor: TypeAlias = torch.Tensor
 Result: TypeAlias = Any  # one tensor, or as many as the op has results

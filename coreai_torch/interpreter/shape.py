@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..ir.reading import Op
+from ..asset.reading import Op
 from . import carriers
 from .registry import Int, Ints, Result, Tensor, implements, plans
 

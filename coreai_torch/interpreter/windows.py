@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from ..ir.reading import Op
+from ..asset.reading import Op
 from . import carriers
 from .registry import Flag, Floats, Ints, Result, Tensor, plans
 

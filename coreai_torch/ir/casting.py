@@ -7,8 +7,8 @@ from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.ir import RankedTensorType, Type, Value
 
 from . import types
+from .broadcasting import met
 from .build import Build
-from .emptiness import met
 
 
 def element(x: Value) -> Type:

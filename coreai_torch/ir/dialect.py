@@ -12,12 +12,12 @@ from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 
 from . import shapes, types
+from .broadcasting import met, or_of_none
 from .build import SMALL, Build
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
-from .emptiness import met, or_of_none
-from .extra_entry import with_an_entry
 from .reassociation import kept_apart
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
+from .zero_size import with_an_entry
 
 __all__ = [
     "SMALL",

@@ -53,14 +53,14 @@ def convert(
     _check_size("max_length", max_length, SHORTEST)
     source_length = max_length if max_source_length is None else max_source_length
     _check_size("max_source_length", source_length, SHORTEST)
-    from . import staging  # imports transformers
+    from . import export_steps
 
-    wish = staging.Wish(batch_size, max_length, source_length, verify, turn_weights)
+    wish = export_steps.Wish(batch_size, max_length, source_length, verify, turn_weights)
     has_encoder = model.config.is_encoder_decoder
     staged = TorchConverter(recognize=recognize)
     with torch.no_grad(), stages() as stage:
         with stage("exporting"):
-            stage_all = staging.encoder_decoder if has_encoder else staging.decoder
+            stage_all = export_steps.encoder_decoder if has_encoder else export_steps.decoder
             description = stage_all(staged, model, wish)
         with stage("converting", live=False):
             program = GenerationProgram.of(staged.to_coreai(), description)

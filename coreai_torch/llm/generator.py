@@ -20,9 +20,9 @@ from coreai.authoring import AIModelAsset
 from coreai.runtime import NDArray
 from torch import Tensor
 
+from ..asset import resources
 from ..errors import GenerationError
-from ..ir import resources
-from . import asked
+from . import request_checks
 from .program import Description, GenerationProgram
 
 Arrays: TypeAlias = dict[str, NDArray]
@@ -86,7 +86,7 @@ class Generator:
             logits_processor: gets the tokens so far and the logits, and returns other logits: a
                 `LogitsProcessorList`, or any function.
         """
-        given = asked.one_of(inputs, input_ids=input_ids, input_features=input_features)
+        given = request_checks.one_of(inputs, input_ids=input_ids, input_features=input_features)
         prompt, source = self._prepared(given, attention_mask, decoder_input_ids)
         made = self._steps(prompt, source, max_new_tokens, eos_token_id, logits_processor)
         return torch.cat([prompt, *(tokens[:, None] for tokens in made)], 1)
@@ -104,7 +104,7 @@ class Generator:
         logits_processor: Processor | None = None,
     ) -> Iterator[Tensor]:
         """The new tokens of `generate`, `[batch]` at a time, as they are made."""
-        given = asked.one_of(inputs, input_ids=input_ids, input_features=input_features)
+        given = request_checks.one_of(inputs, input_ids=input_ids, input_features=input_features)
         prompt, source = self._prepared(given, attention_mask, decoder_input_ids)
         return self._steps(prompt, source, max_new_tokens, eos_token_id, logits_processor)
 
@@ -116,22 +116,24 @@ class Generator:
                 raise GenerationError(
                     "decoder_input_ids are given, the model has no encoder\n  try   input_ids"
                 )
-            prompt = asked.tokens("input_ids", given, held)
-            asked.check_unpadded(mask, prompt)
+            prompt = request_checks.tokens("input_ids", given, held)
+            request_checks.check_unpadded(mask, prompt)
             return prompt, {}
-        prompt = asked.tokens("decoder_input_ids", asked.begun(begun, held), held)
+        prompt = request_checks.tokens("decoder_input_ids", request_checks.begun(begun, held), held)
         return prompt, self._encoded(given, mask)
 
     def _encoded(self, given: Any, mask: Any) -> Arrays:
         """Keys and values of a source, and its mask, under the names of the decoder's inputs."""
-        feeds = asked.source(given, mask, self.description)
+        feeds = request_checks.source(given, mask, self.description)
         function = self._functions["encode"]
         described = function.desc
         arrays = {n: _array(t, described.input_descriptor(n)) for n, t in feeds.items()}
         results = self._wait(function(arrays))
         taken = self._functions["decode"].desc.input_names
         crossed = {name: results[name] for name in described.output_names}
-        return crossed | {n: a for n, a in arrays.items() if n == asked.MASK and n in taken}
+        return crossed | {
+            n: a for n, a in arrays.items() if n == request_checks.MASK and n in taken
+        }
 
     def _steps(
         self,
@@ -142,8 +144,8 @@ class Generator:
         processor: Processor | None,
     ) -> Iterator[Tensor]:
         """Refuses at once; the rest is done as it is asked for."""
-        count = asked.count(tokens.shape[1], max_new_tokens, self.description)
-        ends = asked.ends(eos_token_id, self.description)
+        count = request_checks.count(tokens.shape[1], max_new_tokens, self.description)
+        ends = request_checks.ends(eos_token_id, self.description)
         return self._made(tokens, source, count, ends, processor)
 
     def _made(
@@ -155,7 +157,7 @@ class Generator:
         processor: Processor | None,
     ) -> Iterator[Tensor]:
         done = torch.zeros(len(tokens), dtype=torch.bool)
-        pad = asked.padding(ends, self.description)
+        pad = request_checks.padding(ends, self.description)
         feed, position = tokens, 0
         for _ in range(count):
             logits = self._logits(feed, position, source)
@@ -191,13 +193,15 @@ def _asset(source: GenerationProgram | AIModelAsset | Path | str, held: ExitStac
         return source.save_asset(Path(folder) / "generator.aimodel")
     if isinstance(source, str | Path):
         if not Path(source).is_dir():
-            raise GenerationError(f"no asset at {source}\n  try   {asked.CONVERT}.save_asset(path)")
+            raise GenerationError(
+                f"no asset at {source}\n  try   {request_checks.CONVERT}.save_asset(path)"
+            )
         return resources.asset_at(Path(source))
     if isinstance(source, AIModelAsset):
         return source
     raise GenerationError(
         f"a {type(source).__name__} cannot be run\n"
-        f"  try   {asked.CONVERT}, an asset that was saved from it, or the path of one"
+        f"  try   {request_checks.CONVERT}, an asset that was saved from it, or the path of one"
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from coreai.authoring import AIModelAsset
 
+from ..asset.program import Program
 from ..errors import GenerationError
-from ..ir.program import Program
 
 KEY = "coreai_torch.generation"  # in the asset's metadata
 

@@ -13,14 +13,14 @@ import torch
 import torch.fx as fx
 
 from ..errors import target_name
-from ..externalize.cut import Region
-from ..externalize.spec import Match
 from ..ir import graph, types
 from ..ir.build import Build
 from ..ir.composite import declaration
 from ..ir.dialect import Value, size
-from .empty import may_be_empty
+from ..passes.externalize.cut import Region
+from ..passes.externalize.spec import Match
 from .scope import Scope
+from .zero_size import may_be_empty
 
 LowerNodes = Callable[[Sequence[fx.Node], Scope, Sequence[Region]], None]
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9]")

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
+from ..asset.program import Program
 from ..capture.io_plan import IOPlan, Output
-from ..externalize.spec import Match
 from ..ir import graph, types
 from ..ir.build import Build
 from ..ir.casting import cast
 from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
-from ..ir.program import Program
+from ..passes.externalize.spec import Match
 from .registry import Registry
 from .walk import Walk
 

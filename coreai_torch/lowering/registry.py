@@ -118,10 +118,11 @@ class Registry:
 
     def add(self, entry: Entry, *, name: str | None = None, override: bool = False) -> None:
         """Register an entry under its target's name."""
-        if isinstance(entry.target, MissingOverload):
-            self.missing.add(entry.target.name)
+        target = getattr(entry, "target", None)
+        if isinstance(target, MissingOverload):
+            self.missing.add(target.name)
             return
-        name = name or key(entry.target)
+        name = name or key(target)
         if name in self._own and not override:
             raise ConversionError(f"{name} already has a lowering")
         self._own[name] = entry

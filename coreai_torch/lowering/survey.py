@@ -14,7 +14,7 @@ from ..errors import ConversionError, module_path, source_line, target_name
 from ..ir import types
 from ..ir.build import Build
 from ..ir.locations import Locations
-from ..ir.stand_in import stand_in
+from ..ir.placeholder import stand_in
 from .program import Staged, entrypoint
 from .registry import Registry
 from .scope import Scope

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..capture.cleanup import live_nodes
+from ..capture.liveness import live_nodes
 from ..errors import (
     REPORT_HINT,
     ConversionError,
@@ -20,25 +20,25 @@ from ..errors import (
     target_name,
     unsupported,
 )
-from ..externalize.cut import Region, idle, regions
-from ..externalize.spec import Match
 from ..ir import types
 from ..ir.build import Build
 from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
+from ..passes.externalize.cut import Region, idle, regions
+from ..passes.externalize.spec import Match
+from ..passes.fold_constants import UNFOLDED, fold
 from . import externalized
 from .binding import Call
-from .empty import (
+from .fuse_batch_norm import Merged, merges
+from .registry import Registry
+from .scope import Scope
+from .zero_size import (
     always_full,
     constant_without_elements,
     made_of_no_elements,
     may_be_empty,
     value_without_elements,
 )
-from .fold import UNFOLDED, fold
-from .merge import Merged, merges
-from .registry import Registry
-from .scope import Scope
 
 
 @dataclass(frozen=True)

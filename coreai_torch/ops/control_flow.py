@@ -12,7 +12,7 @@ from ..ir import dialect as cai
 from ..ir import graph, shapes, types
 from ..ir.dialect import Dim, RankedTensorType, Value
 from ..lowering import Ctx, lowers_function
-from .constant_results import constant_results
+from ._lib.constant_branches import constant_results
 
 higher_order = torch.ops.higher_order
 

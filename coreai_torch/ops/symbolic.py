@@ -15,7 +15,7 @@ from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, case, lowers, lowers_function
 from ..lowering.cases import f32, i64
 from ..torch_compat import aten
-from .rounding import ceil, floor
+from .pointwise.rounding import ceil, floor
 
 
 @lowers(aten.sym_size.int, cases=[case(f32(2, 3), 1), case(f32(2, 3), -2)])

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..errors import ConversionError
 from ..lowering import decomposes
-from .sampling import Source, linear
+from .nn.grid_sample import Source, linear
 
 while_loop = torch.ops.higher_order.while_loop
 

@@ -1,9 +1,9 @@
 """What there is to tell of a finished program: its contents, its hazards, how two differ."""
 
+from ..asset.summary import FunctionSummary, PortSummary, Summary, summarize
 from .differences import Difference, differences
 from .hazards import Hazard, hazards
 from .html_page import html_page, write_page
-from .summary import FunctionSummary, PortSummary, Summary, summarize
 
 __all__ = [
     "Difference",

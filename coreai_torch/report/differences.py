@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..ir.reading import Function, Op, Program, Source, read
-from .summary import ops_of
+from ..asset.reading import Function, Op, Program, Source, read
+from ..asset.summary import ops_of
 
 _CONTEXT = 2  # equal ops shown around those that differ
 

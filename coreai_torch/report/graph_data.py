@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..asset.markup import shown
+from ..asset.reading import DYNAMIC, Block, Function, Op, Program, Type, bytes_of
 from ..debugging.graph import operation_ids
-from ..ir.reading import DYNAMIC, Block, Function, Op, Program, Type, bytes_of
-from .markup import shown
 
 SMALL = 64  # bytes of a constant whose elements are shown
 _LONGEST = 400  # characters of an op's attributes, which may hold a kernel's source

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ..ir.reading import Op, Program, Source, Type, read
-from .summary import ops_of
+from ..asset.reading import Op, Program, Source, Type, read
+from ..asset.summary import ops_of
 
 _WIDE = ("si64", "ui64", "f64")
 _ORDERING = ("coreai.sort", "coreai.argsort", "coreai.argmax", "coreai.topk")

@@ -9,12 +9,12 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..ir.reading import Program, Source, read
+from ..asset.markup import Markup, element, joined, script_data
+from ..asset.reading import Program, Source, read
+from ..asset.summary import Summary, file_bytes, summary_of
 from . import sections
 from .graph_data import SMALL, graph_data
 from .hazards import hazards_of
-from .markup import Markup, element, joined, script_data
-from .summary import Summary, file_bytes, summary_of
 from .times import Times
 
 if TYPE_CHECKING:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..wording import counted, size
-from .contents import dtypes, op_counts, pills, signature
+from ..asset.contents import dtypes, op_counts, pills, signature
+from ..asset.markup import Markup, bar, element, joined, table
+from ..asset.summary import Summary
+from ..formatting import counted, size
 from .hazards import Hazard
-from .markup import Markup, bar, element, joined, table
-from .summary import Summary
 from .times import Times
 
 if TYPE_CHECKING:
-    from ..verification.verdict import OutputError, Trial, Verdict
+    from ..numerics.output_error import OutputError
+    from ..verification.verdict import Trial, Verdict
 
 _MODULES = 30  # of the table of times; the graph shows all
 _OPS = 24  # kinds of ops

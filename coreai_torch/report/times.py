@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..asset.reading import Function, Op, Program
 from ..debugging.graph import operation_ids
-from ..ir.reading import Function, Op, Program
 
 if TYPE_CHECKING:
     from ..debugging.benchmarker import BenchmarkResult

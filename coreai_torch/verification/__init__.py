@@ -1,8 +1,9 @@
 """Holds a converted program to torch's numbers, and finds the op where they part."""
 
+from ..numerics.output_error import OutputError
 from .draws import Plan
 from .subject import Subject
-from .verdict import Divergence, OutputError, Trial, Verdict
+from .verdict import Divergence, Trial, Verdict
 from .verifying import Settings, examine, verify
 
 __all__ = [

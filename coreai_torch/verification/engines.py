@@ -11,7 +11,7 @@ import torch
 from ..capture.validate import KERNELS, calls
 from ..errors import NativeError
 from ..interpreter import to_torch
-from .arrays import array
+from ..numerics.arrays import array
 from .isolation import Arrays, Isolated, Ports, Saved, Source
 from .trials import Runner
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ..asset import program as ir_program
 from ..errors import NativeError, NativeTimeout
-from ..ir import program as ir_program
 
 _LENGTH = struct.Struct("<Q")
 _REPORT = "reporting this with the model: the op named last is the one to look at"

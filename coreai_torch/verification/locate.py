@@ -18,20 +18,21 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..capture.cleanup import live_nodes
+from ..asset.program import write_module
 from ..capture.io_plan import Output
+from ..capture.liveness import live_nodes
 from ..errors import module_path, source_line, target_name
-from ..ir.program import write_module
 from ..ir.types import BY_NAME, narrow
 from ..lowering.program import Staged, build
 from ..lowering.registry import Registry
-from .arrays import array, tensor
+from ..numerics.arrays import array, tensor
+from ..numerics.compare import compared
+from ..numerics.output_error import OutputError
 from .engines import Engine, start
 from .isolation import Source
-from .measure import compared
 from .subject import Call, Subject
 from .trials import Failure
-from .verdict import Divergence, OutputError
+from .verdict import Divergence
 
 _PROBES = 10  # intermediate results asked for in one run
 Values = dict[fx.Node, torch.Tensor]

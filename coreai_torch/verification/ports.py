@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from ..capture.io_plan import IOPlan
+from ..numerics.compare import compared
 from .isolation import Ports
-from .measure import compared
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,15 @@ from typing import Any
 
 import torch
 
+from ..asset.program import write_module
 from ..capture.exporting import decomposed
 from ..converter import TorchConverter, get_decomp_table
-from ..errors import (
-    ConversionError,
-    NarrowingWarning,
-    NativeError,
-    NotDecomposedError,
-    target_name,
-)
-from ..ir.program import write_module
+from ..errors import ConversionError, NarrowingWarning, NativeError, NotDecomposedError, target_name
 from ..lowering.cases import Case, T
 from ..lowering.registry import BUILTIN, key
-from .arrays import array, tensor
+from ..numerics.arrays import array, tensor
+from ..numerics.compare import TOLERANCE, compared
 from .isolation import Isolated, Source
-from .measure import TOLERANCE, compared
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from typing import Any, Protocol
 import torch
 
 from ..errors import NativeError, VerificationInputError
+from ..numerics.arrays import array, tensor
+from ..numerics.compare import compared, largest
+from ..numerics.output_error import OutputError
 from . import ports
-from .arrays import array, tensor
 from .draws import Draw
 from .isolation import Arrays, Ports
-from .measure import compared, largest
 from .subject import Call, Subject
-from .verdict import OutputError, Trial
+from .verdict import Trial
 
 
 class Runner(Protocol):

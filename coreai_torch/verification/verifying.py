@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 import torch
 from coreai.authoring import AIModelAsset, AIProgram
 
+from ..asset import resources
+from ..asset.program import write_module
 from ..capture.exporting import check_fixed, decomposed, exported
 from ..capture.io_plan import Names, plan
 from ..converter import TorchConverter, check_converter, get_decomp_table
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
-from ..ir import resources
-from ..ir.program import write_module
 from ..lowering.registry import BUILTIN
-from . import measure
+from ..numerics import compare
 from .draws import Plan, draws
 from .engines import Engine, chosen, kernels, start
 from .isolation import Source
@@ -171,7 +171,7 @@ def _converted(subject: Subject, names: Names, how: Settings) -> AIProgram:
 
 
 def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, float]:
-    limits = measure.allowed(subject.exported.graph)
+    limits = compare.allowed(subject.exported.graph)
     return limits if tolerance is None else dict.fromkeys(limits, tolerance)
 
 

@@ -9,14 +9,7 @@ from runtime import descriptor, run
 from torch import Tensor, nn
 
 from coreai_torch import ExternalizeSpec, TorchConverter
-from coreai_torch.composite_ops import (
-    SDPA,
-    GatedDeltaUpdate,
-    GatherMM,
-    RMSNorm,
-    RMSNormImpl,
-    RoPE,
-)
+from coreai_torch.composite_ops import SDPA, GatedDeltaUpdate, GatherMM, RMSNorm, RMSNormImpl, RoPE
 
 RMS_NORM = ExternalizeSpec(
     target_class=RMSNormImpl, composite_op_name="rms_norm", composite_attrs=["axes", "eps"]

@@ -49,7 +49,7 @@ SURFACE = {
     ),
     "coreai_torch._utils:get_operand": "values_map, node, i, loc",
     "coreai_torch._utils:get_operands": "values_map, node, indices, loc",
-    "coreai_torch.ir.program:Program.save_asset": "self, path, metadata=None",
+    "coreai_torch.asset.program:Program.save_asset": "self, path, metadata=None",
     "coreai_torch.composite_ops:RMSNormImpl": "eps=1e-5",
     "coreai_torch.composite_ops:RMSNorm": "dim, eps=1e-5, n_heads=None",
     "coreai_torch.composite_ops:RoPE": "scale=1.0, base=1e4, dims=None, interleaved=False",
@@ -140,5 +140,5 @@ def test_a_spec_is_a_dataclass_and_a_program_an_ai_program():
     assert dataclasses.is_dataclass(coreai_torch.ExternalizeSpec)
     returned = inspect.signature(coreai_torch.TorchConverter.to_coreai).return_annotation
     assert issubclass(
-        getattr(importlib.import_module("coreai_torch.ir.program"), returned), AIProgram
+        getattr(importlib.import_module("coreai_torch.asset.program"), returned), AIProgram
     )

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.asset.reading import read
 from coreai_torch.debugging.debug_info import strip_debug_info
 from coreai_torch.debugging.inspector import CoreAIInspector, TorchInspector
 from coreai_torch.debugging.torch_utils import load_intermediates, save_intermediates
-from coreai_torch.ir.reading import read
 
 
 class Mixed(nn.Module):

@@ -61,7 +61,7 @@ SECTIONS = (
     ),
     Section(
         "Programs",
-        "coreai_torch.ir.program",
+        "coreai_torch.asset.program",
         "What a conversion returns: an `AIProgram` of `coreai.authoring`; `str` prints it.",
         ("Program",),
     ),
@@ -105,7 +105,7 @@ SECTIONS = (
     ),
     Section(
         "Supported ops",
-        "coreai_torch.catalogue",
+        "coreai_torch.supported_ops",
         "What `coreai-torch ops` and [the op table](ops.md) are made of.",
         ("supported", "Op"),
     ),

@@ -18,8 +18,8 @@ from coreai._compiler.ir import (
 )
 from coreai.authoring import Context
 
-from coreai_torch.ir.program import Program
-from coreai_torch.ir.reading import _CARRIED as CARRIED
+from coreai_torch.asset.program import Program
+from coreai_torch.asset.reading import _CARRIED as CARRIED
 
 __all__ = ["CARRIED", "Attribute", "built", "constant", "gen", "ops", "packed", "tensor_type"]
 

@@ -8,8 +8,8 @@ import torch
 from coreai._compiler.ir import DenseResourceElementsAttr
 from dialect_programs import CARRIED, built, constant, gen, ops, packed, tensor_type
 
-from coreai_torch.ir import reading, resources
-from coreai_torch.ir.reading import DYNAMIC, Type
+from coreai_torch.asset import reading, resources
+from coreai_torch.asset.reading import DYNAMIC, Type
 
 X = torch.ones(2, 3)
 

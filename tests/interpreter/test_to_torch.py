@@ -398,7 +398,7 @@ def test_states_written_by_several_joined_tokens():
     from coreai.authoring import Context
     from dialect_programs import ir, tensor_type
 
-    from coreai_torch.ir.program import Program
+    from coreai_torch.asset.program import Program
 
     with Context(), Location.unknown():
         raw = ir.Module.create()

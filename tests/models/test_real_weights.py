@@ -11,7 +11,7 @@ import torch
 import voices
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.capture.sequence_lengths import open_lengths
+from coreai_torch.capture.dynamic_rnn import open_lengths
 
 BATCH = {0: torch.export.Dim.DYNAMIC}
 TIME = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}

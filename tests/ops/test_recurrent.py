@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.capture.sequence_lengths import open_lengths
+from coreai_torch.capture.dynamic_rnn import open_lengths
 from coreai_torch.errors import UnsupportedArgumentError
 
 STEPS = 50

@@ -9,7 +9,7 @@ from runtime import descriptor, run
 from torch import nn
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.recognition import recognized
+from coreai_torch.passes.recognize import recognized
 
 aten = torch.ops.aten
 # One step between neighbours at the worst place; float16 products add up in float16 at run time.

@@ -12,7 +12,7 @@ from runtime import descriptor
 from torch import nn
 
 from coreai_torch import ExternalizeSpec, TorchConverter, get_decomp_table
-from coreai_torch.recognition import recognized
+from coreai_torch.passes.recognize import recognized
 
 
 class Norm(nn.Module):

@@ -12,7 +12,7 @@ import torch
 from recognition.plain import close, exported, in_torch
 from torch import nn
 
-from coreai_torch.recognition import recognized
+from coreai_torch.passes.recognize import recognized
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ from timm.layers import RmsNorm
 from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from recognition.plain import close, exported, in_torch
-from coreai_torch.recognition import recognized
+from coreai_torch.passes.recognize import recognized
 
 small = dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=2, num_classes=4)
 x = torch.randn(1, 3, 32, 32)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from coreai_torch.asset.reading import Block, Function, Op, Place, Port, Program, Type
 from coreai_torch.debugging.benchmarker import BenchmarkResult, OperationTiming
-from coreai_torch.ir.reading import Block, Function, Op, Place, Port, Program, Type
-from coreai_torch.verification.verdict import Divergence, OutputError, Trial, Verdict
+from coreai_torch.numerics.output_error import OutputError
+from coreai_torch.verification.verdict import Divergence, Trial, Verdict
 
 F32 = Type("tensor", (1, 16), "f32")
 WEIGHT = Type("tensor", (16, 16), "f32")

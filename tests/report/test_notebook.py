@@ -13,8 +13,8 @@ from rich.console import Console
 from torch import nn
 
 from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.asset.summary import summary_of
 from coreai_torch.report import summarize
-from coreai_torch.report.summary import summary_of
 
 
 class Counter(nn.Module):

@@ -25,11 +25,11 @@ from report.pages import (
 from torch import nn
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.ir.reading import Block, Type, _unescaped, read
+from coreai_torch.asset.markup import element, script_data, shown
+from coreai_torch.asset.reading import Block, Type, _unescaped, read
 from coreai_torch.report import html_page, write_page
 from coreai_torch.report.graph_data import graph_data, type_text
 from coreai_torch.report.html_page import page_of
-from coreai_torch.report.markup import element, script_data, shown
 from coreai_torch.report.times import Times
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 from report.pages import EVERY, attacked, failed_verdict, flat, layered, passed_verdict, timing
 
+from coreai_torch.asset.markup import shown
 from coreai_torch.report.html_page import page_of
-from coreai_torch.report.markup import shown
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 
 import coreai_torch
-from coreai_torch.capture.unasked import without_asking
+from coreai_torch.capture.export_rewrites import without_asking
 from coreai_torch.capture.validate import calls as graph_calls
 from coreai_torch.errors import (
     ConversionError,

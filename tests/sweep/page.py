@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from coreai_torch.catalogue import supported
+from coreai_torch.supported_ops import supported
 
 from . import entries
 from .known_refusals import KNOWN_REFUSALS

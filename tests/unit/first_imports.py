@@ -47,7 +47,9 @@ def import_libraries(names: list[str]) -> None:
     code = (
         f"import sys, importlib; [importlib.import_module(n) for n in {names}]; print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False
+    )
     for name in done.stdout.split():
         if name.split(".")[0] in ("coreai", "torch", "numpy", "rich", "typer", "sympy"):
             with suppress(ImportError, AttributeError):  # some exist only inside another module

@@ -15,8 +15,8 @@ import torch
 from verification.models import Net
 
 from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.asset.program import write_module
 from coreai_torch.errors import NativeError, NativeTimeout
-from coreai_torch.ir.program import write_module
 from coreai_torch.verification.isolation import Isolated, Source
 
 X = torch.linspace(-2, 2, 24).reshape(3, 8)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from coreai_torch.verification.measure import TOLERANCE, allowed, compared, largest
+from coreai_torch.numerics.compare import TOLERANCE, allowed, compared, largest
 
 NAN, INF = math.nan, math.inf
 

@@ -1,0 +1,1 @@
+"""The converted program: saving, reading and showing it."""

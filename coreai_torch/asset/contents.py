@@ -1,0 +1,76 @@
+"""What a program holds as HTML: its signature, composites, ops and constants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ..formatting import counted, size
+from .markup import Markup, bar, element, joined, table
+from .summary import FunctionSummary, PortSummary, Summary
+
+_KINDS = {"inputs": "input", "outputs": "output", "states": "state"}
+
+
+def signature(summary: Summary) -> Markup:
+    """A table of ports for each function."""
+    return joined(*(_function(function) for function in summary.functions))
+
+
+def _function(function: FunctionSummary) -> Markup:
+    rows = [
+        (kind, element("code", port.name), element("code", _type(port)))
+        for what, kind in _KINDS.items()
+        for port in getattr(function, what)
+    ]
+    caption = joined(
+        element("code", function.name), element("span", counted(function.ops, "op"), class_="quiet")
+    )
+    return joined(element("h3", caption), table(("", "name", "type"), rows, "ports"))
+
+
+def _type(port: PortSummary) -> str:
+    sizes = ", ".join("?" if size_ is None else str(size_) for size_ in port.shape)
+    return f"{port.dtype}[{sizes}]"
+
+
+def pills(counts: Iterable[tuple[str, int]], class_: str) -> Markup:
+    """Names with how often they occur; pressing one looks for it where there is a search."""
+    return element(
+        "ul",
+        *(
+            element("li", element("button", *_pill(name, count), type="button", data_search=name))
+            for name, count in counts
+        ),
+        class_=f"pills {class_}",
+    )
+
+
+def _pill(name: str, count: int) -> tuple[str, str]:
+    return name, element("span", f"{count}", class_="count")
+
+
+def op_counts(summary: Summary) -> list[tuple[str, int]]:
+    """The ops by their short names, without calls and the ends of graphs."""
+    counts: Counter[str] = Counter()
+    for name, count in summary.ops.items():
+        if name not in ("coreai.output", "coreai.invoke"):
+            counts[short_name(name)] += count
+    return counts.most_common()
+
+
+def short_name(op: str) -> str:
+    """`coreai.decomposable.broadcasting_add` is an `add`."""
+    plain = op.removeprefix("coreai.")
+    inner = plain.removeprefix("decomposable.")
+    return plain if inner == plain else inner.removeprefix("broadcasting_")
+
+
+def dtypes(summary: Summary) -> Markup:
+    """The constants by their dtype, the largest part first."""
+    whole = summary.weight_bytes or 1
+    rows = [
+        (element("code", dtype), f"{count}", size(held), bar(held / whole))
+        for dtype, (count, held) in summary.weights.items()
+    ]
+    return table(("dtype", "constants", "size", ""), rows, "dtypes")

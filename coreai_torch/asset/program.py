@@ -1,0 +1,184 @@
+"""The program a conversion returns, on whichever coreai-core is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from errno import EEXIST, ENOTEMPTY
+from pathlib import Path
+from typing import Any
+
+from coreai._compiler.passmanager import PassManager
+from coreai.authoring import AIModelAsset, AIProgram, OSVersion
+from coreai.authoring.asset import _COREAI_PRODUCER
+from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
+
+from ..errors import ConversionError
+from . import resources
+
+REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
+
+# Left out of the rewrite. It moves the reshape of an operand behind the op that broadcasts it
+# wherever the op still fits: `x @ w.view(8, 64)` with a `w` of `[8, 8, 8]` becomes a product with
+# eight matrices, and `[?, ?] * v.view(1, 1)` comes out as `[1, 1]`.
+UNSOUND = ",coreai.graph(core-elide-broadcast)"
+
+_ATTEMPTS = 10  # at putting an asset where another process puts one, too
+
+
+class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types that mypy follows
+    """An `AIProgram` that can be optimized in place and never loses a saved asset."""
+
+    @property
+    def mlir_module(self) -> Any:
+        """The raw module."""
+        return mlir_module_of(self)
+
+    def optimize(self) -> None:
+        """Run the compiler's rewrite in place; a second time changes nothing."""
+        module = self.mlir_module
+        with module.context:
+            pipeline = str(PassManager.parse(REWRITE)).replace(UNSOUND, "")
+            PassManager.parse(pipeline).run(module.operation)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: ports, composites, ops, constants; read now, at no other time."""
+        return str(self._summary()._repr_html_())
+
+    def __rich__(self) -> Any:
+        """What rich prints in a terminal."""
+        return self._summary().__rich__()
+
+    def _summary(self) -> Any:
+        from .summary import summarize
+
+        return summarize(self)
+
+    def get_graph(self, name: str) -> Any:
+        """The graph of an entrypoint, or None."""
+        look = getattr(super(), "get_graph", None) or self._get_graph
+        return look(name)
+
+    def save_asset(
+        self,
+        path: Path | str,
+        metadata: AIModelAssetMetadata | Mapping[str, Any] | None = None,
+        minimum_os: OSVersion = OSVersion.v27,
+    ) -> AIModelAsset:
+        """Write the asset beside `path` and swap it in; a failure leaves what was there.
+
+        `metadata` may be a dictionary: `author`, `license`, `model_description`, and entries of
+        your own. An asset holds text alone, so what is none is kept as JSON.
+        """
+        path, metadata = Path(path), _as_metadata(metadata)
+        check_path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
+        try:
+            self._write(workshop / path.name, metadata, minimum_os)
+            _swap_in(workshop / path.name, path, workshop / "replaced")
+        except Exception as cause:
+            raise RuntimeError(f"{path} could not be saved: {cause}") from cause
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
+        return AIModelAsset.load(path)
+
+    def _write(self, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
+        """The asset's three files; the bytes are hashed in a stream, never held."""
+        asset = _AIModelAsset._create(path=str(folder), metadata=metadata)
+        self._save_bytecode(asset._program_bytecode_path, minimum_os=minimum_os)
+        asset.update_metadata(updates=_stamp)
+        with open(asset._program_bytecode_path, "rb") as file:
+            asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
+
+
+def check_path(path: Path) -> None:
+    """Refuse a path that no asset can be saved at, before any work is done for it."""
+    if path.suffix != ".aimodel":
+        named = path.with_suffix(".aimodel") if path.name.strip(".") else path / "model.aimodel"
+        raise ConversionError(
+            f"an asset's path ends in .aimodel, {str(path)!r} ends in {path.suffix!r}\n"
+            f"  try   {str(named)!r}"
+        )
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise PermissionError(f"{path} cannot be written: {parent} is no folder to write in")
+
+
+def mlir_module_of(program: AIProgram) -> Any:
+    """The raw module: 1.0.0b2 holds it in the program itself, 1.0.0b3 one level down."""
+    if hasattr(program, "_mlir_module"):
+        return program._mlir_module
+    return program._module._mlir_module
+
+
+def stripped(source: Path, target: Path) -> AIModelAsset:
+    """Save an asset again without locations: no file, no line, no module path is left."""
+    asset = resources.asset_at(source)
+    module = mlir_module_of(asset.program)
+    strip(module)
+    program: Program = Program._from_mlir_module(module)
+    return program.save_asset(target, asset.metadata)
+
+
+def strip(module: Any) -> None:
+    """Take all locations out of a raw module."""
+    with module.context:
+        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+
+
+def write_module(program: AIProgram, path: Path) -> None:
+    """The module as it stands, for another process; unlike an asset, nothing is folded."""
+    with path.open("wb") as file:
+        mlir_module_of(program).operation.write_bytecode(file)
+
+
+def _as_metadata(given: Any) -> Any:
+    if given is None or isinstance(given, AIModelAssetMetadata):
+        return given
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        # The run time's own function drops what it does not know, without a word.
+        raise TypeError(
+            f"metadata is {given!r}\n  try   a dictionary with names as keys, or an "
+            "AIModelAssetMetadata"
+        )
+    made = AIModelAssetMetadata()
+    for name, value in given.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        if name in ("author", "license", "model_description"):
+            setattr(made, name, text)
+        else:
+            made.set_custom(name, text)
+    return made
+
+
+def _stamp(metadata: Any) -> None:
+    metadata.creation_date = time.time()
+    metadata._producer = _COREAI_PRODUCER
+
+
+def _swap_in(new: Path, path: Path, aside: Path) -> None:
+    """Two renames; if the second fails the first is taken back.
+
+    Another process may put its own asset there between the two: then that one goes aside too.
+    """
+    for attempt in range(_ATTEMPTS):
+        away = aside.with_name(f"{aside.name}-{attempt}")
+        try:
+            with suppress(FileNotFoundError):
+                path.rename(away)
+            new.rename(path)
+        except BaseException as error:
+            if away.exists() and not path.exists():
+                away.rename(path)
+            taken = isinstance(error, OSError) and error.errno in (ENOTEMPTY, EEXIST)
+            if not taken or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return

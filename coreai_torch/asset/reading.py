@@ -1,0 +1,379 @@
+"""A finished program as plain data: its functions, ops, constants and where they come from."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from coreai._compiler import ir
+from coreai._compiler._mlir_libs._coreaiIR._bindings.compiler import copy_constant_value_to_array
+from coreai._compiler._mlir_libs._coreaiIR._bindings.mlir import (  # type: ignore[attr-defined]
+    get_file_line_col_locations,  # absent from the stub
+    get_operation_id,
+)
+from coreai.authoring import AIModelAsset, AIProgram
+
+from .. import errors
+from ..ir import types
+from . import resources
+from .program import mlir_module_of
+
+DYNAMIC = -1
+
+# What holds the elements in torch. Integers and floats narrower than a byte are given one each;
+# every f4E2M1FN is also a f8E4M3FN.
+_CARRIED = {
+    **types.BY_NAME,
+    "si64": torch.int64,
+    "ui64": torch.uint64,
+    "f64": torch.float64,
+    "si2": torch.int8,
+    "si4": torch.int8,
+    **{f"ui{bits}": torch.uint8 for bits in (1, 2, 3, 4, 6)},
+    "f4E2M1FN": torch.float8_e4m3fn,
+    "f8E8M0FNU": torch.float8_e8m0fnu,
+}
+_FLOAT4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+@dataclass(frozen=True)
+class Type:
+    """What a value is: a tensor, a sparse tensor, the handle of a state, or something else.
+
+    `element` is the dialect's name of the element type; unknown sizes are `DYNAMIC`.
+    """
+
+    kind: str
+    shape: tuple[int, ...] = ()
+    element: str = ""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The torch dtype that carries the elements."""
+        return _CARRIED[self.element]
+
+    def __str__(self) -> str:
+        sizes = "x".join("?" if d == DYNAMIC else str(d) for d in self.shape)
+        inner = f"{sizes}x{self.element}" if sizes else self.element
+        return f"{self.kind}<{inner}>" if inner else self.kind
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an op comes from, as far as the program tells."""
+
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    fx_node: str = ""
+    target: str = ""
+    op_id: int | None = None
+
+    def __str__(self) -> str:
+        parts = [
+            f"module {self.module!r}" if self.module else "",
+            f"%{self.fx_node} = {self.target}" if self.fx_node else "",
+            f'File "{self.file}", line {self.line}' if self.line else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A region's arguments and ops; the last op ends it."""
+
+    arguments: tuple[int, ...]
+    types: tuple[Type, ...]
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation; values are numbers that are unique in their function."""
+
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    types: tuple[Type, ...]  # of the results
+    operand_types: tuple[Type, ...]
+    attributes: Mapping[str, Any]
+    regions: tuple[Block, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Port:
+    """A named, typed way in or out of a function."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True)
+class Function:
+    """A graph of the program."""
+
+    name: str
+    inputs: tuple[Port, ...]  # states among them, as handles
+    outputs: tuple[Port, ...]
+    body: Block
+    size: int  # how many values it has
+    is_private: bool
+    composite: str = ""  # the name it is declared under, if it is a composite
+
+
+@dataclass(frozen=True)
+class Program:
+    """All the graphs of a program, by name and in its order."""
+
+    functions: Mapping[str, Function] = field(default_factory=dict)
+
+
+Source: TypeAlias = "AIProgram | AIModelAsset | Path | str"
+
+
+def read(source: Source, *, largest: int | None = None) -> Program:
+    """The program behind an `AIProgram`, an asset or the path of one.
+
+    Constants of more than `largest` bytes come without their value, which may be a copy.
+    """
+    if isinstance(source, str | Path):
+        source = resources.asset_at(Path(source))
+    blobs: Mapping[str, torch.Tensor] = {}
+    if isinstance(source, AIModelAsset):
+        blobs = resources.mapped(Path(source.path) / resources.BYTECODE)
+        source = source.program
+    if not isinstance(source, AIProgram):
+        raise errors.ArgumentTypeError(
+            f"a {type(source).__name__} is no Core AI program\n"
+            "  try   an AIProgram, an AIModelAsset or the path of an .aimodel"
+        )
+    operations = mlir_module_of(source).body.operations
+    graphs = [op for op in operations if op.operation.name == "coreai.graph"]
+    read_ = (_Reader(blobs, largest).function(graph) for graph in graphs)
+    return Program({function.name: function for function in read_})
+
+
+class _Reader:
+    """Reads one graph; values are numbered in the order they are met."""
+
+    def __init__(self, blobs: Mapping[str, torch.Tensor], largest: int | None) -> None:
+        self._blobs = blobs
+        self._largest = largest
+        self._numbers: dict[ir.Value, int] = {}
+        self._types: dict[str, Type] = {}
+        self._places: dict[str, Place] = {}
+
+    def function(self, graph: Any) -> Function:
+        operation = graph.operation
+        attributes = operation.attributes
+        body = self._block(next(iter(operation.regions[0])))
+        taken = _names(attributes, "arg_attrs", len(body.arguments))
+        last = body.ops[-1]
+        given = _names(attributes, "res_attrs", len(last.operands))
+        outputs = zip(given, last.operand_types, strict=True)
+        composite = str(attributes["composite_decl"]) if "composite_decl" in attributes else ""
+        declared = re.search(r'composite_declaration<"([^"]*)"', composite)
+        return Function(
+            attributes["sym_name"].value,
+            tuple(Port(n, t) for n, t in zip(taken, body.types, strict=True)),
+            tuple(Port(n, t) for n, t in outputs),
+            body,
+            len(self._numbers),
+            is_private="priv" in attributes,
+            composite=declared[1] if declared else "",
+        )
+
+    def _number(self, value: ir.Value) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def _block(self, block: Any) -> Block:
+        arguments = list(block.arguments)
+        return Block(
+            tuple(self._number(a) for a in arguments),
+            tuple(self._type(a) for a in arguments),
+            tuple(self._op(op.operation) for op in block.operations),
+        )
+
+    def _op(self, op: Any) -> Op:
+        operands, results = list(op.operands), list(op.results)
+        types_ = tuple(self._type(r) for r in results)
+        constant = op.name == "coreai.constant"
+        return Op(
+            op.name,
+            tuple(self._number(o) for o in operands),
+            tuple(self._number(r) for r in results),
+            types_,
+            tuple(self._type(o) for o in operands),
+            self._value(op, types_[0]) if constant else _attributes(op),
+            tuple(self._block(b) for region in op.regions for b in region),
+            self._place(op.location),
+        )
+
+    def _type(self, value: ir.Value) -> Type:
+        text = str(value.type)
+        if text not in self._types:
+            self._types[text] = _parsed(text)
+        return self._types[text]
+
+    def _value(self, op: Any, type_: Type) -> Mapping[str, Any]:
+        if self._largest is not None and bytes_of(type_) > self._largest:
+            return {}
+        return {"value": self._constant(op, type_)}
+
+    def _constant(self, op: Any, type_: Type) -> torch.Tensor:
+        if type_.kind != "tensor" or type_.element not in _CARRIED:
+            raise errors.ConversionError(f"a constant of {type_} cannot be held by torch")
+        name = re.match(r"dense_resource<(.*?)> :", _text(op.attributes)) if self._blobs else None
+        raw = self._blobs.get(name[1].strip('"')) if name else None
+        if raw is None or raw.numel() != bytes_of(type_):
+            held = np.zeros(bytes_of(type_), np.uint8)
+            if held.size:
+                copy_constant_value_to_array(constant_op=op, destination=held)
+            raw = torch.from_numpy(held)
+        return _elements(raw, type_)
+
+    def _place(self, location: Any) -> Place:
+        text = str(location)
+        if text not in self._places:
+            self._places[text] = _place(location, text)
+        return self._places[text]
+
+
+def _text(attributes: Any) -> str:
+    """What names a constant's blob; nothing if it holds its elements itself."""
+    try:
+        value = attributes["value"]
+    except TypeError:  # the binding refuses to show complex elements
+        return ""
+    return "" if isinstance(value, ir.DenseElementsAttr) else str(value)
+
+
+def _bits(element: str) -> int:
+    if element == "i1":  # a byte each, unlike ui1
+        return 8
+    if element == "complex<f32>":
+        return 64
+    found = re.match(r"[a-z]+(\d+)", element)
+    return int(found[1]) if found else 8
+
+
+def bytes_of(type_: Type) -> int:
+    """What the elements take in a file; those narrower than a byte are packed."""
+    return -(-math.prod(type_.shape) * _bits(type_.element) // 8)
+
+
+def _elements(raw: torch.Tensor, type_: Type) -> torch.Tensor:
+    """The bytes of a constant as a tensor; what is narrower than a byte is unpacked."""
+    bits = _bits(type_.element)
+    if not raw.numel():  # which torch will not see as another type
+        return torch.empty(type_.shape, dtype=type_.dtype)
+    if bits < 8:
+        raw = _unpacked(raw, type_, bits)
+    elif raw.data_ptr() % type_.dtype.itemsize:  # as blobs of a file may lie, and tensors not
+        raw = raw.clone()
+    return raw.view(type_.dtype).reshape(type_.shape)
+
+
+def _codes(raw: torch.Tensor, bits: int, count: int) -> torch.Tensor:
+    if 8 % bits == 0:
+        shifts = torch.arange(0, 8, bits, dtype=torch.uint8)
+        return (raw[:, None] >> shifts & 2**bits - 1).reshape(-1)[:count]
+    flat = np.unpackbits(raw.numpy(), bitorder="little")[: count * bits].reshape(count, bits)
+    return torch.from_numpy(np.packbits(flat, axis=1, bitorder="little").reshape(count))
+
+
+def _unpacked(raw: torch.Tensor, type_: Type, bits: int) -> torch.Tensor:
+    count = math.prod(type_.shape)
+    codes = _codes(raw, bits, count)
+    if type_.element == "f4E2M1FN":
+        return _FLOAT4[codes.long()].to(type_.dtype).view(torch.uint8)
+    if type_.element.startswith("si"):
+        signed = codes.to(torch.int8)
+        return torch.where(signed >= 2 ** (bits - 1), signed - 2**bits, signed).view(torch.uint8)
+    return codes
+
+
+_TENSOR = re.compile(r"(?P<wrap>.*?)tensor<(?P<sizes>(?:(?:\d+|\?)x)*)(?P<element>[^,]*?)(?:,.*)?>")
+
+
+def _parsed(text: str) -> Type:
+    found = _TENSOR.fullmatch(text.removesuffix(">") if text.startswith("!") else text)
+    if found is None:
+        return Type(text.removeprefix("!coreai.").partition("<")[0])
+    sizes = (DYNAMIC if s == "?" else int(s) for s in found["sizes"].split("x")[:-1])
+    wrap = found["wrap"].removeprefix("!coreai.").removesuffix("<")
+    kind = wrap or ("sparse" if "sparse" in text or "bitmask" in text else "tensor")
+    return Type(kind, tuple(sizes), found["element"])
+
+
+def _names(attributes: Any, key: str, count: int) -> Iterator[str]:
+    """The ports' names; what has none is called by its place."""
+    listed = list(attributes[key]) if key in attributes else []
+    for index in range(count):
+        named = index < len(listed) and "coreai.name" in listed[index]
+        yield listed[index]["coreai.name"].value if named else str(index)
+
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    ir.StringAttr: lambda a: a.value,
+    ir.BoolAttr: lambda a: a.value,
+    ir.IntegerAttr: lambda a: a.value,
+    ir.FloatAttr: lambda a: a.value,
+    ir.FlatSymbolRefAttr: lambda a: a.value,
+    ir.UnitAttr: lambda a: True,
+    ir.ArrayAttr: lambda a: tuple(_plain(x) for x in a),
+    ir.DictAttr: lambda a: {n.name: _plain(n.attr) for n in a},
+}
+
+
+_WORD = re.compile(r"#coreai\.\w+<(\w+)>")
+_SYMBOL = re.compile(r'#param\.constant<@"?(.*?)"?> : !param\.symbol')
+
+
+def _plain(attribute: Any) -> Any:
+    """An attribute as a Python value; a word of the dialect's own kinds as that word."""
+    if type(attribute) in _PLAIN:
+        return _PLAIN[type(attribute)](attribute)
+    text = str(attribute)
+    word = _WORD.fullmatch(text) or _SYMBOL.fullmatch(text)
+    return word[1] if word else text
+
+
+def _attributes(op: Any) -> Mapping[str, Any]:
+    return {named.name: _plain(named.attr) for named in op.attributes}
+
+
+_TAG = re.compile(r'<"(module|fx_node|target)": "((?:[^"\\]|\\.)*)">')
+_ESCAPED = re.compile(rb"\\(\\|[0-9A-F]{2})")
+
+
+def _unescaped(text: str) -> str:
+    """The characters of which MLIR prints the bytes in hex, as it does of a quote."""
+    if "\\" not in text:
+        return text
+    code = _ESCAPED.sub(
+        lambda m: m[0][:1] if m[1] == b"\\" else bytes.fromhex(m[1].decode()), text.encode()
+    )
+    return code.decode(errors="replace")
+
+
+def _place(location: Any, text: str) -> Place:
+    found = reversed(_TAG.findall(text))  # the first of a kind is the op's own
+    tags = {key: _unescaped(value) for key, value in found}
+    files = [f for f in get_file_line_col_locations(location) if f.line > 0]
+    number = get_operation_id(location, "coreai")
+    return Place(
+        tags.get("module", ""),
+        files[0].filename if files else "",
+        files[0].line if files else 0,
+        tags.get("fx_node", ""),
+        tags.get("target", ""),
+        int(number.value) if number is not None else None,
+    )

@@ -1,0 +1,142 @@
+"""The contents of a program in figures: functions, ports, composites, weights, ops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .reading import Block, Function, Op, Port, Program, Source, bytes_of, read
+
+
+@dataclass(frozen=True)
+class PortSummary:
+    """A way in or out."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]  # None where the size may vary
+
+    def __str__(self) -> str:
+        """`x: f32[1, 3, ?, ?]`."""
+        sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
+        return f"{self.name}: {self.dtype}[{sizes}]"
+
+
+@dataclass(frozen=True)
+class FunctionSummary:
+    """One entrypoint."""
+
+    name: str
+    inputs: tuple[PortSummary, ...]
+    outputs: tuple[PortSummary, ...]
+    states: tuple[PortSummary, ...]
+    ops: int  # those of the graphs it calls included, each call counted
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A whole program."""
+
+    functions: tuple[FunctionSummary, ...]
+    graphs: dict[str, int]  # private graphs that are called, by name, with their ops
+    composites: dict[str, int]  # how often each composite is called
+    ops: dict[str, int]  # how often each op stands in the program, the most frequent first
+    weights: dict[str, tuple[int, int]]  # by dtype: how many constants, how many bytes
+    kernels: tuple[str, ...]
+    file_bytes: int | None  # of the asset's files
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of all constants."""
+        return sum(size for _, size in self.weights.values())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from .display import fragment
+
+        return fragment(self)
+
+    def __rich__(self) -> Any:
+        """What rich prints in a terminal."""
+        from .display import panel
+
+        return panel(self)
+
+
+def summarize(source: Source) -> Summary:
+    """Count what a program, an asset or the path of one holds."""
+    return summary_of(read(source, largest=0), file_bytes(source))
+
+
+def summary_of(program: Program, size: int | None) -> Summary:
+    """Count what a program holds that has been read, and whose files have this size."""
+    every = [op for function in program.functions.values() for op in ops_of(function.body)]
+    counted = Counter(op.name for op in every if op.name != "coreai.constant")
+    return Summary(
+        tuple(_function(f, program) for f in program.functions.values() if not f.is_private),
+        {f.name: len(list(ops_of(f.body))) for f in program.functions.values() if f.is_private},
+        _composites(every, program),
+        dict(counted.most_common()),
+        _weights(every),
+        tuple(op.attributes["kernel_name"] for op in every if op.name == "coreai.metal4_kernel"),
+        size,
+    )
+
+
+def ops_of(block: Block) -> Iterator[Op]:
+    """Every op of a block and of the regions within it."""
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            yield from ops_of(region)
+
+
+def _function(function: Function, program: Program) -> FunctionSummary:
+    return FunctionSummary(
+        function.name,
+        tuple(_port(p) for p in function.inputs if p.type.kind != "handle"),
+        tuple(_port(p) for p in function.outputs if p.type.kind != "token"),
+        tuple(_port(p) for p in function.inputs if p.type.kind == "handle"),
+        _executed(function, program),
+    )
+
+
+def _port(port: Port) -> PortSummary:
+    sizes = tuple(None if size < 0 else size for size in port.type.shape)
+    return PortSummary(port.name, port.type.element, sizes)
+
+
+def _executed(function: Function, program: Program) -> int:
+    total = 0
+    for op in ops_of(function.body):
+        if op.name == "coreai.invoke":
+            total += _executed(program.functions[op.attributes["callee"]], program)
+        elif op.name not in ("coreai.constant", "coreai.output"):
+            total += 1
+    return total
+
+
+def _composites(every: list[Op], program: Program) -> dict[str, int]:
+    called = (op.attributes["callee"] for op in every if op.name == "coreai.invoke")
+    names = (program.functions[name].composite for name in called)
+    return dict(Counter(name for name in names if name).most_common())
+
+
+def _weights(every: list[Op]) -> dict[str, tuple[int, int]]:
+    weights: dict[str, tuple[int, int]] = {}
+    for op in every:
+        if op.name == "coreai.constant":
+            count, size = weights.get(op.types[0].element, (0, 0))
+            weights[op.types[0].element] = (count + 1, size + bytes_of(op.types[0]))
+    return dict(sorted(weights.items(), key=lambda item: -item[1][1]))
+
+
+def file_bytes(source: Source) -> int | None:
+    """The size of an asset's files; nothing for a program that has none."""
+    path = getattr(source, "path", source)
+    if not isinstance(path, str | Path):
+        return None
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())

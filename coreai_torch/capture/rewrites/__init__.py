@@ -1,0 +1,1 @@
+"""torch functions rewritten so that they can be exported."""

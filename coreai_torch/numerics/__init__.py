@@ -1,0 +1,1 @@
+"""Comparison of numbers: the one judge of whether two results agree."""

@@ -1,0 +1,180 @@
+"""Index tensors as `x[i, :, j]` holds them: wrapped, broadcast, and laid side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes, types
+from ...ir.dialect import Dim, Value
+from ...lowering import Ctx
+
+# Below this many elements a row costs less when each of them is gathered by itself.
+_NARROW_ROW = 16
+
+
+@dataclass(frozen=True)
+class Subscript:
+    """What addresses a tensor: one index per addressed axis, all of one shape once broadcast."""
+
+    axes: tuple[int, ...]
+    columns: tuple[Value, ...]  # si32; nothing is negative
+    shape: tuple[Dim, ...]  # of the columns together
+    counted: bool  # the number of entries depends on data, and may be none
+
+    @property
+    def adjacent(self) -> bool:
+        """Whether the entries stay in the place of the axes; else torch puts them first."""
+        return self.axes == tuple(range(self.axes[0], self.axes[-1] + 1))
+
+    @property
+    def place(self) -> int:
+        """Where in the result the entries' axes stand."""
+        return self.axes[0] if self.adjacent else 0
+
+
+def subscript(
+    ctx: Ctx, x: Value, indices: Sequence[Value | None], known: Sequence[torch.Tensor | None]
+) -> Subscript:
+    """Read a list of index tensors and masks, `None` for an axis that is taken whole."""
+    axes: list[int] = []
+    columns: list[Value] = []
+    counted = False
+    axis = 0
+    for i, index in enumerate(indices):
+        if index is None:
+            axis += 1
+            continue
+        constant = known[i] if i < len(known) else None
+        if cai.is_bool(index):
+            found = _mask_columns(ctx, index, constant)
+            counted = counted or constant is None
+        else:
+            found = [wrapped(index, cai.size(x, axis), constant)]
+        axes += range(axis, axis + len(found))
+        columns += found
+        axis += len(found)
+    return Subscript(tuple(axes), tuple(columns), common_shape(columns), counted)
+
+
+def _mask_columns(ctx: Ctx, mask: Value, constant: torch.Tensor | None) -> list[Value]:
+    if mask.type.rank == 0:
+        ctx.refuse("a mask of rank 0", "a mask with the axes that it masks")
+    if constant is not None:
+        return [
+            cai.tensor_constant(column.to(torch.int32), "positions")
+            for column in constant.nonzero(as_tuple=True)
+        ]
+    found = cai.non_zero(mask)
+    return [cai.shrink_dims(cai.slice_axis(found, 1, i, i + 1), [1]) for i in range(mask.type.rank)]
+
+
+def wrapped(index: Value, extent: Dim, constant: torch.Tensor | None = None) -> Value:
+    """An index as si32, counted from the front as torch counts a negative one."""
+    position = cai.cast(index, torch.int32)
+    if constant is not None and bool((constant >= 0).all()):
+        return position
+    if constant is not None and isinstance(extent, int):
+        counted = torch.where(constant < 0, constant + extent, constant)
+        return cai.tensor_constant(counted.to(torch.int32), "positions")
+    return cai.where(
+        cai.less(position, cai.i32(0)), cai.add(position, shapes.number(extent)), position
+    )
+
+
+def common_shape(values: Sequence[Value]) -> tuple[Dim, ...]:
+    """The sizes that values broadcast to together."""
+    rank = max(v.type.rank for v in values)
+    return tuple(_common_size(values, axis - rank) for axis in range(rank))
+
+
+def _common_size(values: Sequence[Value], axis: int) -> Dim:
+    """One axis of it, counted from the end; a size shown wins over one only the run time knows."""
+    having = [v for v in values if v.type.rank >= -axis]
+    shown = [v.type.shape[axis] for v in having]
+    for extent in shown:
+        if extent not in (1, types.DYNAMIC):
+            return int(extent)
+    for value, extent in zip(having, shown, strict=True):
+        if extent == types.DYNAMIC:
+            return cai.size(value, axis % value.type.rank)
+    return 1
+
+
+def gather(x: Value, at: Subscript) -> Value:
+    """`x[at]`."""
+    if cai.is_complex(x):
+        return per_part(lambda part: gather(part, at), x)
+    if not at.adjacent:
+        rest = [a for a in range(x.type.rank) if a not in at.axes]
+        leading = tuple(range(len(at.axes)))
+        turned = cai.transpose(x, [*at.axes, *rest])
+        return gather(turned, Subscript(leading, at.columns, at.shape, at.counted))
+    sizes = cai.sizes(x)
+    row = shapes.product(sizes[at.axes[-1] + 1 :])
+    uncountable = at.counted and len(at.axes) > 1
+    if at.place == 0 and (uncountable or not isinstance(row, int) or row >= _NARROW_ROW):
+        return cai.gather_nd(x, side_by_side(at.columns, at.shape))
+    return _gather_turned(x, at) if uncountable else _gather_flat(x, at, sizes)
+
+
+def _gather_turned(x: Value, at: Subscript) -> Value:
+    """Through the front: no arithmetic on entries that may be none, which would kill."""
+    rank, lead, entries = x.type.rank, at.place, len(at.shape)
+    rest = [a for a in range(rank) if a not in at.axes]
+    found = cai.gather_nd(cai.transpose(x, [*at.axes, *rest]), side_by_side(at.columns, at.shape))
+    before = range(entries, entries + lead)
+    after = range(entries + lead, found.type.rank)
+    return cai.transpose(found, [*before, *range(entries), *after])
+
+
+def _gather_flat(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
+    """Along one axis that stands for all the addressed ones, element by element."""
+    lead, last = at.place, at.place + len(at.axes)
+    before, extents, after = sizes[:lead], sizes[lead:last], sizes[last:]
+    flat = cai.reshape(x, [*before, shapes.product(extents), *after])
+    entries = linear(at.columns, extents)
+    if len(at.shape) == 1:  # no reshape: it fails where a mask selects nothing
+        count, vector = at.shape[0], cai.broadcast_to(entries, at.shape)
+    else:
+        count = shapes.product(at.shape)
+        vector = cai.reshape(cai.broadcast_to(entries, at.shape), [count])
+    ones = [a for a in range(lead + 1 + len(after)) if a != lead]
+    index = cai.broadcast_to(cai.expand_dims(vector, ones), [*before, count, *after])
+    found = cai.gather_along_axis(flat, index, lead)
+    return found if len(at.shape) == 1 else cai.reshape(found, [*before, *at.shape, *after])
+
+
+def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
+    """Positions over the axes flattened into one; one that lies outside stays outside."""
+    if len(columns) == 1:
+        return columns[0]
+    total = shapes.product(extents)
+    position: Value | None = None
+    stride: Dim = 1
+    for column, extent in zip(reversed(columns), reversed(extents), strict=True):
+        scaled = column if stride == 1 else cai.mul(column, shapes.number(stride))
+        # Column 7 of a row of 5 would be column 2 of the next row.
+        inside = cai.logical_and(
+            cai.less(column, shapes.number(extent)), cai.greater(column, cai.i32(-1))
+        )
+        term = cai.where(inside, scaled, shapes.number(total))
+        position = term if position is None else cai.add(position, term)
+        stride = shapes.mul(stride, extent)
+    assert position is not None
+    return position
+
+
+def side_by_side(columns: Sequence[Value], shape: Sequence[Dim]) -> Value:
+    """Columns as one index of the form that `gather_nd` and `scatter_nd` read."""
+    spread = [cai.broadcast_to(c, shape) for c in columns]
+    return cai.concat(len(shape), [cai.expand_dims(c, [len(shape)]) for c in spread])
+
+
+def per_part(fn: Callable[..., Value], *operands: Value) -> Value:
+    """A function of real values applied to the parts of complex ones."""
+    real = fn(*(cai.real_part(o) for o in operands))
+    return cai.create_complex(real, fn(*(cai.imaginary_part(o) for o in operands)))

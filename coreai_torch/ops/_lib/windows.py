@@ -1,0 +1,246 @@
+"""Positions along an axis: tables that torch computes now, or the program at run time.
+
+A table is a tensor while all that it depends on is known, and so becomes one constant; with
+dynamic sizes it is a value. The arithmetic is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.dialect import Dim, Value
+from ..pointwise import rounding
+
+Table: TypeAlias = "torch.Tensor | Value"
+Term: TypeAlias = "Table | int | float"
+
+
+def value(table: Term, dtype: torch.dtype = torch.int32) -> Value:
+    """A table as a value of the graph, in its own dtype; a plain number in the one given."""
+    if isinstance(table, Value):
+        return table if table.type.rank else shapes.counted(table)
+    return cai.tensor_constant(torch.as_tensor(table, dtype=_narrow(table, dtype)))
+
+
+def _narrow(table: torch.Tensor | int | float, dtype: torch.dtype) -> torch.dtype:
+    if not isinstance(table, torch.Tensor):
+        return dtype
+    return torch.int32 if table.dtype == torch.int64 else table.dtype
+
+
+def _arithmetic(
+    known: Callable[..., torch.Tensor], op: Callable[[Value, Value], Value]
+) -> Callable[[Term, Term], Table]:
+    def apply(a: Term, b: Term) -> Table:
+        if isinstance(a, Value) or isinstance(b, Value):
+            dtype = cai.dtype(a if isinstance(a, Value) else b)
+            return op(value(a, dtype), value(b, dtype))
+        return known(torch.as_tensor(a), torch.as_tensor(b))
+
+    return apply
+
+
+add = _arithmetic(torch.add, cai.add)
+sub = _arithmetic(torch.sub, cai.sub)
+mul = _arithmetic(torch.mul, cai.mul)
+div = _arithmetic(torch.div, cai.div)
+floordiv = _arithmetic(lambda a, b: torch.div(a, b, rounding_mode="floor"), cai.floor_divide)
+maximum = _arithmetic(torch.maximum, cai.maximum)
+minimum = _arithmetic(torch.minimum, cai.minimum)
+greater = _arithmetic(torch.gt, cai.greater)
+both = _arithmetic(torch.logical_and, cai.logical_and)
+
+
+def _elementwise(
+    known: Callable[..., torch.Tensor], op: Callable[..., Value]
+) -> Callable[[Table], Table]:
+    return lambda table: op(table) if isinstance(table, Value) else known(table)
+
+
+absolute = _elementwise(torch.abs, cai.abs_)
+floor = _elementwise(torch.floor, rounding.floor)
+sine = _elementwise(torch.sin, cai.sin)
+
+
+def where(condition: Table, a: Table, b: Table) -> Table:
+    """`a` where the condition holds, else `b`; they are of one dtype."""
+    if not any(isinstance(t, Value) for t in (condition, a, b)):
+        return torch.where(condition, a, b)
+    return cai.where(value(condition), value(a), value(b))
+
+
+def total(table: Table) -> Table:
+    """The sum of each row of a matrix, as a column."""
+    if isinstance(table, Value):
+        return cai.reduce_sum(table, [1])
+    return table.sum(1, keepdim=True)
+
+
+def number(term: Dim | float) -> Table:
+    """A size or a number in f32."""
+    if isinstance(term, Value):
+        return cai.cast(value(term), torch.float32)
+    return torch.tensor(term, dtype=torch.float32)
+
+
+def clamp(table: Term, low: Term, high: Term) -> Table:
+    return minimum(maximum(table, low), high)
+
+
+def cast(table: Term, dtype: torch.dtype) -> Table:
+    """Torch's `to`."""
+    if isinstance(table, Value):
+        return cai.cast(table, dtype)
+    return torch.as_tensor(table).to(dtype)
+
+
+def count(length: Dim) -> Table:
+    """0, 1, 2, ... up to a length."""
+    if isinstance(length, int):
+        return torch.arange(length)
+    return cai.range_(cai.i32(0), length, cai.i32(1))
+
+
+def column(table: Table) -> Table:
+    """A vector standing up, to meet a row."""
+    return cai.expand_dims(table, [1]) if isinstance(table, Value) else table[:, None]
+
+
+def row(table: Table) -> Table:
+    return cai.expand_dims(table, [0]) if isinstance(table, Value) else table[None, :]
+
+
+def side_by_side(columns: Sequence[Table]) -> Table:
+    """Vectors of one length as the columns of a matrix."""
+    standing = [column(c) for c in columns]
+    if any(isinstance(c, Value) for c in standing):
+        return cai.concat(1, [value(c) for c in standing])
+    return torch.cat(standing, 1)
+
+
+def along(table: Table, axis: int, rank: int) -> Table:
+    """A table laid along an axis of a tensor of this rank: a matrix takes that and the next."""
+    own = table.type.rank if isinstance(table, Value) else table.dim()
+    others = [a for a in range(rank) if not axis <= a < axis + own]
+    if isinstance(table, Value):
+        return cai.expand_dims(table, others)
+    for other in others:
+        table = table.unsqueeze(other)
+    return table
+
+
+def is_sure(table: Table) -> bool:
+    """Whether a condition is known to hold everywhere."""
+    return isinstance(table, torch.Tensor) and bool(table.all())
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The taps of every window along one axis: their positions, and which of them are inside."""
+
+    windows: Dim
+    taps: Dim
+    positions: Table  # [windows, taps], none outside the axis
+    inside: Table
+
+    def count(self) -> Table:
+        """How many taps of each window are inside."""
+        if isinstance(self.inside, torch.Tensor):
+            return self.inside.sum(1)
+        ones = cai.cast(self.inside, torch.int32)
+        return cai.shrink_dims(cai.reduce_sum(ones, [1]), [1])
+
+    def of(self, x: Value, axis: int) -> Value:
+        """The windows of `x`; their taps are a new axis after the given one."""
+        dims = cai.sizes(x)
+        flat = reshape(self.positions, [shapes.mul(self.windows, self.taps)])
+        whole = [*dims[:axis], self.windows, self.taps, *dims[axis + 1 :]]
+        return cai.reshape(take(x, flat, axis), whole)
+
+    def filled(self, x: Value, axis: int, filler: float) -> Value:
+        """The windows of `x` with a number where a tap is outside."""
+        found = self.of(x, axis)
+        if is_sure(self.inside):
+            return found
+        inside = value(along(self.inside, axis, found.type.rank))
+        return cai.where(inside, found, cai.like(found, filler))
+
+
+def reshape(table: Table, dims: Sequence[Dim]) -> Table:
+    """A table under other sizes."""
+    if isinstance(table, Value):
+        return cai.reshape(table, dims)
+    return table.reshape([int(d) for d in dims])
+
+
+def take(x: Value, positions: Table, axis: int) -> Value:
+    """`index_select`: rows are copied whole, eight times as fast as element by element."""
+    ahead = [axis, *(a for a in range(x.type.rank) if a != axis)]
+    back = [ahead.index(a) for a in range(x.type.rank)]
+    found = cai.gather_nd(cai.transpose(x, ahead), cai.expand_dims(value(positions), [1]))
+    return cai.transpose(found, back)
+
+
+@dataclass(frozen=True)
+class Slide:
+    """How a pooling window moves along one axis."""
+
+    kernel: int
+    stride: int
+    padding: int = 0
+    dilation: int = 1
+    ceil: bool = False
+
+    @property
+    def reach(self) -> int:
+        """From a window's first tap to just behind its last."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    def windows(self, extent: Dim) -> Dim:
+        """How many there are; in ceil mode the last one must start within axis or left padding."""
+        span = shapes.add(extent, 2 * self.padding - self.reach)
+        if not self.ceil:
+            return shapes.add(shapes.floordiv(span, self.stride), 1)
+        all_started = shapes.floordiv(shapes.add(span, self.stride - 1), self.stride)
+        inside = shapes.floordiv(shapes.add(extent, self.padding - 1), self.stride)
+        return shapes.add(shapes.minimum(all_started, inside), 1)
+
+    def room(self, extent: Dim) -> tuple[Dim, Dim]:
+        """The padding before and after that lets every window fit."""
+        if not self.ceil:
+            return self.padding, self.padding
+        last = shapes.mul(shapes.sub(self.windows(extent), 1), self.stride)
+        behind = shapes.sub(shapes.add(last, self.reach - self.padding), extent)
+        return self.padding, shapes.maximum(behind, self.padding)
+
+    def starts(self, extent: Dim) -> Table:
+        """Where each window begins, which is negative within the padding."""
+        return sub(mul(count(self.windows(extent)), self.stride), self.padding)
+
+    def taps(self, extent: Dim) -> Windows:
+        """The windows along an axis of this extent."""
+        steps = mul(count(self.kernel), self.dilation)
+        wanted = add(column(self.starts(extent)), row(steps))
+        inside = both(greater(wanted, -1), greater(extent, wanted))
+        inner = clamp(wanted, 0, shapes.sub(extent, 1))
+        return Windows(self.windows(extent), self.kernel, inner, inside)
+
+
+def adaptive(extent: Dim, windows: Dim) -> Windows:
+    """As many windows as asked for, near equal in length, overlapping where they must."""
+    numbers = count(windows)
+    starts = floordiv(mul(numbers, extent), windows)
+    reach = shapes.sub(windows, 1)
+    ends = floordiv(add(mul(add(numbers, 1), extent), reach), windows)
+    longest: Dim = shapes.add(shapes.floordiv(shapes.add(extent, reach), windows), 1)
+    if not isinstance(starts, Value) and not isinstance(ends, Value):
+        longest = int((ends - starts).max())
+    wanted = add(column(starts), row(count(longest)))
+    inside = greater(column(ends), wanted)
+    return Windows(windows, longest, minimum(wanted, shapes.sub(extent, 1)), inside)

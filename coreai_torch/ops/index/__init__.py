@@ -1,0 +1,1 @@
+"""Lowerings of ops that read or write elements by index."""

@@ -1,0 +1,135 @@
+"""Rows of a table by number: one by one, in bags, and with their lengths held down."""
+
+from __future__ import annotations
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir.dialect import Value
+from ...lowering import Ctx, case, decomposes, lowers
+from ...lowering.cases import bf16, f16, f32, i32, i64
+from ...torch_compat import aten
+
+_SUM, _MEAN, _MAX = 0, 1, 2
+
+
+@lowers(
+    aten.embedding.default,
+    # They steer the gradient alone.
+    ignore=("padding_idx", "scale_grad_by_freq", "sparse"),
+    cases=[
+        case(f32(5, 3), i64(2, 2, values=(4, 0, 1, 1))),
+        case(f32(5, 32, constant=True), i32(3, values=(4, 0, 1)), 0),
+        case(f16(5, 32), i64(values=(2,)), -1, True, True),
+        case(bf16(5, 32), i64(2, values=(2, 4))),
+    ],
+)
+def embedding(ctx: Ctx, weight: Value, indices: Value) -> Value:
+    column = cai.cast(indices, torch.int32)
+    return cai.gather_nd(weight, cai.expand_dims(column, [column.type.rank]))
+
+
+@decomposes(
+    aten.embedding_renorm.default,
+    cases=[
+        case(f32(5, 3), i64(3, values=(4, 0, 4)), 1.0, 2.0),
+        case(f32(5, 3), i64(2, 2, values=(1, 0)), 0.5, 1.0),
+    ],
+)
+def embedding_renorm(
+    x: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float
+) -> torch.Tensor:
+    """Only rows that are asked for are shortened."""
+    norm = torch.linalg.vector_norm(x, norm_type, dim=1, keepdim=True)
+    shortened = torch.where(norm > max_norm, x * (max_norm / (norm + 1e-7)), x)
+    asked = torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
+    chosen = torch.index_fill(asked, 0, indices.reshape(-1), True)
+    return torch.where(chosen.unsqueeze(1), shortened, x)
+
+
+_BAGS = [
+    case(f32(6, 3), i64(5, values=(5, 0, 1, 1, 2)), i64(2, values=(0, 3)), mode=_SUM),
+    case(f32(6, 3), i64(5, values=(5, 0, 1, 1, 2)), i64(3, values=(0, 3, 3)), mode=_MEAN),
+    case(f32(6, 3), i64(5, values=(5, 0, 1, 1, 2)), i64(3, values=(0, 0, 2)), mode=_MAX),
+    case(
+        f32(6, 3),
+        i64(4, values=(5, 0, 1, 1)),
+        i64(2, values=(0, 3)),
+        False,
+        _SUM,
+        False,
+        f32(4),
+    ),
+    case(
+        f32(6, 3),
+        i64(4, values=(5, 0, 1, 1)),
+        i64(2, values=(0, 2)),
+        mode=_MAX,
+        padding_idx=1,
+    ),
+]
+
+
+@decomposes(
+    aten._embedding_bag.default,
+    cases=[
+        *_BAGS,
+        case(
+            f32(6, 3),
+            i64(4, values=(5, 0, 1, 1)),
+            i64(3, values=(0, 3, 4)),
+            mode=_MEAN,
+            include_last_offset=True,
+            padding_idx=1,
+        ),
+    ],
+)
+@decomposes(aten._embedding_bag_forward_only.default, cases=_BAGS)
+def embedding_bag(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[torch.Tensor, ...]:
+    """The bags, and what torch keeps for the gradient beside them."""
+    starts = offsets[:-1] if include_last_offset else offsets
+    places = torch.arange(indices.shape[0], device=indices.device)
+    bag = (places.unsqueeze(1) >= starts).sum(1) - 1
+    counts = (indices != padding_idx).to(indices.dtype)
+    size = torch.zeros_like(starts).to(indices.dtype).index_add(0, bag, counts)
+    rows = weight[indices]
+    if mode == _MAX:
+        out, first = _largest(rows, bag, counts, starts.shape[0])
+        chosen = torch.where(size.unsqueeze(1) > 0, indices[first], 0)
+        return torch.where(size.unsqueeze(1) > 0, out, 0), bag, size, chosen
+    # Torch adds up narrow floats in float32.
+    kept = torch.where(counts.unsqueeze(1) > 0, rows, 0).float()
+    if per_sample_weights is not None:
+        kept = kept * per_sample_weights.unsqueeze(1)
+    total = kept.new_zeros(starts.shape[0], rows.shape[1]).index_add(0, bag, kept)
+    if mode == _SUM:
+        none = torch.zeros_like(size)
+        return total.to(weight.dtype), indices.new_empty(0), none, none.clone()
+    mean = total / size.clamp(min=1).unsqueeze(1)
+    return mean.to(weight.dtype), bag, size, size.clone()
+
+
+def _largest(
+    rows: torch.Tensor, bag: torch.Tensor, counts: torch.Tensor, bags: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The greatest of each bag, column by column, and the place it was first found in."""
+    least = torch.finfo(rows.dtype).min
+    column = bag.unsqueeze(1).expand(rows.shape)
+    held = torch.where(counts.unsqueeze(1) > 0, rows, least)
+    out = torch.full((bags, rows.shape[1]), least, dtype=rows.dtype, device=rows.device)
+    out = out.scatter_reduce(0, column, held, "amax")
+    count = rows.shape[0]
+    place = torch.arange(count, device=rows.device).unsqueeze(1)
+    found = torch.where((held == out[bag]) & (counts.unsqueeze(1) > 0), place, count - 1)
+    last = torch.full_like(out, count - 1, dtype=found.dtype)
+    return out, last.scatter_reduce(0, column, found, "amin")

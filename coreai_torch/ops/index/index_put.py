@@ -1,0 +1,306 @@
+"""Assignments to a part of a tensor: `x[a:b] = y`, `x[i, :, j] += y`, `x[mask] = y`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.dialect import Dim, Value
+from ...lowering import Axis, Ctx, Number, case, decomposes, lowers
+from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64
+from ...torch_compat import aten
+from .._lib.subscript import (
+    Subscript,
+    common_shape,
+    gather,
+    linear,
+    per_part,
+    side_by_side,
+    subscript,
+)
+from .gather import bounds, merged, one_place, takes_all
+
+_LAST = 2**63 - 1
+
+
+@lowers(
+    aten.slice_scatter.default,
+    cases=[
+        case(f32(2, 5), f32(2, 3), 1, 1, 4, static_only="the update has the size of the slice"),
+        case(f32(2, 5), f32(2, 2), -1, -3, -1, static_only="the update has the slice's size"),
+        case(f16(2, 5), f16(2, 3), 1, 0, _LAST, 2, static_only="the update has the slice's size"),
+        case(f32(5), f32(5), 0, None, None),
+        case(f32(2, 3), f32(2, 3)),
+        case(i64(4, 2), i64(2, 2, fixed=True), 0, -2, _LAST),
+        case(b1(4), b1(2, fixed=True), 0, 1, 3),
+        case(c64(4), c64(2, fixed=True), 0, 1, 3),
+    ],
+)
+def slice_scatter(
+    ctx: Ctx, x: Value, src: Value, dim: Axis, start: Number | None, end: Number | None, step: int
+) -> Value:
+    update = cai.cast(src, cai.dtype(x))
+    first, last = bounds(start, end, x.type.shape[dim])
+    if (first, step) == (0, 1) and takes_all(last, x.type.shape[dim]):
+        return cai.broadcast_to(update, cai.sizes(x)) if update.type != x.type else update
+    return _update_axis(x, update, dim, first, last, step)
+
+
+def _update_axis(x: Value, update: Value, axis: int, start: Dim, end: Dim, step: int = 1) -> Value:
+    starts: list[Dim] = [0] * x.type.rank
+    ends: list[Dim] = list(cai.whole(x))
+    strides: list[Dim] = [1] * x.type.rank
+    starts[axis], ends[axis], strides[axis] = start, end, step
+    return cai.slice_update(x, update, starts, ends, strides)
+
+
+@lowers(
+    aten.select_scatter.default,
+    cases=[
+        case(f32(3, 4), f32(4), 0, 1),
+        case(f16(3, 4), f16(3), -1, -1),
+        case(i64(3), i64(), 0, 2),
+        case(b1(3, 2), b1(2), 0, -3),
+    ],
+)
+def select_scatter(ctx: Ctx, x: Value, src: Value, dim: Axis, index: Number) -> Value:
+    first, last = one_place(x, dim, index)
+    update = cai.expand_dims(cai.cast(src, cai.dtype(x)), [dim])
+    return _update_axis(x, update, dim, first, last)
+
+
+@lowers(
+    aten.index_copy.default,
+    cases=[
+        case(f32(4, 3), 0, i64(2, values=(3, 0)), f32(2, 3)),
+        case(f32(2, 4, 3), 1, i64(1, values=(2,)), f32(2, 1, 3)),
+        case(f16(1, 2, 8, 4), 2, i64(1, values=(5,)), f16(1, 2, 1, 4)),
+        case(f16(1, 2, 8, 4), -2, i64(3, values=(5, 6, 7)), f16(1, 2, 3, 4)),
+        case(f32(4, 3), 1, i64(2, values=(2, 0), constant=True), f32(4, 2)),
+        case(i32(4), 0, i64(values=(2,)), i32()),
+        case(i8(4, 2), 0, i64(1, values=(1,)), i8(1, 2)),
+        case(f32(), 0, i64(1, values=(0,)), f32(1)),
+        case(b1(4), 0, i64(2, values=(2, 1)), b1(2)),
+        case(f32(4), 0, i64(0), f32(0), static_only="nothing is copied"),
+    ],
+)
+def index_copy(ctx: Ctx, x: Value, dim: Axis, index: Value, source: Value) -> Value:
+    """No index is negative: torch refuses those here."""
+    if 0 in index.type.shape:
+        return x
+    if x.type.rank == 0:
+        return cai.reshape(source, [])
+    column = cai.cast(index, torch.int32)
+    if column.type.rank == 0:
+        column = cai.reshape(column, [1])
+    rows = cai.reshape(source, [1]) if source.type.rank == 0 else source
+    return replace(x, Subscript((dim,), (column,), cai.sizes(column), counted=False), rows)
+
+
+def replace(x: Value, at: Subscript, values: Value) -> Value:
+    """`x` with `x[at] = values`; what is not written is not read either."""
+    if len(at.axes) == 1 and shapes.product(at.shape) == 1:
+        return _replace_one(x, at, values)
+    columns, layout = _counted_through(x, at)
+    updates = cai.broadcast_to(values, [*layout, *cai.sizes(x)[at.axes[-1] + 1 :]])
+    return cai.scatter_nd(x, side_by_side(columns, layout), updates)
+
+
+def _replace_one(x: Value, at: Subscript, values: Value) -> Value:
+    """A single place along one axis, as a cache is written: one box is updated.
+
+    Beyond the axis nothing is written, where torch would raise.
+    """
+    (axis,), (column,) = at.axes, at.columns
+    sizes = list(cai.sizes(x))
+    rows = cai.broadcast_to(values, [*sizes[:axis], *at.shape, *sizes[axis + 1 :]])
+    sizes[axis] = 1
+    update = rows if len(at.shape) == 1 else cai.reshape(rows, sizes)
+    place = cai.known_number(column)
+    first: Dim = shapes.scalar(column) if place is None else int(place)
+    return _update_axis(x, update, axis, first, shapes.add(first, 1))
+
+
+def _counted_through(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, ...]]:
+    """Full addresses, axis by axis, of the rows that `x[at]` names, and the layout they have in it.
+
+    The axes taken whole are counted through, so that the tensor itself need not be turned.
+    """
+    sizes, last = cai.sizes(x), at.axes[-1]
+    free = [a for a in range(last) if a not in at.axes]
+    entries = len(at.shape)
+    before = at.place if at.adjacent else 0  # free axes that stand before the entries' axes
+    after = len(free) - before
+    layout = (*[sizes[a] for a in free[:before]], *at.shape, *[sizes[a] for a in free[before:]])
+    columns = []
+    for axis in range(last + 1):
+        if axis in at.axes:
+            column = at.columns[at.axes.index(axis)]
+            rank = column.type.rank
+            columns.append(cai.expand_dims(column, list(range(rank, rank + after))))
+        else:
+            place = free.index(axis)
+            stands = place if place < before else place + entries
+            others = [a for a in range(len(layout)) if a != stands]
+            columns.append(cai.expand_dims(_count(sizes[axis]), others))
+    return columns, layout
+
+
+def _count(extent: Dim) -> Value:
+    """0, 1, ... up to an extent."""
+    if isinstance(extent, int):
+        return cai.tensor_constant(torch.arange(extent, dtype=torch.int32), "positions")
+    return cai.range_(cai.i32(0), extent, cai.i32(1))
+
+
+def add_at(x: Value, at: Subscript, values: Value) -> Value:
+    """`x` with `x[at] += values`, where a place named twice is added to twice."""
+    columns, layout = _counted_through(x, at)
+    sizes = cai.sizes(x)
+    rows, row = sizes[: at.axes[-1] + 1], sizes[at.axes[-1] + 1 :]
+    width, count = shapes.product(row), shapes.product(layout)
+    place = cai.reshape(cai.broadcast_to(linear(columns, rows), layout), [count])
+    index = cai.broadcast_to(cai.expand_dims(place, [1]), [count, width])
+    terms = cai.reshape(cai.broadcast_to(values, [*layout, *row]), [count, width])
+    flat = cai.reshape(x, [shapes.product(rows), width])
+    return cai.reshape(scatter_reduced(flat, index, terms, 0, "add"), sizes)
+
+
+def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) -> Value:
+    """Scattered sums and products, one term after the other in the type of `x`, as torch's.
+
+    Integers go through the widest: torch wraps where, on an overflow, the run time kills the
+    process, as int8 100 + 100 does.
+    """
+    if cai.is_complex(x):
+        return per_part(lambda a, b: scatter_reduced(a, index, b, axis, mode), x, terms)
+    dtype = cai.dtype(x) if cai.is_float(x) else torch.int32
+    total = cai.scatter_along_axis(cai.cast(x, dtype), index, cai.cast(terms, dtype), axis, mode)
+    return cai.cast(total, cai.dtype(x))
+
+
+@lowers(
+    aten.index_put.default,
+    aten._unsafe_index_put.default,
+    cases=[
+        case(f32(4, 3), [i64(2, values=(3, -4))], f32(2, 3)),
+        case(f32(4, 3), [i64(2, values=(3, -4), constant=True)], f32()),
+        case(f32(4, 3), [None, i64(1, values=(-1,))], f32(4, 1)),
+        case(f16(1, 2, 8, 4), [None, None, i64(1, values=(5,))], f16(2, 1, 4)),
+        case(i8(1, 2, 8, 4), [None, None, i64(values=(5,))], i8(2, 4)),
+        case(i64(1, 2, 8, 4), [None, None, i64(2, values=(5, 0))], i64(2, 2, 4)),
+        case(f32(4, 3), [i64(2, values=(3, 0)), i64(2, values=(1, -1))], f32(2)),
+        case(f32(5), [i64(2, 2, values=(3, 0, -1, 2))], f32(2, 2)),
+        case(f32(2, 4, 3), [i64(2, values=(1, 0)), None, i64(2, values=(1, -1))], f32(2, 4)),
+        case(f32(2, 4, 3, 2), [None, i64(2, values=(1, 0)), None, i64(1, values=(1,))], f32()),
+        case(f32(4, 3), [i64(3, values=(3, 0, 3))], f32(3, 3), True),
+        case(f16(4, 3), [None, i64(3, values=(-1, 0, 2))], f16(4, 3), True),
+        case(i8(4), [i64(3, values=(3, 3, 3))], i8(3, values=(100,)), True),
+        case(b1(4), [i64(3, values=(3, 0, 3))], b1(3, values=(True,)), True),
+        case(c64(4), [i64(3, values=(3, 0, 3))], c64(3), True),
+        case(f32(2, 4, 3), [i64(2, values=(1, 1)), None, i64(2, values=(1, -2))], f32(1), True),
+        case(f32(2, 3), [b1(2, 3, values=(True, False))], f32()),
+        case(f32(2, 3), [b1(2, 3, values=(True, False))], f32(1), True),
+        case(f32(2, 3, 2), [b1(2, values=(True, False))], f32(3, 2)),
+        case(f32(2, 3, 2), [b1(2, 3, values=(True, False))], f32(1, 2)),
+        case(f32(2, 3), [None, b1(3, values=(True, False))], f32(2, 2, fixed=True)),
+        case(f32(2, 3), [b1(2, 3, values=(True, False))], f32(3, fixed=True), True),
+        case(f32(2, 3), [b1(2, 3, values=(True, False), constant=True)], f32(3, fixed=True)),
+        case(i32(4), [b1(4, values=(False,))], i32(1)),
+        case(f32(4), [i64(0)], f32(0), static_only="nothing is assigned"),
+        case(f32(4), [b1(4, values=(False,), constant=True)], f32(1)),
+    ],
+)
+def index_put(
+    ctx: Ctx, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+) -> Value:
+    known = ctx.known_each("indices")
+    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    terms = cai.cast(values, cai.dtype(x))
+    masks = [(a, i) for a, i in given if known[a] is None and cai.is_bool(i)]
+    if masks:
+        if len(given) > 1:
+            ctx.refuse("a mask computed at run time beside other indices")
+        return _put_masked(x, *masks[0], terms, accumulate)
+    at = subscript(ctx, x, indices, known)
+    if 0 in at.shape:
+        return x
+    return add_at(x, at, terms) if accumulate else replace(x, at, terms)
+
+
+def _put_masked(x: Value, axis: int, mask: Value, values: Value, accumulate: bool) -> Value:
+    """Where the mask holds; how many places that are never matters."""
+    rank, masked = x.type.rank, mask.type.rank
+    trail = rank - axis - masked
+    chosen = cai.expand_dims(mask, list(range(masked, masked + trail)))
+    spread = _spread(x, axis, mask, values, trail)
+    if accumulate:
+        spread = _plus(x, spread)
+    return cai.where(chosen, spread, x)
+
+
+def _plus(x: Value, y: Value) -> Value:
+    return cai.logical_or(x, y) if cai.is_bool(x) else cai.add(x, y)
+
+
+def _spread(x: Value, axis: int, mask: Value, values: Value, trail: int) -> Value:
+    """Values, given for the chosen places only, over all places that the mask covers."""
+    if values.type.rank <= trail:
+        return values
+    counted = values.type.rank - trail - 1  # the axis that runs over the chosen places
+    if values.type.shape[counted] == 1:
+        return cai.expand_dims(values, list(range(counted + 1, counted + mask.type.rank)))
+    flat, chosen = merged(x, mask, axis)
+    filler = list(cai.sizes(values))
+    filler[counted] = 1  # none chosen means no values, and nothing to gather from
+    source = cai.concat(counted, [values, cai.zeros(values, filler)])
+    place = ordinals(chosen)
+    rows = gather(source, Subscript((counted,), (place,), cai.sizes(place), counted=False))
+    return cai.reshape(cai.broadcast_to(rows, cai.sizes(flat)), cai.sizes(x))
+
+
+def ordinals(mask: Value) -> Value:
+    """For each place of a flat mask, how many chosen ones came before: where its value lies."""
+    chosen = cai.scan(cai.cast(mask, torch.int32), 0, "sum")
+    return cai.maximum(cai.sub(chosen, cai.i32(1)), cai.i32(0))
+
+
+@lowers(
+    aten.masked_scatter.default,
+    cases=[
+        case(f32(2, 3), b1(2, 3, values=(True, False, True, True)), f32(6)),
+        case(f32(2, 3), b1(3, values=(True, False, True)), f32(2, 2)),
+        case(f32(3), b1(2, 1, values=(True, False)), f32(4)),
+        case(i8(4), b1(4, values=(False,)), i8(1)),
+        case(c64(4), b1(4, values=(False, True)), c64(3)),
+        case(b1(4), b1(4, values=(True, True, False)), b1(4)),
+        case(f32(), b1(values=(True,)), f32(2)),
+    ],
+)
+def masked_scatter(ctx: Ctx, x: Value, mask: Value, source: Value) -> Value:
+    sizes = common_shape([x, mask])
+    chosen = cai.broadcast_to(mask, sizes)
+    if 0 in source.type.shape:  # then torch lets the mask choose nothing
+        return cai.broadcast_to(x, sizes)
+    place = ordinals(cai.reshape(chosen, [shapes.product(sizes)]))
+    values = cai.reshape(source, [shapes.product(cai.sizes(source))])
+    rows = gather(values, Subscript((0,), (place,), cai.sizes(place), counted=False))
+    return cai.where(chosen, cai.reshape(rows, sizes), x)
+
+
+@decomposes(
+    aten.put.default,
+    cases=[
+        case(f32(2, 3), i64(2, values=(5, -6)), f32(2)),
+        case(f32(2, 3), i64(2, 2, values=(5, 0, 5, 1)), f32(4), True),
+        case(i32(), i64(values=(0,)), i32()),
+    ],
+)
+def put(
+    x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False
+) -> torch.Tensor:
+    flat = torch.index_put(x.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)

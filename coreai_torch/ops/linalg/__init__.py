@@ -1,0 +1,1 @@
+"""Lowerings of matrix products and dense linear algebra."""

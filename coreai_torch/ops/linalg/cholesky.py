@@ -1,0 +1,190 @@
+"""Triangular systems, row after row, and what Cholesky's factor gives with them.
+
+Torch also checks its results and raises for matrices that are not positive definite; a converted
+program raises nothing: it returns what the square root of a negative number gives, and `info`
+where that was asked for.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...lowering import case, decomposes
+from ...lowering.cases import c64, f32
+from ...torch_compat import aten
+from .._lib.loops import (
+    Step,
+    column,
+    conjugate_transposed,
+    conjugated,
+    place,
+    row,
+    static_size,
+    steps,
+)
+
+_POSITIVE = (4.0, 1.0, -0.5, 1.0, 5.0, 0.7, -0.5, 0.7, 3.0)  # of three rows
+# Of six: above the number of steps that are written out.
+_LARGER = tuple(6.0 if i % 7 == 0 else 0.1 * ((i // 6) * (i % 6)) - 1 for i in range(36))
+
+
+def substituted(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
+    """`matrix @ x = rhs` for a triangular matrix; the other triangle is not read."""
+    rows = matrix.shape[-1]
+    lead = torch.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+
+    def body(k: Step, rhs: Tensor, matrix: Tensor) -> list[Tensor]:
+        at = rows - 1 - k if upper else k
+        places = torch.arange(rows).unsqueeze(-1)
+        known, slope = row(rhs, at), column(matrix, at)
+        if not unit:
+            known = known / slope.index_select(-1, place(at))
+        known = known.unsqueeze(-2)
+        rest = rhs - slope.unsqueeze(-1) * known
+        open_ = places < at if upper else places > at
+        return [torch.where(open_, rest, torch.where(places == at, known, rhs))]
+
+    return steps(rows, body, [rhs.expand(*lead, *rhs.shape[-2:])], [matrix])[0]
+
+
+def first_bad(bad: Tensor) -> Tensor:
+    """The first place that is bad, counted from 1, or 0."""
+    rows = bad.shape[-1]
+    if rows == 0:
+        return bad.new_zeros(bad.shape[:-1], dtype=torch.int32)
+    at = torch.where(bad, torch.arange(1, rows + 1), rows + 1).amin(-1)
+    return torch.where(at > rows, 0, at).to(torch.int32)
+
+
+_TRIANGULAR = [
+    case(f32(3, 3, fixed=True, low=1), f32(3, 2, fixed=True), upper=True),
+    case(f32(2, 3, 3, fixed=True, low=1), f32(3, 2, fixed=True), upper=False),
+    case(
+        f32(3, 3, fixed=True, low=1),
+        f32(2, 3, fixed=True),
+        upper=True,
+        left=False,
+        unitriangular=True,
+    ),
+    case(f32(6, 6, fixed=True, values=_LARGER), f32(2, 6, 2, fixed=True), upper=True),
+    case(f32(2, 6, 6, fixed=True, values=_LARGER), f32(6, 2, fixed=True), upper=False),
+]
+
+
+@decomposes(aten.linalg_solve_triangular.default, cases=_TRIANGULAR)
+def linalg_solve_triangular(
+    matrix: Tensor, rhs: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    static_size("linalg.solve_triangular", matrix, -1)
+    if left:
+        return substituted(matrix, rhs, upper, unitriangular)
+    return substituted(matrix.mT, rhs.mT, not upper, unitriangular).mT
+
+
+@decomposes(
+    aten.triangular_solve.default,
+    cases=[
+        case(f32(3, 2, fixed=True), f32(3, 3, fixed=True, low=1)),
+        case(f32(3, 2, fixed=True), f32(2, 3, 3, fixed=True, low=1), False, True),
+        case(f32(3, 2, fixed=True), f32(3, 3, fixed=True, low=1), unitriangular=True),
+    ],
+)
+def triangular_solve(
+    rhs: Tensor,
+    matrix: Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> tuple[Tensor, Tensor]:
+    lead = torch.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+    turned, above = (matrix.mT, not upper) if transpose else (matrix, upper)
+    found = linalg_solve_triangular(turned, rhs, upper=above, unitriangular=unitriangular)
+    return found, matrix.expand(*lead, *matrix.shape[-2:]).clone()
+
+
+_HERMITIAN = c64(2, 2, fixed=True, values=(3.0, 1 - 2j, 1 + 2j, 4.0))
+_FACTORED = [
+    case(f32(3, 3, fixed=True, values=_POSITIVE)),
+    case(f32(2, 3, 3, fixed=True, values=_POSITIVE), upper=True),
+    case(f32(2, 6, 6, fixed=True, values=_LARGER)),
+    case(f32(6, 6, fixed=True, values=_LARGER), upper=True),
+    *(case(_HERMITIAN, upper=upper) for upper in (False, True)),
+]
+
+
+def _real(x: Tensor) -> Tensor:
+    return torch.real(x) if x.is_complex() else x
+
+
+def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The factor of the lower triangle, and the pivots as they were before their roots."""
+    rows = static_size("linalg.cholesky", matrix, -1)
+
+    def body(k: Step, matrix: Tensor, pivots: Tensor) -> list[Tensor]:
+        places = torch.arange(rows)
+        pivot = _real(column(matrix, k).index_select(-1, place(k)))
+        factor = column(matrix, k) / pivot.sqrt()
+        rest = matrix - factor.unsqueeze(-1) * conjugated(factor).unsqueeze(-2)
+        open_ = (places > k) & (places > k).unsqueeze(-1)
+        matrix = torch.where(open_, rest, torch.where(places == k, factor.unsqueeze(-1), matrix))
+        return [matrix, torch.where(places == k, pivot, pivots)]
+
+    pivots = torch.zeros_like(_real(matrix[..., 0])) if rows else _real(matrix.sum(-1))
+    factor, pivots = steps(rows, body, [matrix, pivots])
+    return factor.tril(), pivots
+
+
+@decomposes(
+    aten.linalg_cholesky_ex.default,
+    cases=[
+        *_FACTORED,
+        case(f32(3, 3, fixed=True, values=_POSITIVE), check_errors=True),
+    ],
+)
+def linalg_cholesky_ex(
+    matrix: Tensor, *, upper: bool = False, check_errors: bool = False
+) -> tuple[Tensor, Tensor]:
+    factor, pivots = _lower_factor(conjugate_transposed(matrix) if upper else matrix)
+    return conjugate_transposed(factor) if upper else factor, first_bad(~(pivots > 0))
+
+
+@decomposes(aten.linalg_cholesky.default, cases=_FACTORED[:2])
+def linalg_cholesky(matrix: Tensor, *, upper: bool = False) -> Tensor:
+    return linalg_cholesky_ex(matrix, upper=upper)[0]
+
+
+@decomposes(
+    aten.cholesky.default,
+    cases=[case(f32(3, 3, fixed=True, values=_POSITIVE), upper) for upper in (False, True)],
+)
+def cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
+    return linalg_cholesky_ex(matrix, upper=upper)[0]
+
+
+@decomposes(
+    aten.cholesky_solve.default,
+    cases=[
+        case(f32(3, 2, fixed=True), f32(3, 3, fixed=True, low=1)),
+        case(f32(3, 2, fixed=True), f32(2, 3, 3, fixed=True, low=1), True),
+        case(f32(2, 6, 1, fixed=True), f32(2, 6, 6, fixed=True, values=_LARGER)),
+    ],
+)
+def cholesky_solve(rhs: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    static_size("cholesky_solve", factor, -1)
+    lower = conjugate_transposed(factor) if upper else factor
+    half = substituted(lower, rhs, False, False)
+    return substituted(conjugate_transposed(lower), half, True, False)
+
+
+@decomposes(
+    aten.cholesky_inverse.default,
+    cases=[
+        case(f32(3, 3, fixed=True, low=1)),
+        case(f32(2, 3, 3, fixed=True, low=1), True),
+        case(f32(6, 6, fixed=True, values=_LARGER)),
+    ],
+)
+def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
+    whole = torch.eye(static_size("cholesky_inverse", factor, -1), dtype=factor.dtype)
+    return cholesky_solve(whole, factor, upper)

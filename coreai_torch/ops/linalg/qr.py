@@ -1,0 +1,126 @@
+"""Orthogonal factors by reflections, with the signs that LAPACK gives them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...lowering import case, decomposes
+from ...lowering.cases import f32
+from ...torch_compat import aten
+from .._lib.loops import Step, column, only_real, place, static_size, steps
+
+_MATRICES = [
+    case(f32(3, 3, fixed=True)),
+    case(f32(2, 4, 3, fixed=True)),
+    case(f32(3, 6, fixed=True)),
+    case(f32(2, 7, 6, fixed=True)),
+    case(f32(3, 2, fixed=True, values=(0.0,))),
+    case(f32(2, 2, fixed=True, values=(-3.0, 1.0, 0.0, 2.0))),
+]
+
+
+def reflected(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The upper factor over the vectors of the reflections, and the weights of these."""
+    rows, columns = (static_size("linalg.qr", matrix, axis) for axis in (-2, -1))
+    count = min(rows, columns)
+
+    def body(k: Step, matrix: Tensor, weights: Tensor) -> list[Tensor]:
+        below, here = torch.arange(rows) > k, torch.arange(rows) == k
+        given = column(matrix, k)
+        first = given.index_select(-1, place(k))
+        length = torch.linalg.vector_norm(torch.where(below, given, 0.0), dim=-1, keepdim=True)
+        flat = length == 0
+        norm = torch.linalg.vector_norm(torch.cat([first, length], -1), dim=-1, keepdim=True)
+        mirrored = torch.where(flat, first, torch.where(first < 0, norm, -norm))
+        weight = torch.where(flat, 0.0, (mirrored - first) / torch.where(flat, 1.0, mirrored))
+        vector = torch.where(below, given / torch.where(flat, 1.0, first - mirrored), 0.0)
+        turned = _mirrored(torch.where(here, 1.0, vector), weight, matrix)
+        kept = torch.where(torch.arange(columns) > k, turned, matrix)
+        column_ = torch.where(below, vector, torch.where(here, mirrored, given)).unsqueeze(-1)
+        matrix = torch.where(torch.arange(columns) == k, column_, kept)
+        return [matrix, torch.where(torch.arange(count) == k, weight, weights)]
+
+    weights = matrix.new_zeros((*matrix.shape[:-2], count))
+    factor, weights = steps(count, body, [matrix, weights])
+    return factor, weights
+
+
+def _mirrored(vector: Tensor, weight: Tensor, matrix: Tensor) -> Tensor:
+    """`(1 - weight * vector * vectorᵀ) @ matrix`."""
+    across = (vector.unsqueeze(-1) * matrix).sum(-2, keepdim=True)
+    return matrix - (weight * vector).unsqueeze(-1) * across
+
+
+def applied(vectors: Tensor, weights: Tensor, other: Tensor, backwards: bool) -> Tensor:
+    """The product of all reflections, or of the last first, from the left on another matrix."""
+    rows, count = vectors.shape[-2], weights.shape[-1]
+
+    def body(k: Step, other: Tensor, vectors: Tensor, weights: Tensor) -> list[Tensor]:
+        at = k if backwards else count - 1 - k
+        places = torch.arange(rows)
+        lower = torch.where(places > at, column(vectors, at), 0.0)
+        vector = torch.where(places == at, 1.0, lower)
+        return [_mirrored(vector, weights.index_select(-1, place(at)), other)]
+
+    return steps(count, body, [other], [vectors, weights])[0]
+
+
+@decomposes(aten.geqrf.default, cases=_MATRICES[1:3])
+def geqrf(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    only_real("geqrf", matrix)
+    return reflected(matrix)
+
+
+@decomposes(
+    aten.linalg_householder_product.default,
+    cases=[
+        case(f32(3, 3, fixed=True), f32(3, fixed=True)),
+        case(f32(2, 7, 6, fixed=True), f32(2, 5, fixed=True)),
+    ],
+)
+def linalg_householder_product(vectors: Tensor, weights: Tensor) -> Tensor:
+    only_real("linalg.householder_product", vectors)
+    rows, columns = (static_size("linalg.householder_product", vectors, a) for a in (-2, -1))
+    whole = torch.eye(rows, columns, dtype=vectors.dtype).expand(vectors.shape)
+    return applied(vectors, weights, whole, False)
+
+
+@decomposes(
+    aten.ormqr.default,
+    cases=[
+        case(f32(3, 3, fixed=True), f32(3, fixed=True), f32(3, 2, fixed=True)),
+        case(f32(7, 6, fixed=True), f32(6, fixed=True), f32(7, 2, fixed=True), transpose=True),
+        case(f32(3, 3, fixed=True), f32(3, fixed=True), f32(2, 3, fixed=True), False),
+        case(
+            f32(2, 3, 3, fixed=True), f32(2, 3, fixed=True), f32(2, 2, 3, fixed=True), False, True
+        ),
+    ],
+)
+def ormqr(
+    vectors: Tensor, weights: Tensor, other: Tensor, left: bool = True, transpose: bool = False
+) -> Tensor:
+    only_real("ormqr", vectors, other)
+    static_size("ormqr", vectors, -2)
+    if left:
+        return applied(vectors, weights, other, transpose)
+    return applied(vectors, weights, other.mT, not transpose).mT
+
+
+@decomposes(
+    aten.linalg_qr.default,
+    cases=[
+        *_MATRICES,
+        *(case(c.args[0], mode) for c in _MATRICES[1:3] for mode in ("complete", "r")),
+    ],
+)
+def linalg_qr(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+    only_real("linalg.qr", matrix)
+    rows, columns = (static_size("linalg.qr", matrix, axis) for axis in (-2, -1))
+    width = rows if mode == "complete" else min(rows, columns)
+    factor, weights = reflected(matrix)
+    upper = factor[..., :width, :].triu()
+    if mode == "r":
+        return matrix.new_empty(0), upper
+    whole = torch.eye(rows, width, dtype=matrix.dtype).expand(*matrix.shape[:-1], width)
+    return applied(factor, weights, whole, False), upper

@@ -1,0 +1,179 @@
+"""Activations: relu and its kin, gelu, the hard ones, softmax and log_softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ...errors import ConversionError
+from ...ir import dialect as cai
+from ...ir.composite import Composite
+from ...ir.dialect import Value
+from ...lowering import Axis, Ctx, Number, Promote, case, decomposes, lowers
+from ...lowering.cases import T, bf16, c64, f16, f32, i32, u8
+from ...torch_compat import aten
+from .._lib.expm1_log1p import expm1, log1p
+from ..pointwise.where_clamp import clamped
+
+_INF, _NAN = float("inf"), float("nan")
+_EDGES = f32(10, values=(0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 50.0, -50.0, _NAN, _INF))
+_STEEP = f16(8, values=(50.0, -50.0, 20.5, -20.5, 11.5, -11.5, 0.1, -0.1))
+_FLOATS: list[T] = [_EDGES, f32(2, 3), f16(5), bf16(5), _STEEP, f32()]
+_CASES = [case(t) for t in _FLOATS]
+
+
+@lowers(aten.relu.default, cases=[*_CASES, case(i32(5)), case(u8(3))])
+def relu(ctx: Ctx, x: Value) -> Value:
+    return cai.relu(x) if cai.dtype(x).is_signed else x
+
+
+@lowers(
+    aten.hardtanh.default,
+    cases=[*_CASES, case(f32(6), -0.5, 0.25), case(f16(6), 0, 6), case(i32(6), -2, 3)],
+)
+def hardtanh(ctx: Ctx, x: Value, min_val: Number, max_val: Number) -> Value:
+    return clamped(x, min_val, max_val)
+
+
+@lowers(
+    aten.leaky_relu.default,
+    cases=[*_CASES, case(f32(6), 0.3), case(f16(6), 1.5), case(f32(6), -0.2)],
+)
+def leaky_relu(ctx: Ctx, x: Value, negative_slope: Number) -> Value:
+    sloped = cai.mul(x, cai.like(x, negative_slope))
+    return cai.where(cai.greater(x, cai.like(x, 0)), x, sloped)
+
+
+@decomposes(
+    aten.rrelu_with_noise_functional.default,
+    cases=[case(f32(6), f32(6), 0.1, 0.4), case(f16(6), f16(6))],
+)
+def rrelu(
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if training:
+        raise ConversionError("rrelu draws random slopes in training\n  try   model.eval()")
+    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
+
+
+@lowers(
+    aten.elu.default,
+    promote=Promote.WIDE,
+    cases=[*_CASES, case(f32(6), 2.0, 1.5, 0.5), case(f16(6), 1.7, 1.05)],
+)
+def elu(ctx: Ctx, x: Value, alpha: Number, scale: Number, input_scale: Number) -> Value:
+    bent = expm1(cai.mul(x, cai.like(x, input_scale)))
+    bent = cai.mul(cai.mul(bent, cai.like(x, alpha)), cai.like(x, scale))
+    straight = cai.mul(x, cai.like(x, scale))
+    return cai.where(cai.greater(x, cai.like(x, 0)), straight, bent)
+
+
+@lowers(
+    aten.gelu.default,
+    cases=[
+        # torch's vector code makes NaN of gelu(inf), its scalar code inf: that one is left out.
+        *(case(t, approximate="none") for t in (f32(9, values=_EDGES.values), *_FLOATS[1:])),
+        *(case(t, approximate="tanh") for t in _FLOATS),
+    ],
+)
+def gelu(ctx: Ctx, x: Value, approximate: str) -> Value:
+    return cai.gelu(x, approximate)
+
+
+@lowers(aten.silu.default, cases=[*_CASES, case(c64(4))])
+def silu(ctx: Ctx, x: Value) -> Value:
+    return cai.silu(x)
+
+
+@lowers(aten.mish.default, promote=Promote.WIDE, cases=_CASES)
+def mish(ctx: Ctx, x: Value) -> Value:
+    """`x * tanh(softplus(x))`, where tanh(log(1 + e)) is n / (n + 2) with n = e * (e + 2)."""
+    two = cai.like(x, 2)
+    grown = cai.exp(cai.minimum(x, cai.like(x, 20)))  # from there on the quotient is 1
+    share = cai.mul(grown, cai.add(grown, two))
+    return cai.mul(x, cai.div(share, cai.add(share, two)))
+
+
+@lowers(
+    aten.softplus.default,
+    promote=Promote.WIDE,
+    cases=[*_CASES, case(f32(6, high=30), 0.5, 3), case(_STEEP, 2, 60.0), case(f32(6), -1.5)],
+)
+def softplus(ctx: Ctx, x: Value, beta: Number, threshold: Number) -> Value:
+    """`log(1 + exp(x))` whose exponential cannot overflow."""
+    scaled = cai.mul(x, cai.like(x, beta))
+    rest = log1p(cai.exp(cai.neg(cai.abs_(scaled))))
+    curved = cai.div(cai.add(cai.relu(scaled), rest), cai.like(x, beta))
+    return cai.where(cai.greater(scaled, cai.like(x, threshold)), x, curved)
+
+
+def _ramp(x: Value) -> Value:
+    """0 up to -3, 6 from 3 on."""
+    return clamped(cai.add(x, cai.like(x, 3)), 0, 6)
+
+
+@lowers(aten.hardswish.default, promote=Promote.WIDE, cases=[*_CASES, case(f16(2, high=3e4))])
+def hardswish(ctx: Ctx, x: Value) -> Value:
+    return cai.div(cai.mul(x, _ramp(x)), cai.like(x, 6))
+
+
+@lowers(aten.hardsigmoid.default, cases=_CASES)
+def hardsigmoid(ctx: Ctx, x: Value) -> Value:
+    def hard_sigmoid(input: Value) -> Value:
+        x = cai.wide(input)
+        return cai.cast(cai.div(_ramp(x), cai.like(x, 6)), cai.dtype(input))
+
+    (output,) = ctx.emit(Composite("hard_sigmoid", inputs=("input",)), hard_sigmoid, x)
+    return output
+
+
+# Rows that hold an infinity, only negative ones, or NaN; far-off and equal numbers.
+_ROWS = f32(
+    6, 3,
+    values=(_NAN, 1, 2, _INF, 1, 2, -_INF, 1, 2, -_INF, -_INF, -_INF, 1e4, 1e4, 0, 3e38, -3e38, 0),
+)  # fmt: skip
+_NORMALISED = [
+    case(f32(2, 5), -1, False),
+    case(f32(2, 5), 0, False),
+    case(f32(2, 3, 4), 1, False),
+    case(_ROWS, 1, False),
+    case(f16(2, 300, low=-9, high=9, fixed=True), 1, False),
+    case(bf16(2, 3), 1, False),
+    case(f32(), 0, False),
+    case(f32(), -1, False),
+]
+
+
+def _along(axis: Axis, x: Value, normalise: Callable[[Value], Value]) -> Value:
+    """Normalise along an axis; a number is a row of one."""
+    if x.type.rank:
+        return normalise(x)
+    return cai.shrink_dims(normalise(cai.expand_dims(x, [0])), [0])
+
+
+@lowers(aten._softmax.default, ignore=("half_to_float",), cases=_NORMALISED)
+def _softmax(ctx: Ctx, x: Value, dim: Axis) -> Value:
+    given = cai.cast(x, ctx.out_dtype)  # which is where `half_to_float` shows
+    return _along(dim, given, lambda row: cai.softmax(row, dim))
+
+
+@lowers(aten._log_softmax.default, ignore=("half_to_float",), cases=_NORMALISED)
+def _log_softmax(ctx: Ctx, x: Value, dim: Axis) -> Value:
+    def log_softmax(input: Value) -> Value:
+        x = cai.wide(input)
+        shifted = cai.sub(x, cai.reduce_max(x, [dim]))
+        total = cai.log(cai.reduce_sum(cai.exp(shifted), [dim]))
+        return cai.cast(cai.sub(shifted, total), cai.dtype(input))
+
+    def emit(row: Value) -> Value:
+        (output,) = ctx.emit(contract, log_softmax, row)
+        return output
+
+    contract = Composite("log_softmax", inputs=("input",), attrs={"axis": int(dim)})
+    return _along(dim, cai.cast(x, ctx.out_dtype), emit)

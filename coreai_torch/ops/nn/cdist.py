@@ -1,0 +1,43 @@
+"""Distances between all pairs of vectors, written in torch."""
+
+from __future__ import annotations
+
+import torch
+
+from ...lowering import case, decomposes
+from ...lowering.cases import f32
+from ...torch_compat import aten
+
+_NORMS = (2.0, 0.0, 1.0, 1.5, float("inf"))
+
+
+def _norm(difference: torch.Tensor, p: float) -> torch.Tensor:
+    """The p-norm over the last axis; from differences, for products lose what is small."""
+    size = difference.abs()
+    if p == 0:
+        return (difference != 0).to(difference.dtype).sum(-1)
+    if p == 1:
+        return size.sum(-1)
+    if p == 2:
+        return (difference * difference).sum(-1).sqrt()
+    if p == float("inf"):
+        return size.amax(-1)
+    return (size**p).sum(-1) ** (1 / p)
+
+
+@decomposes(
+    aten._cdist_forward.default,
+    cases=[case(f32(4, 3), f32(5, 3), p, None) for p in _NORMS]
+    + [case(f32(2, 4, 3), f32(1, 5, 3), 2.0, 1), case(f32(4, 3), f32(4, 3), 2.0, 2)],
+)
+def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
+    return _norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
+
+
+@decomposes(
+    aten._pdist_forward.default,
+    cases=[case(f32(5, 3, fixed=True), p) for p in _NORMS],
+)
+def pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1)
+    return _norm(x[first] - x[second], p)

@@ -1,0 +1,232 @@
+"""Convolutions of one to three spatial axes, plain and transposed, through one window."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.dialect import Dim, Value
+from ...lowering import Ctx, case, decomposes, lowers
+from ...lowering.cases import bf16, f16, f32, i64
+from ...torch_compat import aten
+
+
+@dataclass(frozen=True)
+class _Window:
+    """How a kernel slides: one number per spatial axis in each field but the last."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    groups: int
+
+    def with_height(self) -> _Window:
+        """The same window on a plane one row high."""
+        return _Window(
+            (1, *self.stride),
+            (0, *self.padding),
+            (1, *self.dilation),
+            (0, *self.output_padding),
+            self.groups,
+        )
+
+
+def _per_axis(given: Sequence[int], spatial: int) -> tuple[int, ...]:
+    """One number for all axes may stand alone."""
+    return tuple(given) * spatial if len(given) == 1 else tuple(given)
+
+
+def _padded(x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
+    return cai.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
+
+
+def _forward(ctx: Ctx, x: Value, weight: Value, w: _Window) -> Value:
+    return cai.conv(_padded(x, w.padding, w.padding), weight, w.stride, w.dilation, w.groups)
+
+
+def _transposed(ctx: Ctx, x: Value, weight: Value, w: _Window) -> Value:
+    """The result is f32: the bias is to be added before it is narrowed."""
+    # In its own type the run time adds up narrowly: 4096 channels of 0.1 give 256 in f16.
+    x, weight = cai.cast(x, torch.float32), cai.cast(weight, torch.float32)
+    sizes = list(ctx.out.shape)
+    if len(sizes) < x.type.rank:
+        sizes.insert(2, 1)
+    return cai.conv_transpose(
+        cai.RankedTensorType.get(sizes, x.type.element_type),
+        x,
+        weight,
+        w.stride,
+        w.padding,
+        w.dilation,
+        w.output_padding,
+        w.groups,
+    )
+
+
+def _integer(x: Value, weight: Value, w: _Window) -> Value:
+    """A sum of shifted products: the dialect convolves floats only, and f32 ends at 2**24."""
+    x = _padded(x, w.padding, w.padding)
+    (batch, _, *extents), (features, depth, *kernel) = cai.sizes(x), cai.sizes(weight)
+    reach = [shapes.mul(d, shapes.sub(k, 1)) for d, k in zip(w.dilation, kernel, strict=True)]
+    outs = [
+        shapes.add(shapes.floordiv(shapes.sub(shapes.sub(e, r), 1), s), 1)
+        for e, r, s in zip(extents, reach, w.stride, strict=True)
+    ]
+    spread = [
+        shapes.add(shapes.mul(shapes.sub(o, 1), s), 1) for o, s in zip(outs, w.stride, strict=True)
+    ]
+    grouped = cai.reshape(x, [batch, w.groups, 1, depth, *extents])
+    taps = cai.reshape(weight, [1, w.groups, shapes.floordiv(features, w.groups), depth, *kernel])
+    total: Value | None = None
+    for at in itertools.product(*(range(int(k)) for k in kernel)):
+        starts = [a * d for a, d in zip(at, w.dilation, strict=True)]
+        ends = [shapes.add(s, e) for s, e in zip(starts, spread, strict=True)]
+        piece = _box(grouped, starts, ends, w.stride)
+        tap = _box(taps, at, [a + 1 for a in at], [1] * len(at))
+        part = cai.reduce_sum(cai.mul(piece, tap), [3])
+        total = part if total is None else cai.add(total, part)
+    assert total is not None  # a kernel has at least one tap
+    return cai.reshape(total, [batch, features, *outs])
+
+
+def _box(x: Value, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[int]) -> Value:
+    """A slice of the last axes, the first four whole."""
+    whole = cai.sizes(x)[:4]
+    return cai.slice_(x, [0] * 4 + [*starts], [*whole, *ends], [1] * 4 + [*strides])
+
+
+def _integer_transposed(x: Value, weight: Value, w: _Window) -> Value:
+    """A plain convolution of the input spread out with zeros and the kernel turned around."""
+    for axis, step in enumerate(w.stride, start=2):
+        x = _spread(x, axis, step)
+    channels, features, *kernel = (int(k) for k in cai.sizes(weight))
+    depth = channels // w.groups
+    turned = cai.reverse(weight, range(2, x.type.rank))
+    turned = cai.reshape(turned, [w.groups, depth, features, *kernel])
+    turned = cai.transpose(turned, [0, 2, 1, *range(3, x.type.rank + 1)])
+    turned = cai.reshape(turned, [w.groups * features, depth, *kernel])
+    room = [d * (k - 1) - p for d, k, p in zip(w.dilation, kernel, w.padding, strict=True)]
+    after = [r + o for r, o in zip(room, w.output_padding, strict=True)]
+    x = _padded(x, [max(r, 0) for r in room], [max(r, 0) for r in after])
+    for axis, (before, behind) in enumerate(zip(room, after, strict=True), start=2):
+        end = shapes.add(cai.size(x, axis), min(behind, 0))
+        x = cai.slice_axis(x, axis, max(-before, 0), end)
+    still = (1,) * len(kernel)
+    none = (0,) * len(kernel)
+    return _integer(x, turned, replace(w, stride=still, padding=none, output_padding=none))
+
+
+def _spread(x: Value, axis: int, step: int) -> Value:
+    """Zeros between neighbours along an axis, `step - 1` of them."""
+    if step == 1:
+        return x
+    sizes = list(cai.sizes(x))
+    stuffed = cai.expand_dims(x, [axis + 1])
+    room = [(0, 0)] * stuffed.type.rank
+    room[axis + 1] = (0, step - 1)
+    sizes[axis] = shapes.mul(sizes[axis], step)
+    stuffed = cai.reshape(cai.pad(stuffed, room), sizes)
+    return cai.slice_axis(stuffed, axis, 0, shapes.sub(sizes[axis], step - 1))
+
+
+def _convolve(ctx: Ctx, x: Value, weight: Value, w: _Window, transposed: bool) -> Value:
+    if cai.is_complex(x):  # torch takes complex convolutions apart before they come here
+        ctx.refuse("a complex convolution that was not decomposed")
+    if cai.is_float(x):
+        return (_transposed if transposed else _forward)(ctx, x, weight, w)
+    if not shapes.is_static(cai.sizes(weight)):
+        ctx.refuse("an integer convolution whose kernel size is known only at run time")
+    return (_integer_transposed if transposed else _integer)(x, weight, w)
+
+
+_ONE = ([1], [0], [1], False, [0], 1)  # stride, padding, dilation, transposed, ...
+_UP = ([2], [1], [1], True, [1], 1)
+
+
+@lowers(
+    aten.convolution.default,
+    cases=[
+        case(f32(1, 2, 9), f32(4, 2, 3, fixed=True), None, [2], [1], [1], False, [0], 1),
+        case(f32(2, 4, 9), f32(4, 1, 3), f32(4), [1], [2], [2], False, [0], 4),
+        case(f32(1, 4, 8, 8), f32(6, 2, 3, 3), f32(6), [1, 2], [1, 0], [1, 1], False, [0, 0], 2),
+        case(f32(2, 3, 9, 7), f32(2, 3, 3, 2, fixed=True), None, [2], [1], [2], False, [0], 1),
+        case(f16(1, 2, 5, 5), f16(3, 2, 3, 3, constant=True), f16(3), *_ONE),
+        case(bf16(1, 2, 5, 5), bf16(3, 2, 3, 3, fixed=True), bf16(3, constant=True), *_ONE),
+        case(f32(1, 2, 5, 5, 5), f32(3, 2, 2, 2, 2), f32(3), *_ONE),
+        case(f32(1, 4, 5, 6, 5), f32(4, 2, 2, 3, 2), None, [1, 2, 1], [0, 1, 2], *_ONE[2:5], 2),
+        case(f32(2, 4, 5), f32(4, 3, 3), f32(3), *_UP),
+        case(f32(1, 4, 5, 5), f32(4, 3, 3, 3), f32(6), [2, 2], [1, 1], [1, 1], True, [1, 0], 2),
+        case(
+            f32(1, 2, 4, 3, 4),
+            f32(2, 3, 3, 2, 1),
+            f32(3),
+            [2, 1, 3],
+            [1, 1, 0],
+            [1],
+            True,
+            [1, 0, 2],
+            1,
+        ),
+        case(
+            f16(1, 2, 3, 3, 3),
+            f16(2, 3, 2, 2, 2),
+            f16(3),
+            *_UP,
+            one_size="the run time adds up float16 products in float16",
+        ),
+        case(bf16(1, 2, 3, 3), bf16(2, 3, 2, 2, fixed=True), None, *_UP),
+        case(i64(2, 4, 7), i64(6, 2, 3, fixed=True), i64(6), [2], [1], [2], False, [0], 2),
+        case(i64(1, 2, 5, 5, values=(2**24 + 1, 1)), i64(3, 2, 2, 3, fixed=True), None, *_ONE),
+        case(i64(1, 4, 3, 4), i64(4, 3, 3, 2, fixed=True), i64(6), [2, 3], [1, 2], *_UP[2:5], 2),
+    ],
+)
+def convolution(
+    ctx: Ctx,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Value:
+    spatial = x.type.rank - 2
+    if spatial not in (1, 2, 3):
+        ctx.refuse(f"one to three spatial axes are known, this input has {spatial}")
+    window = _Window(
+        _per_axis(stride, spatial),
+        _per_axis(padding, spatial),
+        _per_axis(dilation, spatial),
+        _per_axis(output_padding, spatial),
+        groups,
+    )
+    if spatial == 1:  # the dialect starts at two axes: lend a height of one
+        x, weight = cai.expand_dims(x, [2]), cai.expand_dims(weight, [2])
+        window = window.with_height()
+    y = _convolve(ctx, x, weight, window, transposed)
+    if spatial == 1:
+        y = cai.shrink_dims(y, [2])
+    if bias is not None:
+        bias = cai.cast(bias, cai.dtype(y))
+        y = cai.add(y, cai.expand_dims(bias, [0, *range(2, spatial + 2)]))
+    return cai.cast(y, ctx.out_dtype)
+
+
+@decomposes(
+    aten.conv_tbc.default,
+    cases=[case(f32(6, 2, 3), f32(3, 3, 4), f32(4)), case(f32(6, 2, 3), f32(2, 3, 4), f32(4), 1)],
+)
+def conv_tbc(
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0
+) -> torch.Tensor:
+    """Time, batch, channel: the same convolution with its axes in another order."""
+    moved = input.permute(1, 2, 0), weight.permute(2, 1, 0)
+    return torch.nn.functional.conv1d(*moved, bias, padding=pad).permute(2, 0, 1)

@@ -1,0 +1,204 @@
+"""Sampling a picture or a volume at places that a grid names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...lowering import case, decomposes
+from ...lowering.cases import f32
+from ...torch_compat import aten
+
+_INF, _NAN = float("inf"), float("nan")
+_BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
+_ZEROS, _BORDER, _REFLECTION = 0, 1, 2
+
+
+def _in_places(grid: Tensor, size: int, align: bool) -> Tensor:
+    """From -1 ... 1 to places, of which the first is 0."""
+    return (grid + 1) / 2 * (size - 1) if align else ((grid + 1) * size - 1) / 2
+
+
+def _reflected(at: Tensor, size: int, align: bool) -> Tensor:
+    """Mirrored at the borders as often as needed: at places' middles, or at their edges."""
+    low, span = (0.0, 2 * size - 2) if align else (-0.5, 2 * size)  # there and back
+    if align and size == 1:
+        return torch.zeros_like(at)
+    away = (at - low).abs()
+    rest = away - torch.trunc(away / span) * span
+    return torch.minimum(rest, span - rest) + low
+
+
+def _bounded(at: Tensor, size: int, padding: int, align: bool) -> Tensor:
+    """Places brought onto the axis, if the padding mode does that; NaN becomes 0 then."""
+    if padding == _ZEROS:
+        return at
+    if padding == _REFLECTION:
+        at = _reflected(at, size, align)
+    return torch.where(at.isnan(), 0.0, at).clamp(min=0).clamp(max=size - 1)
+
+
+class Source:
+    """A batch of pictures or volumes as rows of channels, to be read at integer places."""
+
+    def __init__(self, input: Tensor) -> None:
+        self.batch, self.channels, *self.extents = input.shape
+        last = [0, *range(2, input.dim()), 1]
+        self.rows = input.permute(last).reshape(-1, self.channels)
+
+    def read(self, places: Sequence[Tensor], picture: Tensor | None = None) -> Tensor:
+        """The channels at places (floats, one tensor per axis), zero where there are none.
+
+        Which picture of the batch is said for each place, or counts along the first axis.
+        """
+        inside = torch.ones_like(places[0], dtype=torch.bool)
+        if picture is None:
+            numbers = torch.arange(self.batch, device=places[0].device)
+            picture = numbers.reshape(-1, *[1] * (places[0].dim() - 1)).expand(places[0].shape)
+        index = picture
+        for at, extent in zip(places, self.extents, strict=True):
+            inside = inside & (at >= 0) & (at < extent)
+            index = index * extent + torch.where(at.isnan(), 0.0, at).clamp(0, extent - 1).long()
+        found = torch.index_select(self.rows, 0, index.reshape(-1))
+        return torch.where(inside.unsqueeze(-1), found.reshape(*index.shape, -1), 0.0)
+
+
+def linear(source: Source, at: Sequence[Tensor], picture: Tensor | None = None) -> Tensor:
+    """Between places: the corners around each, weighted by nearness."""
+    low = [torch.floor(a) for a in at]
+    total: Tensor | None = None
+    for corner in itertools.product((0, 1), repeat=len(at)):
+        weight = torch.ones_like(at[0])
+        for a, base, step in zip(at, low, corner, strict=True):
+            weight = weight * (a - base if step else base + 1 - a)
+        places = [base + step for base, step in zip(low, corner, strict=True)]
+        part = source.read(places, picture) * weight.unsqueeze(-1)
+        total = part if total is None else total + part
+    assert total is not None  # a grid has at least one corner
+    return total
+
+
+def _cubic_weights(t: Tensor) -> list[Tensor]:
+    """Keys' cubic with a = -0.75 at the four places around."""
+    a = -0.75
+
+    def near(x: Tensor) -> Tensor:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Tensor) -> Tensor:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _cubic(source: Source, at: Sequence[Tensor], padding: int, align: bool) -> Tensor:
+    y, x = at
+    top, left = torch.floor(y), torch.floor(x)
+    height, width = source.extents
+    total: Tensor | None = None
+    columns = [_bounded(left + i - 1, width, padding, align) for i in range(4)]
+    across = _cubic_weights(x - left)
+    for i, down in enumerate(_cubic_weights(y - top)):
+        row = _bounded(top + i - 1, height, padding, align)
+        parts = [
+            source.read([row, column]) * weight.unsqueeze(-1)
+            for column, weight in zip(columns, across, strict=True)
+        ]
+        line = (parts[0] + parts[1] + parts[2] + parts[3]) * down.unsqueeze(-1)
+        total = line if total is None else total + line
+    assert total is not None  # four rows
+    return total
+
+
+def _sample(input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
+    wide = torch.float32 if input.dtype in (torch.float16, torch.bfloat16) else input.dtype
+    source, grid = Source(input.to(wide)), grid.to(wide)
+    named = [grid[..., i] for i in reversed(range(grid.shape[-1]))]  # x comes first in a grid
+    at = [_in_places(g, e, align_corners) for g, e in zip(named, source.extents, strict=True)]
+    if mode == _BICUBIC:
+        found = _cubic(source, at, padding, align_corners)
+    else:
+        at = [
+            _bounded(a, e, padding, align_corners) for a, e in zip(at, source.extents, strict=True)
+        ]
+        found = (
+            linear(source, at) if mode == _BILINEAR else source.read([torch.round(a) for a in at])
+        )
+    order = [0, found.dim() - 1, *range(1, found.dim() - 1)]
+    return found.permute(order).to(input.dtype)
+
+
+_PLANE, _GRID = f32(2, 3, 5, 4), f32(2, 3, 6, 2, low=-1.6, high=1.6)
+_WILD = f32(1, 3, 4, 2, values=(_NAN, 0.5, _INF, -0.2, 1e20, -_INF, -1.0, 1.0, 3.0, -1e9, 0.0))
+
+
+@decomposes(
+    aten.grid_sampler_2d.default,
+    cases=[
+        *(
+            case(_PLANE, _GRID, mode, padding, align)
+            for mode in (_BILINEAR, _NEAREST, _BICUBIC)
+            for padding in (_ZEROS, _BORDER, _REFLECTION)
+            for align in (False, True)
+        ),
+        case(f32(1, 2, 1, 3), f32(1, 2, 2, 2), _BILINEAR, _REFLECTION, True),
+        case(f32(1, 2, 4, 4), _WILD, _BILINEAR, _ZEROS, False),
+        case(f32(1, 2, 4, 4), _WILD, _NEAREST, _BORDER, True),
+    ],
+)
+def grid_sampler_2d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    return _sample(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@decomposes(
+    aten.grid_sampler_3d.default,
+    cases=[
+        case(f32(2, 3, 4, 5, 3), f32(2, 2, 3, 2, 3, low=-1.6, high=1.6), mode, padding, align)
+        for mode, padding, align in (
+            (_BILINEAR, _ZEROS, False),
+            (_BILINEAR, _BORDER, True),
+            (_BILINEAR, _REFLECTION, False),
+            (_NEAREST, _REFLECTION, True),
+            (_NEAREST, _ZEROS, False),
+        )
+    ],
+)
+def grid_sampler_3d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    return _sample(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def _steps(count: int, like: Tensor, align: bool) -> Tensor:
+    """Places from -1 to 1: their middles on the borders, or their edges."""
+    numbers = torch.arange(count, device=like.device).to(like.dtype)
+    if align:
+        return numbers * 0 if count == 1 else numbers * 2 / (count - 1) - 1
+    return (numbers * 2 + 1) / count - 1
+
+
+@decomposes(
+    aten.affine_grid_generator.default,
+    cases=[
+        case(f32(2, 2, 3), [2, 3, 4, 5], True),
+        case(f32(2, 2, 3), [2, 3, 4, 5], False),
+        case(f32(2, 3, 4), [2, 3, 1, 4, 2], True),
+        case(f32(2, 3, 4), [2, 3, 3, 4, 1], False),
+    ],
+)
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
+    """Torch's own asks `linspace` for its steps, which makes a number of a run-time size."""
+    batch, _, *extents = size
+    axes = [_steps(extent, theta, align_corners) for extent in extents]
+    result = theta[:, :, -1].reshape(batch, *[1] * len(extents), -1)
+    for column, (place, steps) in enumerate(reversed([*enumerate(axes)])):
+        along = [1] * (len(extents) + 2)
+        along[place + 1] = -1
+        slope = theta[:, :, column].reshape(batch, *[1] * len(extents), -1)
+        result = result + steps.reshape(along) * slope
+    return result

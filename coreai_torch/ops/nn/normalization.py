@@ -1,0 +1,359 @@
+"""Batch, layer, group, instance and root-mean-square norms, each kept whole as a composite.
+
+Statistics and eps are float32 whatever the dtype of the operands: in float16 an eps of 1e-8 is
+zero, a running variance of 1e-8 too, and their quotient infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes, types
+from ...ir.composite import Composite
+from ...ir.dialect import Dim, Value
+from ...lowering import Ctx, Shape, case, lowers
+from ...lowering.cases import bf16, f16, f32
+from ...torch_compat import aten
+
+
+def _wide(x: Value) -> Value:
+    return cai.cast(x, torch.float32)
+
+
+def _filled(x: Value, number: float, dims: Sequence[Dim]) -> Value:
+    """A tensor of one number in the elements of `x`, for a weight or bias that is absent."""
+    if shapes.is_static(dims):
+        one = torch.full((), number, dtype=cai.dtype(x))
+        return cai.tensor_constant(one.expand([int(d) for d in dims if isinstance(d, int)]))
+    return cai.broadcast_to(cai.like(x, number), dims)
+
+
+def _affine(
+    x: Value, weight: Value | None, bias: Value | None, dims: Sequence[Dim]
+) -> tuple[Value, Value]:
+    """Weight and bias, ones and zeros where the model has none: a composite names them all."""
+    gamma = _filled(x, 1.0, dims) if weight is None else weight
+    return gamma, _filled(x, 0.0, dims) if bias is None else bias
+
+
+def _moments(x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
+    """Mean and biased variance over some axes, which stay at size one."""
+    mean = cai.reduce_mean(x, axes)
+    centred = cai.sub(x, mean)
+    return mean, cai.reduce_mean(cai.mul(centred, centred), axes)
+
+
+def _rstd(variance: Value, eps: float) -> Value:
+    return cai.rsqrt(cai.add(variance, cai.like(variance, eps)))
+
+
+def _normalized(x: Value, axes: Sequence[int], eps: float) -> Value:
+    mean, variance = _moments(x, axes)
+    return cai.mul(cai.sub(x, mean), _rstd(variance, eps))
+
+
+def _per_channel(vector: Value, rank: int) -> Value:
+    """A vector over the channels, in float32, in the shape that meets `[N, C, ...]`."""
+    return cai.expand_dims(_wide(vector), [0, *range(2, rank)])
+
+
+def _batch_norm(
+    ctx: Ctx,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    eps: float,
+) -> Value:
+    rank = x.type.rank
+
+    def body(input: Value, gamma: Value, beta: Value, mean: Value, variance: Value) -> Value:
+        scale = cai.mul(_wide(gamma), _rstd(_wide(variance), eps))
+        centred = cai.sub(_wide(input), _per_channel(mean, rank))
+        scaled = cai.mul(centred, _per_channel(scale, rank))
+        return cai.cast(cai.add(scaled, _per_channel(beta, rank)), cai.dtype(input))
+
+    contract = Composite(
+        "batch_norm", inputs=("input", "gamma", "beta", "mean", "variance"), attrs={"eps": eps}
+    )
+    moments = [_vector(ctx, "running_mean", mean), _vector(ctx, "running_var", variance)]
+    affine = _affine(moments[0], weight, bias, [cai.size(x, 1)])
+    scales = [_vector(ctx, n, v) for n, v in zip(("weight", "bias"), affine, strict=True)]
+    (output,) = ctx.emit(contract, body, x, *scales, *moments)
+    return output
+
+
+def _vector(ctx: Ctx, name: str, value: Value) -> Value:
+    """An operand in float32, also where the input is narrower.
+
+    The rewrite folds a batch norm whose operands share one dtype into the convolution before
+    it, in that dtype: a float16 variance of 1e-5 then gives NaN. And a float16 constant that
+    is cast when the program is loaded loses its subnormal values, all below 6e-5.
+    """
+    if cai.dtype(value) == torch.float32:
+        return value
+    known = ctx.known(name)
+    return _wide(value) if known is None else cai.tensor_constant(known.float(), name)
+
+
+_VECTOR = f32(3)
+_RUNNING = (f32(3), f32(3, low=0.1))
+_BATCH_NORM = [
+    case(f32(2, 3, 4, 5), _VECTOR, _VECTOR, *_RUNNING, 0.1, 1e-5),
+    case(f32(2, 3), None, None, *_RUNNING, 0.1, 1e-3),
+    case(f32(2, 3, 4), _VECTOR, None, *_RUNNING, 0.1, 1e-5),
+    case(f32(2, 3, 2, 2, 2), None, _VECTOR, *_RUNNING, 0.1, 0.5),
+    case(f16(2, 3, 4), f16(3), f16(3), f16(3), f16(3, low=0.1), 0.1, 1e-5),
+]
+
+
+def _flagged(training: bool, cases: Sequence[Any], *rest: Any) -> list[Any]:
+    """The same cases for the overloads that say whether they train."""
+    return [case(*c.args[:5], training, *c.args[5:], *rest) for c in cases]
+
+
+def _batch_moments(x: Value) -> tuple[Value, Value]:
+    others = [axis for axis in range(x.type.rank) if axis != 1]
+    mean, variance = _moments(_wide(x), others)
+    return cai.shrink_dims(mean, others), cai.shrink_dims(variance, others)
+
+
+def _statistic(ctx: Ctx, result: int, value: Value) -> Value | None:
+    """Mean or reciprocal deviation in the dtype and shape of the result that returns it."""
+    if not ctx.uses(result):
+        return None
+    promised = ctx.outs[result]
+    kept = [cai.size(value, i) for i in range(promised.rank)]
+    return cai.reshape(cai.cast(value, types.dtype_of(promised)), kept)
+
+
+@lowers(
+    aten._native_batch_norm_legit_no_training.default,
+    ignore=("momentum",),  # it moves the running statistics, and these stay
+    cases=_BATCH_NORM,
+)
+def native_batch_norm_no_training(
+    ctx: Ctx,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    eps: float,
+) -> list[Any]:
+    output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
+    return [output, torch.empty(0), torch.empty(0)]
+
+
+@lowers(
+    aten._native_batch_norm_legit.no_stats,
+    ignore=("training", "momentum"),  # without running statistics the batch's own are used
+    cases=[
+        case(f32(2, 3, 4, 4), _VECTOR, _VECTOR, True, 0.1, 1e-5),
+        case(f32(4, 3), None, None, True, 0.1, 1e-3),
+        case(f16(4, 3, 2), f16(3), None, True, 0.1, 1e-5),
+    ],
+)
+def native_batch_norm_no_stats(
+    ctx: Ctx, x: Value, weight: Value | None, bias: Value | None, eps: float
+) -> list[Any]:
+    mean, variance = _batch_moments(x)
+    output = _batch_norm(ctx, x, weight, bias, mean, variance, eps)
+    return [output, _statistic(ctx, 1, mean), _statistic(ctx, 2, _rstd(variance, eps))]
+
+
+@lowers(
+    aten._native_batch_norm_legit_functional.default,
+    ignore=("momentum",),
+    cases=_flagged(False, _BATCH_NORM[:2]),
+)
+def native_batch_norm_functional(
+    ctx: Ctx,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    training: bool,
+    eps: float,
+) -> list[Any]:
+    if training:
+        _refuse_training(ctx, "batch")
+    output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
+    # Export promises float32 statistics for a batch of halves, whatever the buffers are.
+    moved = _statistic(ctx, 3, running_mean), _statistic(ctx, 4, running_var)
+    return [output, torch.empty(0), torch.empty(0), *moved]
+
+
+def _refuse_training(ctx: Ctx, kind: str) -> None:
+    ctx.refuse(
+        f"{kind} norm in training mode, which moves its running statistics",
+        "model.eval() before exporting",
+    )
+
+
+@lowers(
+    aten.instance_norm.default,
+    ignore=("momentum", "cudnn_enabled"),
+    cases=[
+        case(f32(2, 3, 4, 5), _VECTOR, _VECTOR, None, None, True, 0.1, 1e-5, True),
+        case(f32(2, 3, 6), None, None, None, None, True, 0.1, 1e-2, False),
+        case(f32(2, 3, 4, 2, 2), _VECTOR, None, None, None, True, 0.1, 1e-5, True),
+        case(f16(2, 3, 8, high=9), f16(3), f16(3), None, None, True, 0.1, 1e-5, True),
+        *_flagged(False, _BATCH_NORM[:1], True),
+    ],
+)
+def instance_norm(
+    ctx: Ctx,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    use_input_stats: bool,
+    eps: float,
+) -> Value:
+    if running_mean is not None and running_var is not None:
+        if use_input_stats:
+            _refuse_training(ctx, "instance")
+        return _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
+    rank = x.type.rank
+
+    def body(input: Value, gamma: Value, beta: Value) -> Value:
+        normal = _normalized(_wide(input), range(2, rank), eps)
+        scaled = cai.mul(normal, _per_channel(gamma, rank))
+        return cai.cast(cai.add(scaled, _per_channel(beta, rank)), cai.dtype(input))
+
+    contract = Composite("instance_norm", inputs=("input", "gamma", "beta"), attrs={"eps": eps})
+    operands = _affine(x, weight, bias, [cai.size(x, 1)])
+    (output,) = ctx.emit(contract, body, x, *operands)
+    return output
+
+
+@lowers(
+    aten.native_layer_norm.default,
+    cases=[
+        case(f32(2, 3, 4), [4], f32(4), f32(4), 1e-5),
+        case(f32(2, 3, 4), [3, 4], f32(3, 4), f32(3, 4), 1e-5),
+        case(f32(2, 5, 4), [4], None, f32(4), 1e-3),
+        case(f32(4), [4], f32(4), None, 1e-5),
+        case(f16(2, 64, low=90, high=110), [64], None, None, 1e-5),
+        case(f16(2, 4, high=1e-4, low=0), [4], f16(4), f16(4), 1e-12),
+        case(bf16(2, 4), [4], bf16(4), bf16(4), 1e-5),
+    ],
+)
+def native_layer_norm(
+    ctx: Ctx,
+    x: Value,
+    normalized_shape: Shape,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+) -> list[Any]:
+    rank = x.type.rank
+    axes = list(range(rank - len(normalized_shape), rank))
+
+    def body(input: Value, gamma: Value, beta: Value) -> Value:
+        normal = _normalized(_wide(input), axes, eps)
+        return cai.cast(cai.add(cai.mul(normal, _wide(gamma)), _wide(beta)), cai.dtype(input))
+
+    contract = Composite(
+        "layer_norm", inputs=("input", "gamma", "beta"), attrs={"axes": axes, "eps": eps}
+    )
+    (output,) = ctx.emit(contract, body, x, *_affine(x, weight, bias, normalized_shape))
+    mean, rstd = _saved(ctx, _wide(x), axes, eps)
+    return [output, mean, rstd]
+
+
+def _saved(ctx: Ctx, x: Value, axes: Sequence[int], eps: float) -> list[Value | None]:
+    """Mean and reciprocal deviation, if anything asks for them."""
+    if not (ctx.uses(1) or ctx.uses(2)):
+        return [None, None]
+    mean, variance = _moments(x, axes)
+    return [_statistic(ctx, 1, mean), _statistic(ctx, 2, _rstd(variance, eps))]
+
+
+@lowers(
+    aten.native_group_norm.default,
+    ignore=("N", "HxW"),  # sizes of the operand, which it shows itself
+    cases=[
+        case(f32(2, 4, 5), f32(4), f32(4), 2, 4, 5, 2, 1e-5),
+        case(f32(2, 6, 2, 3), None, None, 2, 6, 6, 3, 1e-3),
+        case(f32(3, 4), f32(4), None, 3, 4, 1, 1, 1e-5),
+        case(f32(1, 4, 2, 2, 2), None, f32(4), 1, 4, 8, 4, 1e-5),
+        case(f16(2, 4, 8, low=90, high=110), f16(4), f16(4), 2, 4, 8, 2, 1e-5),
+        case(bf16(2, 4, 6), bf16(4), bf16(4), 2, 4, 6, 2, 1e-5),
+    ],
+)
+def native_group_norm(
+    ctx: Ctx,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    C: int,  # noqa: N803  the schema's name
+    group: int,
+    eps: float,
+) -> list[Any]:
+    rank = x.type.rank
+
+    def body(input: Value, weight: Value, bias: Value) -> Value:
+        normal = _normalized(_grouped(_wide(input), group), [2], eps)
+        scaled = cai.mul(cai.reshape(normal, cai.sizes(input)), _per_channel(weight, rank))
+        return cai.cast(cai.add(scaled, _per_channel(bias, rank)), cai.dtype(input))
+
+    contract = Composite(
+        "group_norm",
+        inputs=("input", "weight", "bias"),
+        attrs={"num_groups": group, "num_channels": C, "eps": eps},
+    )
+    (output,) = ctx.emit(contract, body, x, *_affine(x, weight, bias, [C]))
+    return [output, *_saved(ctx, _grouped(_wide(x), group), [2], eps)]
+
+
+def _grouped(x: Value, groups: int) -> Value:
+    """`[N, groups, elements of a group]`."""
+    batch, channels, *spatial = cai.sizes(x)
+    return cai.reshape(
+        x, [batch, groups, shapes.product([shapes.floordiv(channels, groups), *spatial])]
+    )
+
+
+@lowers(
+    aten.rms_norm.default,
+    cases=[
+        case(f32(2, 3, 4), [4], f32(4), 1e-5),
+        case(f32(2, 3, 4), [4]),
+        case(f32(2, 3, 4), [3, 4], f32(3, 4), 1e-3),
+        case(f16(2, 4, values=(300.0, -280.0, 310.0, 2.0)), [4], f16(4), 1e-6),
+        case(f16(2, 4, low=-1e-4, high=1e-4), [4]),
+        case(bf16(2, 4), [4], bf16(4)),
+        case(f16(2, 4), [4], f32(4)),
+    ],
+)
+def rms_norm(
+    ctx: Ctx, x: Value, normalized_shape: Shape, weight: Value | None, eps: float | None
+) -> Value:
+    if cai.is_complex(x):
+        ctx.refuse("the norm of complex numbers", "their real and imaginary parts")
+    rank = x.type.rank
+    axes = list(range(rank - len(normalized_shape), rank))
+    least = torch.finfo(torch.float32).eps if eps is None else eps
+
+    def body(input: Value, scale: Value) -> Value:
+        wide = _wide(input)
+        power = cai.reduce_mean(cai.mul(wide, wide), axes)
+        scaled = cai.mul(cai.mul(wide, _rstd(power, least)), _wide(scale))
+        return cai.cast(scaled, ctx.out_dtype)
+
+    scale = _filled(x, 1.0, normalized_shape) if weight is None else weight
+    if len(axes) > 1:  # the composite is over the last axis alone
+        return body(x, scale)
+    contract = Composite("rms_norm", inputs=("input", "scale"), attrs={"axes": -1, "eps": least})
+    # Torch rounds once, after the scale; the composite does so if the scale is float32.
+    (output,) = ctx.emit(contract, body, x, _wide(scale))
+    return output

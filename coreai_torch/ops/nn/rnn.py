@@ -1,0 +1,305 @@
+"""LSTM, GRU and plain recurrent layers: one loop over time for each layer and direction.
+
+Torch would write every step out, so that the graph grows with the length. States are float32
+whatever the dtype of the operands: a rounding error made at one step is carried to the last.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import graph, shapes
+from ...ir.dialect import Dim, Value
+from ...lowering import Ctx, case, lowers
+from ...lowering.cases import bf16, f16, f32
+from ...torch_compat import aten
+
+# From the input's share of the gates and the states before, the states after; output first.
+Step: TypeAlias = Callable[[Value, Sequence[Value]], list[Value]]
+
+
+def _wide(x: Value) -> Value:
+    return cai.cast(x, torch.float32)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """The weights of one layer in one direction, turned for `x @ weight` ahead of the loop."""
+
+    w_ih: Value
+    w_hh: Value
+    b_ih: Value | None
+    b_hh: Value | None
+    w_hr: Value | None  # projects the hidden state of an LSTM
+
+    @classmethod
+    def of(cls, params: Sequence[Value], has_biases: bool) -> _Cell:
+        wide = [_wide(p) for p in params]
+        b_ih, b_hh = wide[2:4] if has_biases else (None, None)
+        projection = wide[4 if has_biases else 2 :]
+        w_ih, w_hh, *w_hr = (cai.transpose(w, [1, 0]) for w in (*wide[:2], *projection))
+        return cls(w_ih, w_hh, b_ih, b_hh, w_hr[0] if w_hr else None)
+
+    def of_input(self, x: Value) -> Value:
+        """The input's share of the gates, for all steps in one product."""
+        return _plus(cai.matmul(x, self.w_ih), self.b_ih)
+
+    def of_state(self, h: Value) -> Value:
+        return _plus(cai.matmul(h, self.w_hh), self.b_hh)
+
+
+def _plus(x: Value, bias: Value | None) -> Value:
+    return x if bias is None else cai.add(x, bias)
+
+
+def _parts(gates: Value, count: int) -> list[Value]:
+    """`[batch, count * width]` cut into its gates."""
+    batch, width = cai.sizes(gates)
+    each = shapes.floordiv(width, count)
+    bounds = [shapes.mul(each, i) for i in range(count + 1)]
+    return [
+        cai.slice_(gates, [0, start], [batch, end]) for start, end in itertools.pairwise(bounds)
+    ]
+
+
+def _lstm_step(cell: _Cell) -> Step:
+    def step(of_input: Value, states: Sequence[Value]) -> list[Value]:
+        h, c = states
+        i, f, g, o = _parts(cai.add(of_input, cell.of_state(h)), 4)
+        kept, added = cai.mul(cai.sigmoid(f), c), cai.mul(cai.sigmoid(i), cai.tanh(g))
+        c = cai.add(kept, added)
+        h = cai.mul(cai.sigmoid(o), cai.tanh(c))
+        return [h if cell.w_hr is None else cai.matmul(h, cell.w_hr), c]
+
+    return step
+
+
+def _gru_step(cell: _Cell) -> Step:
+    def step(of_input: Value, states: Sequence[Value]) -> list[Value]:
+        (h,) = states
+        x_r, x_z, x_n = _parts(of_input, 3)
+        h_r, h_z, h_n = _parts(cell.of_state(h), 3)
+        reset = cai.sigmoid(cai.add(x_r, h_r))
+        update = cai.sigmoid(cai.add(x_z, h_z))
+        new = cai.tanh(cai.add(x_n, cai.mul(reset, h_n)))
+        return [cai.add(new, cai.mul(update, cai.sub(h, new)))]
+
+    return step
+
+
+def _plain_step(activation: Callable[[Value], Value]) -> Callable[[_Cell], Step]:
+    def of_cell(cell: _Cell) -> Step:
+        return lambda of_input, states: [activation(cai.add(of_input, cell.of_state(*states)))]
+
+    return of_cell
+
+
+def _over_time(gates: Value, states: Sequence[Value], step: Step) -> tuple[Value, list[Value]]:
+    """All outputs `[time, batch, width]` and the last states, by one loop."""
+    length, *of_step = cai.sizes(gates)
+    batch, width = of_step[0], cai.size(states[0], 1)
+    stop = cai.i32(length) if isinstance(length, int) else length
+    outputs = cai.zeros(gates, [length, batch, width])
+
+    def going_on(carried: Sequence[Value]) -> Value:
+        return cai.less(carried[0], stop)
+
+    def advance(carried: Sequence[Value]) -> list[Value]:
+        time, written, *before = carried
+        after_time = cai.add(time, cai.i32(1))
+        now = cai.slice_(gates, [time, 0, 0], [after_time, *of_step])
+        after = step(cai.reshape(now, of_step), before)
+        box: tuple[list[Dim], list[Dim]] = ([time, 0, 0], [after_time, batch, width])
+        row = cai.expand_dims(after[0], [0])
+        return [after_time, cai.slice_update(written, row, *box, [1, 1, 1]), *after]
+
+    _, written, *last = graph.loop([cai.i32(0), outputs, *states], going_on, advance)
+    return written, last
+
+
+def _layers(
+    x: Value,
+    hx: Sequence[Value],
+    cells: Sequence[_Cell],
+    step_of: Callable[[_Cell], Step],
+    directions: int,
+) -> tuple[Value, list[Value]]:
+    """Layer upon layer over `[time, batch, width]`; the last states of all are stacked."""
+    finals: list[list[Value]] = []
+    for first in range(0, len(cells), directions):
+        outputs = []
+        for place in range(first, first + directions):
+            backwards = [0] if place > first else []
+            gates = cai.reverse(cells[place].of_input(x), backwards)
+            states = [cai.shrink_dims(cai.slice_axis(h, 0, place, place + 1), [0]) for h in hx]
+            written, last = _over_time(gates, states, step_of(cells[place]))
+            outputs.append(cai.reverse(written, backwards))
+            finals.append(last)
+        x = cai.concat(2, outputs)
+    stacked = [
+        cai.concat(0, [cai.expand_dims(state, [0]) for state in each])
+        for each in zip(*finals, strict=True)
+    ]
+    return x, stacked
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What the four ops have in common."""
+
+    has_biases: bool
+    layers: int
+    dropout: float
+    train: bool
+    bidirectional: bool
+    batch_first: bool
+
+
+def _run(
+    ctx: Ctx,
+    x: Value,
+    hx: Sequence[Value],
+    params: Sequence[Value],
+    step_of: Callable[[_Cell], Step],
+    options: _Options,
+) -> list[Value]:
+    """Output and last states of all layers, in the dtype and order that the node promises."""
+    if options.dropout and options.train and options.layers > 1:
+        ctx.refuse("dropout between layers in training mode", "model.eval() before exporting")
+    directions = 2 if options.bidirectional else 1
+    each = len(params) // (options.layers * directions)
+    cells = [
+        _Cell.of(params[i : i + each], options.has_biases) for i in range(0, len(params), each)
+    ]
+    turned = [1, 0, 2] if options.batch_first else [0, 1, 2]
+    wide = cai.transpose(_wide(x), turned)
+    output, finals = _layers(wide, [_wide(h) for h in hx], cells, step_of, directions)
+    return [cai.cast(r, cai.dtype(x)) for r in (cai.transpose(output, turned), *finals)]
+
+
+def _params(
+    gates: int,
+    *,
+    layers: int = 1,
+    ways: int = 1,
+    bias: bool = True,
+    out: int = 0,
+    of: Callable[..., Any] = f32,
+) -> list[Any]:
+    """Parameters for an input of width 3 and states of width 4, projected to `out` if that."""
+    made: list[tuple[int, ...]] = []
+    for layer in range(layers):
+        state = out or 4
+        fed = ways * state if layer else 3
+        of_one: list[tuple[int, ...]] = [(gates * 4, fed), (gates * 4, state)]
+        of_one += [(gates * 4,)] * 2 if bias else []
+        of_one += [(out, 4)] if out else []
+        made += of_one * ways
+    return [of(*shape, low=-0.6, high=0.6, constant=True) for shape in made]
+
+
+def _lstm_cases() -> list[Any]:
+    return [
+        case(f32(5, 2, 3), [f32(1, 2, 4)] * 2, _params(4), True, 1, 0.0, False, False, False),
+        case(
+            f32(2, 5, 3),
+            [f32(4, 2, 4)] * 2,
+            _params(4, layers=2, ways=2),
+            *(True, 2, 0.5, False, True, True),
+        ),
+        case(
+            f32(5, 2, 3),
+            [f32(4, 2, 2), f32(4, 2, 4)],
+            _params(4, layers=2, ways=2, bias=False, out=2),
+            *(False, 2, 0.0, True, True, False),
+        ),
+        case(
+            f32(1, 2, 3),
+            [f32(1, 2, 2), f32(1, 2, 4)],
+            _params(4, out=2),
+            *(True, 1, 0.5, True, False, False),
+        ),
+        case(
+            f16(5, 2, 3),
+            [f16(1, 2, 4)] * 2,
+            _params(4, of=f16),
+            *(True, 1, 0.0, False, False, False),
+        ),
+        case(
+            bf16(5, 2, 3),
+            [bf16(1, 2, 4)] * 2,
+            _params(4, of=bf16),
+            *(True, 1, 0.0, False, False, False),
+        ),
+    ]
+
+
+def _cases(gates: int) -> list[Any]:
+    """The same for a layer with one state."""
+    return [
+        case(f32(5, 2, 3), f32(1, 2, 4), _params(gates), True, 1, 0.0, False, False, False),
+        case(
+            f32(2, 5, 3),
+            f32(4, 2, 4),
+            _params(gates, layers=2, ways=2),
+            *(True, 2, 0.5, False, True, True),
+        ),
+        case(
+            f32(5, 2, 3),
+            f32(3, 2, 4),
+            _params(gates, layers=3, bias=False),
+            *(False, 3, 0.0, True, False, False),
+        ),
+        case(
+            f16(5, 2, 3),
+            f16(1, 2, 4),
+            _params(gates, of=f16),
+            *(True, 1, 0.0, False, False, False),
+        ),
+    ]
+
+
+@lowers(aten.lstm.input, cases=_lstm_cases())
+def lstm(
+    ctx: Ctx,
+    x: Value,
+    hx: Sequence[Value],
+    params: Sequence[Value],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[Value]:
+    options = _Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    return _run(ctx, x, hx, params, _lstm_step, options)
+
+
+def _with_one_state(target: Any, gates: int, step_of: Callable[[_Cell], Step]) -> None:
+    @lowers(target, cases=_cases(gates))
+    def lower(
+        ctx: Ctx,
+        x: Value,
+        hx: Value,
+        params: Sequence[Value],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> list[Value]:
+        options = _Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        return _run(ctx, x, [hx], params, step_of, options)
+
+
+_with_one_state(aten.gru.input, 3, _gru_step)
+_with_one_state(aten.rnn_tanh.input, 1, _plain_step(cai.tanh))
+_with_one_state(aten.rnn_relu.input, 1, _plain_step(cai.relu))

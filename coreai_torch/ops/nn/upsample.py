@@ -1,0 +1,277 @@
+"""Interpolation: one axis after the other becomes a weighted sum of taps, as torch places them.
+
+The dialect's own `interpolate` rounds ties to even, takes static sizes only, and computes its
+coordinates in another way, so that over many pixels its weights drift from torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.dialect import Dim, Value
+from ...lowering import Ctx, Shape, case, lowers
+from ...lowering.cases import bf16, f16, f32, u8
+from ...torch_compat import aten
+from .._lib import interpolation_taps as taps
+from .._lib.interpolation_taps import Line, Sampler
+
+_INF, _NAN = float("inf"), float("nan")
+
+_FARTHEST = 1 << 16  # sizes up to this are scaled exactly
+
+
+def _ratio(ctx: Ctx, factor: float) -> Fraction:
+    """A fraction that scales every size as torch does in f64, which the run time has not."""
+    sizes = torch.arange(1, _FARTHEST)
+    scaled = (sizes.double() * factor).long()
+    for finest in (1, 16, 256, 4096):
+        ratio = Fraction(factor).limit_denominator(finest)
+        fits = ratio.numerator * _FARTHEST < 2**31
+        if fits and bool((scaled == sizes * ratio.numerator // ratio.denominator).all()):
+            return ratio
+    return ctx.refuse(
+        f"a size known only at run time, scaled by {factor}: no small fraction rounds as it does",
+        "size=... instead of scale_factor=..., or another factor",
+    )
+
+
+def _scaled(ctx: Ctx, x: Value, factors: Sequence[float]) -> list[Dim]:
+    extents, sizes = cai.sizes(x)[-len(factors) :], []
+    for extent, factor in zip(extents, factors, strict=True):
+        if isinstance(extent, int):
+            sizes.append(int(extent * factor))
+            continue
+        ratio = _ratio(ctx, factor)
+        sizes.append(shapes.floordiv(shapes.mul(extent, ratio.numerator), ratio.denominator))
+    return sizes
+
+
+def _resize(
+    ctx: Ctx,
+    x: Value,
+    size: Sequence[Dim] | None,
+    factors: Sequence[float | None] | None,
+    sampler: Sampler,
+    align: bool = False,
+) -> Value:
+    if size is None:
+        size = _scaled(ctx, x, [f for f in factors or () if f is not None])
+    first = x.type.rank - len(size)
+    outs = ctx.dims([*cai.sizes(x)[:first], *size])[first:]
+    for axis in reversed(range(first, x.type.rank)):
+        factor = factors[axis - first] if factors else None
+        line = Line(cai.size(x, axis), outs[axis - first], factor, align)
+        x = sampler(line).of(x, axis)
+    return x
+
+
+def _blend(
+    ctx: Ctx,
+    x: Value,
+    size: Sequence[Dim] | None,
+    factors: Sequence[float | None] | None,
+    sampler: Sampler,
+    align: bool,
+) -> Value:
+    if not cai.is_float(x):
+        ctx.refuse("integers in a mode that blends, which torch does in fixed point")
+    wide = cai.cast(x, torch.float32)
+    return cai.cast(_resize(ctx, wide, size, factors, sampler, align), ctx.out_dtype)
+
+
+_INPUT = {1: f32(2, 3, 5), 2: f32(1, 2, 5, 4), 3: f32(1, 2, 3, 4, 3)}
+_SIZE = {1: [7], 2: [7, 3], 3: [5, 2, 3]}
+_FACTOR = {1: [1.5], 2: [2.0, 1.5], 3: [2.0, 1.5, 0.75]}
+_SCALED = {1: [7], 2: [10, 6], 3: [6, 6, 2]}
+_FIXED = "the sizes of the result are numbers of the case"
+
+
+def _vec(spatial: int, *align: bool) -> list[Any]:
+    """A call that names the size, and one that names the factors."""
+    x = _INPUT[spatial]
+    return [case(x, _SIZE[spatial], *align, None), case(x, None, *align, _FACTOR[spatial])]
+
+
+def _full(spatial: int, *align: bool) -> list[Any]:
+    """A call with the size alone, and one with the factors, too."""
+    x = _INPUT[spatial]
+    factors = case(x, _SCALED[spatial], *align, *_FACTOR[spatial], static_only=_FIXED)
+    return [case(x, _SIZE[spatial], *align), factors]
+
+
+@lowers(aten.upsample_nearest1d.vec, cases=[*_vec(1), case(f16(1, 2, 6), None, [0.5])])
+@lowers(aten.upsample_nearest3d.vec, cases=_vec(3))
+def nearest(
+    ctx: Ctx, x: Value, output_size: Shape | None, scale_factors: Sequence[float] | None
+) -> Value:
+    return _resize(ctx, x, output_size, scale_factors, taps.nearest)
+
+
+@lowers(
+    aten.upsample_nearest2d.vec,
+    cases=[
+        *_vec(2),
+        case(u8(1, 2, 5, 4), [10, 9], None),
+        case(bf16(1, 2, 5, 4), None, [0.5, 3.0]),
+        case(f32(1, 1, 7, 5), None, [1.1, 2.2]),  # the sizes of copying and of doubling
+        case(f32(1, 1, 10, 10), None, [0.7, 1.3], static_only="0.7 needs f64 at run time"),
+    ],
+)
+def nearest_on_planes(
+    ctx: Ctx, x: Value, output_size: Shape | None, scale_factors: Sequence[float] | None
+) -> Value:
+    return _resize(ctx, x, output_size, scale_factors, taps.nearest_on_planes)
+
+
+@lowers(aten._upsample_nearest_exact1d.vec, cases=[*_vec(1), case(f16(1, 2, 6), None, [0.5])])
+@lowers(aten._upsample_nearest_exact2d.vec, cases=[*_vec(2), case(f32(1, 2, 4, 6), [2, 3], None)])
+@lowers(aten._upsample_nearest_exact3d.vec, cases=_vec(3))
+def nearest_exact(
+    ctx: Ctx, x: Value, output_size: Shape | None, scale_factors: Sequence[float] | None
+) -> Value:
+    return _resize(ctx, x, output_size, scale_factors, taps.nearest_exact)
+
+
+@lowers(aten.upsample_nearest1d.default, cases=_full(1))
+def nearest1d(ctx: Ctx, x: Value, output_size: Shape, scales: float | None) -> Value:
+    return _resize(ctx, x, output_size, [scales], taps.nearest)
+
+
+@lowers(aten._upsample_nearest_exact1d.default, cases=_full(1))
+def nearest_exact1d(ctx: Ctx, x: Value, output_size: Shape, scales: float | None) -> Value:
+    return _resize(ctx, x, output_size, [scales], taps.nearest_exact)
+
+
+@lowers(aten.upsample_nearest2d.default, cases=_full(2))
+def nearest2d(
+    ctx: Ctx, x: Value, output_size: Shape, scales_h: float | None, scales_w: float | None
+) -> Value:
+    return _resize(ctx, x, output_size, [scales_h, scales_w], taps.nearest_on_planes)
+
+
+@lowers(aten._upsample_nearest_exact2d.default, cases=_full(2))
+def nearest_exact2d(
+    ctx: Ctx, x: Value, output_size: Shape, scales_h: float | None, scales_w: float | None
+) -> Value:
+    return _resize(ctx, x, output_size, [scales_h, scales_w], taps.nearest_exact)
+
+
+@lowers(aten.upsample_nearest3d.default, cases=_full(3))
+def nearest3d(
+    ctx: Ctx,
+    x: Value,
+    output_size: Shape,
+    scales_d: float | None,
+    scales_h: float | None,
+    scales_w: float | None,
+) -> Value:
+    return _resize(ctx, x, output_size, [scales_d, scales_h, scales_w], taps.nearest)
+
+
+@lowers(aten._upsample_nearest_exact3d.default, cases=_full(3))
+def nearest_exact3d(
+    ctx: Ctx,
+    x: Value,
+    output_size: Shape,
+    scales_d: float | None,
+    scales_h: float | None,
+    scales_w: float | None,
+) -> Value:
+    return _resize(ctx, x, output_size, [scales_d, scales_h, scales_w], taps.nearest_exact)
+
+
+@lowers(aten.upsample_linear1d.vec, cases=[*_vec(1, False), *_vec(1, True)])
+@lowers(
+    aten.upsample_bilinear2d.vec,
+    cases=[
+        *_vec(2, False),
+        *_vec(2, True),
+        case(f32(1, 2, 4, 6), [1, 3], True, None),
+        case(f32(1, 1, 3, 3, values=(1.0, _INF, _NAN, 2.0, -_INF)), [3, 5], False, None),
+        case(f16(1, 2, 5, 4), [9, 7], False, None),
+        case(bf16(1, 2, 5, 4), None, True, [2.0, 2.0]),
+    ],
+)
+@lowers(aten.upsample_trilinear3d.vec, cases=[*_vec(3, False), *_vec(3, True)])
+def linear(
+    ctx: Ctx,
+    x: Value,
+    output_size: Shape | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Value:
+    return _blend(ctx, x, output_size, scale_factors, taps.linear, align_corners)
+
+
+@lowers(aten.upsample_linear1d.default, cases=[*_full(1, False), *_full(1, True)])
+def linear1d(
+    ctx: Ctx, x: Value, output_size: Shape, align_corners: bool, scales: float | None
+) -> Value:
+    return _blend(ctx, x, output_size, [scales], taps.linear, align_corners)
+
+
+@lowers(aten.upsample_bilinear2d.default, cases=[*_full(2, False), *_full(2, True)])
+def bilinear2d(
+    ctx: Ctx,
+    x: Value,
+    output_size: Shape,
+    align_corners: bool,
+    scales_h: float | None,
+    scales_w: float | None,
+) -> Value:
+    return _blend(ctx, x, output_size, [scales_h, scales_w], taps.linear, align_corners)
+
+
+@lowers(aten.upsample_trilinear3d.default, cases=[*_full(3, False), *_full(3, True)])
+def trilinear3d(
+    ctx: Ctx,
+    x: Value,
+    output_size: Shape,
+    align_corners: bool,
+    scales_d: float | None,
+    scales_h: float | None,
+    scales_w: float | None,
+) -> Value:
+    factors = [scales_d, scales_h, scales_w]
+    return _blend(ctx, x, output_size, factors, taps.linear, align_corners)
+
+
+def _plane_lowerings(vec: Any, full: Any, sampler: Sampler) -> None:
+    """The two overloads of a mode that exists for planes only."""
+    smaller = [case(f32(1, 2, 11, 9), [4, 5], align, None) for align in (False, True)]
+
+    @lowers(vec, cases=[*_vec(2, False), *_vec(2, True), *smaller])
+    def by_size_or_factor(
+        ctx: Ctx,
+        x: Value,
+        output_size: Shape | None,
+        align_corners: bool,
+        scale_factors: Sequence[float] | None,
+    ) -> Value:
+        return _blend(ctx, x, output_size, scale_factors, sampler, align_corners)
+
+    @lowers(full, cases=[*_full(2, False), *_full(2, True)])
+    def by_size_and_factor(
+        ctx: Ctx,
+        x: Value,
+        output_size: Shape,
+        align_corners: bool,
+        scales_h: float | None,
+        scales_w: float | None,
+    ) -> Value:
+        return _blend(ctx, x, output_size, [scales_h, scales_w], sampler, align_corners)
+
+
+for _op, _sampler in (
+    (aten.upsample_bicubic2d, taps.cubic),
+    (aten._upsample_bilinear2d_aa, taps.smooth(taps.triangle, 1)),
+    (aten._upsample_bicubic2d_aa, taps.smooth(taps.keys, 2)),
+    (aten._upsample_lanczos2d_aa, taps.smooth(taps.lanczos, 3)),
+):
+    _plane_lowerings(_op.vec, _op.default, _sampler)

@@ -1,0 +1,98 @@
+"""Dtype moves, copies and aliases: what changes the element type or nothing at all."""
+
+from __future__ import annotations
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir.dialect import Value
+from ...lowering import Ctx, case, lowers
+from ...lowering.binding import Held
+from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
+from ...torch_compat import aten
+from ..quant.compressed_weights import ELEMENT
+from ..quant.pt2e_torchao import widened
+
+_PLACEMENT = ("layout", "device", "pin_memory", "non_blocking", "memory_format")
+_EDGES = (1.5, -1.5, -2.5, 0.3, 300.7, 1e9)
+
+
+@lowers(
+    aten._to_copy.default,
+    ignore=("dtype", *_PLACEMENT),  # the dtype is in ctx.out; a program has one device
+    cases=[
+        case(f32(6, values=_EDGES), dtype=torch.int32),
+        case(f32(6, values=_EDGES), dtype=torch.int64),
+        case(f32(4, low=0, high=200), dtype=torch.uint8),
+        case(i32(6, values=(300, -300, 127, 128, 2**31 - 1, -(2**31))), dtype=torch.int8),
+        case(i32(4, values=(300, -1, 255, 256)), dtype=torch.uint8),
+        case(f32(4, values=(0.3, 0.0, -0.0, float("nan"))), dtype=torch.bool),
+        case(b1(2, 3), dtype=torch.float16),
+        case(f32(3), dtype=torch.bfloat16),
+        case(i64(3), dtype=torch.complex64),
+        case(f32(3, values=(-1.0, float("inf"), float("nan"))), dtype=torch.complex64),
+        case(c64(3, values=(0j, 1j, 2.0)), dtype=torch.bool),
+        case(f16(4, values=(65504.0, -0.4, 7.9, -7.9)), dtype=torch.int16),
+        case(u8(3), dtype=torch.int8),
+        case(i8(3), dtype=torch.uint32),
+        case(f32()),
+        case(f16(3), device="cpu", memory_format=torch.contiguous_format, non_blocking=True),
+    ],
+)
+def _to_copy(ctx: Ctx, x: Held) -> Value:
+    if not isinstance(x, torch.Tensor):
+        return cai.cast(x, ctx.out_dtype)
+    # A constant that is not folded: the weight of a quantized model, to be kept as it is.
+    if x.element_size() == 1 and x.dim() and ctx.out_dtype in ELEMENT and x.dtype != torch.bool:
+        return widened(x, ctx.path("self"), ctx.out_dtype)
+    return cai.cast(cai.tensor_constant(x, ctx.path("self")), ctx.out_dtype)
+
+
+@lowers(
+    torch.ops.prims.convert_element_type.default,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[case(f16(3), torch.float32), case(f32(6, values=_EDGES), torch.int64)],
+)
+def convert_element_type(ctx: Ctx, a: Value) -> Value:
+    return cai.cast(a, ctx.out_dtype)
+
+
+@lowers(
+    aten.clone.default,
+    ignore=("memory_format",),
+    cases=[case(f32(2, 3)), case(f32(2, 3), memory_format=torch.contiguous_format)],
+)
+def clone(ctx: Ctx, x: Value) -> Value:
+    return x
+
+
+@lowers(
+    aten.alias.default,
+    aten.detach.default,
+    aten.lift_fresh.default,
+    aten.lift_fresh_copy.default,
+    aten.resolve_conj.default,
+    aten.resolve_neg.default,
+    cases=[case(f32(2, 3)), case(c64(3))],
+)
+def alias(ctx: Ctx, x: Value) -> Value:
+    return x
+
+
+@lowers(
+    aten.copy.default,
+    ignore=("non_blocking",),
+    cases=[case(f32(2, 3), f32(3)), case(i32(2), f32(2)), case(f32(2), f32(2), True)],
+)
+def copy(ctx: Ctx, x: Value, src: Value) -> Value:
+    return cai.broadcast_to(cai.cast(src, cai.dtype(x)), cai.sizes(x))
+
+
+@lowers(aten._conj.default, aten._conj_physical.default, cases=[case(c64(2, 3)), case(c64())])
+def conj(ctx: Ctx, x: Value) -> Value:
+    return cai.create_complex(cai.real_part(x), cai.neg(cai.imaginary_part(x)))
+
+
+@lowers(aten._neg_view.default, cases=[case(f32(3)), case(i32(3))])
+def neg_view(ctx: Ctx, x: Value) -> Value:
+    return cai.neg(x)

@@ -1,0 +1,70 @@
+"""Complex numbers made of two real ones, and their powers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir.dialect import Value
+from ...lowering import Ctx, case, decomposes, lowers
+from ...lowering.cases import f32
+from ...torch_compat import aten
+from .abs_atan2 import direction, distance
+
+_INF, _NAN = float("inf"), float("nan")
+
+
+@lowers(
+    aten.complex.default,
+    cases=[case(f32(2, 3), f32(2, 3)), case(f32(2, 3), f32(3)), case(f32(), f32())],
+)
+def complex_(ctx: Ctx, real: Value, imag: Value) -> Value:
+    lead = ctx.out.rank
+    sizes = [
+        b if isinstance(a, int) and a == 1 else a
+        for a, b in zip(_aligned(real, lead), _aligned(imag, lead), strict=True)
+    ]
+    dims = ctx.dims(sizes)
+    return cai.create_complex(cai.broadcast_to(real, dims), cai.broadcast_to(imag, dims))
+
+
+def _aligned(x: Value, rank: int) -> list[cai.Dim]:
+    return [*([1] * (rank - x.type.rank)), *cai.sizes(x)]
+
+
+@decomposes(aten.polar.default, cases=[case(f32(2, 3), f32(2, 3)), case(f32(2, 3), f32(3))])
+def polar(length: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+    return torch.complex(length * angle.cos(), length * angle.sin())
+
+
+def power(x: Value, exponent: Value, known: Any) -> Value:
+    """`x ** exponent` of complex values; `known` is the exponent if it is a plain number.
+
+    The dialect's own gives NaN at zero, and takes a negative number without imaginary part for
+    a positive one: -8 cubed would be 512.
+    """
+    if known == 0:
+        return cai.broadcast_to(cai.like(x, 1), cai.sizes(x))
+    if known in (1, 2, 3):
+        square = x if known == 1 else cai.mul(x, x)
+        return cai.mul(square, x) if known == 3 else square
+    real, imaginary = cai.real_part(x), cai.imaginary_part(x)
+    rise, turn = cai.real_part(exponent), cai.imaginary_part(exponent)
+    zero, one = cai.like(real, 0), cai.like(real, 1)
+    reach, angle = distance(real, imaginary), direction(imaginary, real)
+    at_zero = cai.equal(reach, zero)
+    log = cai.log(cai.where(at_zero, one, reach))
+    scale = cai.exp(cai.sub(cai.mul(rise, log), cai.mul(turn, angle)))
+    turned = cai.add(cai.mul(rise, angle), cai.mul(turn, log))
+    nan = cai.like(real, _NAN)
+    falling, rising = cai.less(rise, zero), cai.greater(rise, zero)
+    of_zero = (
+        cai.where(rising, zero, cai.where(falling, cai.like(real, _INF), nan)),
+        cai.where(rising, zero, nan),
+    )
+    found = cai.mul(scale, cai.cos(turned)), cai.mul(scale, cai.sin(turned))
+    return cai.create_complex(
+        *(cai.where(at_zero, z, f) for z, f in zip(of_zero, found, strict=True))
+    )

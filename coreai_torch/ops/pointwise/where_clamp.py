@@ -1,0 +1,155 @@
+"""Choosing between operands: where, clamp, maximum and minimum, and the ones that skip NaN."""
+
+from __future__ import annotations
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir.dialect import Value
+from ...lowering import Ctx, Number, Promote, case, lowers
+from ...lowering.cases import b1, bf16, c64, f16, f32, i32, i64, u8
+from ...torch_compat import aten
+from .comparison import is_nan
+
+_INF, _NAN = float("inf"), float("nan")
+_EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 0.3)
+_EXACT = (2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 7)
+
+
+@lowers(
+    aten.where.self,
+    cases=[
+        case(b1(2, 3), f32(3), f32(2, 1)),
+        case(b1(3), f32(3), i64()),
+        case(b1(3), i32(3), i32(3)),
+        case(b1(4), b1(4), b1(4)),
+        case(b1(3), c64(3), f32(3)),
+        case(b1(3), f16(3), f16(3)),
+        case(b1(), f32(2), f32(2)),
+        case(b1(8), f32(8, values=_EDGES), f32(constant=True)),
+    ],
+)
+def where(ctx: Ctx, condition: Value, x: Value, other: Value) -> Value:
+    return cai.where(condition, cai.cast(x, ctx.out_dtype), cai.cast(other, ctx.out_dtype))
+
+
+def _greatest(x: Value, y: Value) -> Value:
+    return cai.logical_or(x, y) if cai.is_bool(x) else cai.maximum(x, y)
+
+
+def _least(x: Value, y: Value) -> Value:
+    return cai.logical_and(x, y) if cai.is_bool(x) else cai.minimum(x, y)
+
+
+def _limit(x: Value, bound: Number) -> Value:
+    """A bound in `x`'s dtype; one beyond its integers bounds nothing, so the last will do."""
+    if isinstance(bound, int) and cai.is_integer(x):
+        info = torch.iinfo(cai.dtype(x))
+        if info.min == 0 and -info.max <= bound < 0:
+            bound += info.max + 1  # torch wraps it: -2 bounds a uint8 at 254
+        bound = min(max(bound, info.min), info.max)
+    return cai.like(x, bound)
+
+
+def clamped(x: Value, least: Number | None, most: Number | None) -> Value:
+    """`x` between two bounds; the upper one holds where they cross."""
+    if least is not None:
+        x = _greatest(x, _limit(x, least))
+    return x if most is None else _least(x, _limit(x, most))
+
+
+@lowers(
+    aten.clamp.Tensor,
+    cases=[
+        case(f32(8, values=_EDGES), f32(8, 1, values=_EDGES), f32(values=(0.5,))),
+        case(f32(2, 3), min=f32(3)),
+        case(f32(2, 3), max=f32(2, 1)),
+        case(i32(5, values=_EXACT), i32(5), i32(5, values=_EXACT)),
+        case(i32(4), f32(4), None),
+        case(f16(4), f16(4), f16(4)),
+        case(b1(4), max=b1(4, 1)),
+    ],
+)
+@lowers(
+    aten.clamp.default,
+    cases=[
+        case(f32(8, values=_EDGES), -0.5, 0.5),
+        case(f32(8, values=_EDGES), 1.0, -1.0),
+        case(f32(8, values=_EDGES), min=_NAN),
+        case(f32(8, values=_EDGES), max=_INF),
+        case(i32(5, values=_EXACT), -(2**24) - 1, 2**24 + 1),
+        case(i64(5), min=0),
+        case(i64(5), max=2**62),
+        case(i32(5), 0.5, 2.5),
+        case(u8(4), max=3),
+        case(u8(4), -2, 3),
+        case(u8(4), min=-250),
+        case(f16(4), -0.3, 0.3),
+        case(f32(), 0, None),
+    ],
+)
+def clamp(ctx: Ctx, x: Value, min: Number | None, max: Number | None) -> Value:
+    return clamped(cai.cast(x, ctx.out_dtype), min, max)
+
+
+_EXTREMES = [
+    case(f32(8, values=_EDGES), f32(8, 1, values=_EDGES)),
+    case(i32(5, values=_EXACT), i32(5, 1, values=_EXACT)),
+    case(f16(2, 3), f16(3)),
+    case(bf16(3), bf16(3)),
+    case(i64(4), f32(4)),
+    case(b1(4), b1(4, 1)),
+    case(u8(4), u8(4)),
+    case(f32(), f32(3)),
+]
+
+
+@lowers(aten.maximum.default, promote=Promote.COMMON, cases=_EXTREMES)
+def maximum(ctx: Ctx, x: Value, other: Value) -> Value:
+    return _greatest(x, other)
+
+
+@lowers(aten.minimum.default, promote=Promote.COMMON, cases=_EXTREMES)
+def minimum(ctx: Ctx, x: Value, other: Value) -> Value:
+    return _least(x, other)
+
+
+def _passing_over_nan(extreme: Value, x: Value, other: Value) -> Value:
+    if not cai.is_float(x):
+        return extreme
+    return cai.where(is_nan(x), other, cai.where(is_nan(other), x, extreme))
+
+
+@lowers(aten.fmax.default, promote=Promote.COMMON, cases=_EXTREMES)
+def fmax(ctx: Ctx, x: Value, other: Value) -> Value:
+    return _passing_over_nan(_greatest(x, other), x, other)
+
+
+@lowers(aten.fmin.default, promote=Promote.COMMON, cases=_EXTREMES)
+def fmin(ctx: Ctx, x: Value, other: Value) -> Value:
+    return _passing_over_nan(_least(x, other), x, other)
+
+
+@lowers(
+    aten.nan_to_num.default,
+    cases=[
+        case(f32(8, values=_EDGES)),
+        case(f32(8, values=_EDGES), nan=2.5, posinf=1.0, neginf=-1.0),
+        case(f32(8, values=_EDGES), posinf=9.0),
+        case(f16(8, values=_EDGES)),
+        case(bf16(8, values=_EDGES), neginf=-3.0),
+        case(i32(4)),
+        case(b1(3)),
+    ],
+)
+def nan_to_num(
+    ctx: Ctx, x: Value, nan: float | None, posinf: float | None, neginf: float | None
+) -> Value:
+    if not cai.is_float(x):
+        return x
+    info = torch.finfo(cai.dtype(x))
+    high = cai.like(x, info.max if posinf is None else posinf)
+    low = cai.like(x, info.min if neginf is None else neginf)
+    finite = cai.where(cai.equal(x, cai.like(x, _INF)), high, x)
+    finite = cai.where(cai.equal(x, cai.like(x, -_INF)), low, finite)
+    return cai.where(is_nan(x), cai.like(x, nan or 0.0), finite)

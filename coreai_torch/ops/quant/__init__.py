@@ -1,0 +1,1 @@
+"""Lowerings of compressed weights and quantized ops."""

@@ -1,0 +1,164 @@
+"""Sums, products and extremes that run along an axis."""
+
+from __future__ import annotations
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir.dialect import Dim, Value
+from ...lowering import Axis, Ctx, case, lowers
+from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ...torch_compat import aten
+from .var_norm import log_sum_exp
+
+_NAN, _INF = float("nan"), float("inf")
+
+
+def counting(extent: Dim) -> Value:
+    """0, 1, 2, ... as a si32 vector."""
+    if isinstance(extent, int):
+        return cai.tensor_constant(torch.arange(extent, dtype=torch.int32), "positions")
+    return cai.range_(cai.i32(0), extent, cai.i32(1))
+
+
+def positions(x: Value, axis: int) -> Value:
+    """The place of each element along an axis, as si32, with ones for the other axes."""
+    extent = cai.size(x, axis)
+    dims: list[Dim] = [1] * x.type.rank
+    dims[axis] = extent
+    return cai.reshape(counting(extent), dims)
+
+
+def running_total(x: Value, axis: int) -> Value:
+    """The cumulative sum of si32 or f32. The run time dies of an integer that overflows."""
+    return cai.scan(x, axis, "sum")
+
+
+def _running(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> Value:
+    # The scan accumulates in the element type: f16 stops counting ones at 2048, and the process
+    # dies of 100 + 100 in si8, which torch wraps.
+    met = cai.cast(x, ctx.out_dtype)
+    wide = cai.cast(met, torch.float32 if cai.is_float(met) else torch.int32)
+    return cai.cast(cai.scan(wide, dim, combiner), ctx.out_dtype) if x.type.rank else met
+
+
+_RUNNING = [
+    case(f32(2, 3, 4), 1),
+    case(f32(2, 3), -1),
+    case(f32(), 0),
+    case(f32(6, values=(1.0, _INF, 2.0, -_INF, _NAN, 1.0)), 0),
+    case(bf16(2, 3), 0),
+    case(i64(2, 3), 1),
+    case(i32(2, 3), 0, dtype=torch.float32),
+    case(u8(4), 0),
+    case(b1(2, 4), 1),
+    case(f32(2, 3), 1, dtype=torch.int32),
+]
+
+
+@lowers(
+    aten.cumsum.default,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[
+        *_RUNNING,
+        case(f16(3000, values=(1.0,)), 0),
+        case(i8(300, values=(127,)), 0),
+        case(i32(3, values=(100,)), 0, dtype=torch.int8),
+        case(c64(2, 3), 1),
+        case(c64(), 0),
+    ],
+)
+def cumsum(ctx: Ctx, x: Value, dim: Axis) -> Value:
+    if cai.is_complex(x):
+        if not x.type.rank:
+            return x
+        parts = (part(x) for part in (cai.real_part, cai.imaginary_part))
+        return cai.create_complex(*(cai.scan(p, dim, "sum") for p in parts))
+    return _running(ctx, x, dim, "sum")
+
+
+@lowers(
+    aten.cumprod.default,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[
+        *_RUNNING,
+        case(f16(3, values=(0.01, 0.01, 10000.0)), 0),
+        case(i8(4, values=(127,)), 0, one_size="127**5 takes more than 32 bits"),
+    ],
+)
+def cumprod(ctx: Ctx, x: Value, dim: Axis) -> Value:
+    if cai.is_complex(x):
+        ctx.refuse("the product of complex numbers")
+    return _running(ctx, x, dim, "product")
+
+
+def _running_extreme(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> list[Value | None]:
+    """The extreme so far and its last place; once NaN was met it stays."""
+    if not x.type.rank:
+        return [x, cai.constant(0, torch.int32)]
+    ordered = cai.cast(x, torch.int32) if cai.is_bool(x) else x
+    extreme = cai.scan(ordered, dim, combiner)
+    at_extreme = cai.equal(ordered, extreme)
+    if cai.is_float(x):  # the scan passes over NaN
+        is_nan = cai.not_equal(x, x)
+        met = cai.scan(cai.raw_cast(is_nan, torch.int32), dim, "max")
+        spoilt = cai.cast(met, torch.bool)
+        extreme = cai.where(spoilt, cai.like(x, _NAN), extreme)
+        fresh = cai.logical_and(at_extreme, cai.logical_not(spoilt))
+        at_extreme = cai.logical_or(fresh, is_nan)
+    values = cai.cast(extreme, cai.dtype(x))
+    if not ctx.uses(1):
+        return [values, None]
+    placed = cai.where(at_extreme, positions(x, dim), cai.i32(0))
+    return [values, cai.scan(placed, dim, "max")]
+
+
+_RUNNING_EXTREMES = [
+    case(f32(2, 3, 4), 1),
+    case(f32(2, 5), -1),
+    case(f32(), 0),
+    case(f32(8, values=(1.0, 3.0, 3.0, _NAN, 2.0, _NAN, _INF, -_INF)), 0),
+    case(f32(2, 4, values=(_NAN, 1.0, _INF, -_INF, -_INF, -_INF, _INF, _INF)), 1),
+    case(f16(2, 4, values=(1.0, 2.0, 2.0, 1.0)), 1),
+    case(bf16(6), 0),
+    case(i64(12), 0),
+    case(i32(4, values=(-(2**31), 2**31 - 1, 2**31 - 1, 0)), 0),
+    case(u8(3, 4), 1),
+    case(b1(3, 4), 1),
+]
+
+
+@lowers(aten.cummax.default, cases=_RUNNING_EXTREMES)
+def cummax(ctx: Ctx, x: Value, dim: Axis) -> list[Value | None]:
+    return _running_extreme(ctx, x, dim, "max")
+
+
+@lowers(aten.cummin.default, cases=_RUNNING_EXTREMES)
+def cummin(ctx: Ctx, x: Value, dim: Axis) -> list[Value | None]:
+    return _running_extreme(ctx, x, dim, "min")
+
+
+@lowers(
+    aten.logcumsumexp.default,
+    cases=[
+        case(f32(2, 3, 4), 1),
+        case(f32(2, 5), -1),
+        case(f32(), 0),
+        case(f32(5, values=(-300.0, -200.0, 0.0, 200.0, 100.0)), 0),
+        case(f16(6, values=(50.0, -50.0, 50.0, 49.0, -50.0, 50.0)), 0),
+        case(f32(3, 3, values=(-_INF, -_INF, 1.0, 1.0, _INF, 1.0, 1.0, _NAN, 1.0)), 1),
+        case(bf16(2, 3), 0),
+    ],
+)
+def logcumsumexp(ctx: Ctx, x: Value, dim: Axis) -> Value:
+    """Each result has a shift of its own, hence a table of all pairs of places.
+
+    One shift for all loses what lies 100 below the greatest: of -200, 0 the first is to stay.
+    """
+    if not x.type.rank:
+        return x
+    terms = cai.expand_dims(cai.cast(x, torch.float32), [dim])
+    upto = cai.reshape(counting(cai.size(x, dim)), [cai.size(x, dim), *[1] * (x.type.rank - dim)])
+    later = cai.greater(positions(terms, dim + 1), upto)
+    masked = cai.where(later, cai.like(terms, -_INF), terms)
+    return cai.cast(cai.shrink_dims(log_sum_exp(masked, [dim + 1]), [dim + 1]), ctx.out_dtype)

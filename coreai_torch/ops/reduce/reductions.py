@@ -1,0 +1,415 @@
+"""Sums, means, products, extremes and truth along axes, and where the extremes stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.dialect import Value
+from ...lowering import Axes, Axis, Ctx, case, lowers
+from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ...torch_compat import aten
+
+Reduce: TypeAlias = Callable[[Value, Sequence[int]], Value]
+
+_NAN, _INF = float("nan"), float("inf")
+_SPECIAL = (1.0, _NAN, 3.0, _INF, -_INF, 2.0, -0.0, 0.0, 0.0, -1.0, -1.0, -2.0)
+_INT_EDGES = (2**31 - 1, -(2**31), 2**24 + 1, 2**24, 0, -1)
+
+# The run time adds one term after the other: one run of 10**6 terms of 0.1 is wrong by 1 %, one
+# of 10**5 random terms by 1.4e-5. Runs of a thousand are good to 1e-6.
+_LONGEST_RUN, _RUN = 8192, 1024
+
+
+def dropped(reduced: Value, axes: Sequence[int], keepdim: bool) -> Value:
+    """The reduced axes, which the dialect keeps at size one, as torch wants them."""
+    return reduced if keepdim else cai.shrink_dims(reduced, list(axes))
+
+
+def count(x: Value, axes: Sequence[int]) -> Value:
+    """How many elements these axes span, as an f32 number."""
+    terms = shapes.product([cai.size(x, a) for a in axes])
+    if isinstance(terms, int):
+        return cai.constant(float(terms), torch.float32)
+    return cai.raw_cast(terms, torch.float32)
+
+
+def total(x: Value, axes: Sequence[int]) -> Value:
+    """The sum, axes kept; of many floats it is summed in stages, so that no run is long."""
+    if cai.is_complex(x):
+        parts = (total(part(x), axes) for part in (cai.real_part, cai.imaginary_part))
+        return cai.create_complex(*parts)
+    if cai.is_bool(x):
+        return cai.any_(x, axes)
+    if not cai.is_float(x) or not _is_long(x, axes):
+        return cai.reduce_sum(x, axes)
+    summed = cai.cast(x, torch.float32)
+    for axis in axes:
+        summed = _axis_total(summed, axis)
+    return cai.cast(summed, cai.dtype(x))
+
+
+def average(x: Value, axes: Sequence[int]) -> Value:
+    """The mean, axes kept."""
+    if cai.is_float(x) and not _is_long(x, axes):
+        return cai.reduce_mean(x, axes)
+    if cai.is_complex(x):
+        return cai.div(total(x, axes), cai.cast(count(x, axes), torch.complex64))
+    wide = cai.cast(x, torch.float32)
+    return cai.cast(cai.div(total(wide, axes), count(x, axes)), cai.dtype(x))
+
+
+def _is_long(x: Value, axes: Sequence[int]) -> bool:
+    """Whether one run over these axes would be long, or, over several, might be."""
+    if any(x.type.is_dynamic_dim(a) for a in axes):
+        return len(axes) > 1
+    return math.prod(int(x.type.shape[a]) for a in axes) > _LONGEST_RUN
+
+
+def _axis_total(x: Value, axis: int) -> Value:
+    extent = x.type.shape[axis]
+    if x.type.is_dynamic_dim(axis) or extent <= _LONGEST_RUN:
+        return cai.reduce_sum(x, [axis])
+    run = next((d for d in range(_RUN, _RUN // 8, -1) if extent % d == 0), _RUN)
+    padding = [(0, -extent % run if a == axis else 0) for a in range(x.type.rank)]
+    dims = list(cai.sizes(x))
+    dims[axis : axis + 1] = [-(-extent // run), run]
+    runs = cai.reduce_sum(cai.reshape(cai.pad(x, padding), dims), [axis + 1])
+    return _axis_total(cai.shrink_dims(runs, [axis + 1]), axis)
+
+
+@lowers(
+    aten.sum.dim_IntList,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[
+        case(f32(2, 3, 4), [1]),
+        case(f32(2, 3, 4), [-1, 0], True),
+        case(f32(2, 3), None),
+        case(f32(2, 3), []),
+        case(f32(), [0]),
+        case(f32(), []),
+        case(f32(2, 6, values=_SPECIAL), [1]),
+        case(f32(100, 1001, low=0, high=1), [0, 1]),
+        case(f32(9973, 2, low=0, high=1), [0]),
+        case(f16(2, 4000, values=(0.1, 0.2)), [1]),
+        case(f16(20000, values=(0.001,)), [0]),
+        case(bf16(2, 3), [1]),
+        case(i64(2, 3), [1]),
+        case(i64(3, values=(2**24, 1, 2**24)), [0]),
+        case(i32(2, 3), [0], dtype=torch.float32),
+        case(i8(200, values=(127,)), [0]),
+        case(u8(200, values=(255,)), [0]),
+        case(b1(2, 3), [1], True),
+        case(b1(2, 3), [1], dtype=torch.float16),
+        case(f32(2, 3), [1], dtype=torch.int64),
+        case(f32(2, 2, values=(0.0, 0.0, 0.5, 0.0)), [1], dtype=torch.bool),
+        case(i32(3, values=(100,)), [0], dtype=torch.int8),
+        case(f16(2, 3), [1], dtype=torch.float32),
+        case(c64(2, 3), [1]),
+        case(f32(2, 0), [1], static_only="an empty operand"),
+    ],
+)
+def sum_(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
+    return dropped(total(cai.cast(x, ctx.out_dtype), dim), dim, keepdim)
+
+
+@lowers(
+    aten.mean.dim,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[
+        case(f32(2, 3, 4), [1]),
+        case(f32(2, 3, 4), [-1, 0], True),
+        case(f32(2, 3), None),
+        case(f32(), [0]),
+        case(f32(2, 6, values=_SPECIAL), [1]),
+        case(f32(100, 1001, low=0, high=1), [0, 1]),
+        case(f16(2, 4000, values=(60000.0, 50000.0)), [1]),
+        case(bf16(2, 3), [1]),
+        case(i32(2, 3), [0], dtype=torch.float32),
+        case(f16(2, 3), [1], dtype=torch.float32),
+        case(c64(2, 3), [1]),
+        case(f32(2, 0), [1], static_only="an empty operand"),
+    ],
+)
+def mean(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
+    return dropped(average(cai.cast(x, ctx.out_dtype), dim), dim, keepdim)
+
+
+@lowers(
+    aten.mean.default,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[
+        case(f32(2, 3)),
+        case(f32()),
+        case(f16(2, 3)),
+        case(b1(2, 3), dtype=torch.float32),
+        case(f32(0), static_only="an empty operand"),
+    ],
+)
+def mean_of_all(ctx: Ctx, x: Value) -> Value:
+    axes = Axes(tuple(range(x.type.rank)))
+    return mean(ctx, x, axes, False)
+
+
+def _product(ctx: Ctx, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
+    met = cai.cast(x, ctx.out_dtype)
+    if cai.is_complex(met):
+        ctx.refuse("the product of complex numbers")
+    if cai.is_bool(met):
+        return dropped(cai.all_(met, axes), axes, keepdim)
+    # f16 would round after every factor: 0.01 * 0.01 * 1e4 is to be 1, not 1.001.
+    wide = cai.cast(met, torch.float32) if cai.is_float(met) else met
+    return dropped(cai.cast(cai.reduce_product(wide, axes), ctx.out_dtype), axes, keepdim)
+
+
+@lowers(
+    aten.prod.dim_int,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[
+        case(f32(2, 3), 1),
+        case(f32(2, 3), -2, True),
+        case(f32(), 0),
+        case(f32(2, 6, values=_SPECIAL), 1),
+        case(f16(3, values=(0.01, 0.01, 10000.0)), 0),
+        case(bf16(2, 3), 1),
+        case(i64(2, 3), 1),
+        case(i8(4, values=(127,)), 0),
+        case(b1(2, 3), 1),
+        case(i32(2, 3), 0, dtype=torch.float32),
+        case(f32(2, values=(1.5, 2.5)), 0, dtype=torch.int64),
+        case(i32(2, 3), 1, dtype=torch.bool),
+        case(f32(2, 0), 1, static_only="an empty operand"),
+    ],
+)
+def prod(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> Value:
+    return _product(ctx, x, [dim] if x.type.rank else [], keepdim)
+
+
+@lowers(
+    aten.prod.default,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[
+        case(f32(2, 3)),
+        case(f32()),
+        case(i64(2, 3, low=1, high=5)),
+        case(b1(2, 3), dtype=torch.float32),
+        case(f32(0), static_only="an empty operand"),
+    ],
+)
+def prod_of_all(ctx: Ctx, x: Value) -> Value:
+    return _product(ctx, x, range(x.type.rank), False)
+
+
+def _extreme(reduce: Reduce, on_truth: Reduce, x: Value, axes: Sequence[int]) -> Value:
+    return on_truth(x, axes) if cai.is_bool(x) else reduce(x, axes)
+
+
+def greatest(x: Value, axes: Sequence[int]) -> Value:
+    """The maximum, axes kept; NaN wins, and of truth values it is `any`."""
+    return _extreme(cai.reduce_max, cai.any_, x, axes)
+
+
+def least(x: Value, axes: Sequence[int]) -> Value:
+    """The minimum, axes kept; NaN wins, and of truth values it is `all`."""
+    return _extreme(cai.reduce_min, cai.all_, x, axes)
+
+
+_EXTREMES = [
+    case(f32(2, 3, 4), [1]),
+    case(f32(2, 3, 4), [-1, 0], True),
+    case(f32(2, 3)),
+    case(f32()),
+    case(f32(2, 6, values=_SPECIAL), [1]),
+    case(f16(2, 6, values=_SPECIAL), [0]),
+    case(bf16(2, 3), [1]),
+    case(i64(2, 3), [1]),
+    case(i32(2, 3, values=_INT_EDGES), [1]),
+    case(u8(2, 3), [1]),
+    case(b1(3, 4), [1]),
+    case(b1()),
+]
+
+
+@lowers(aten.amax.default, cases=_EXTREMES)
+def amax(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
+    return dropped(greatest(x, dim), dim, keepdim)
+
+
+@lowers(aten.amin.default, cases=_EXTREMES)
+def amin(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
+    return dropped(least(x, dim), dim, keepdim)
+
+
+_OF_ALL = [
+    case(f32(2, 3)),
+    case(f32()),
+    case(i64(2, 3)),
+    case(b1(4)),
+    case(f16(4, values=_SPECIAL)),
+]
+
+
+@lowers(aten.max.default, cases=_OF_ALL)
+def max_of_all(ctx: Ctx, x: Value) -> Value:
+    axes = range(x.type.rank)
+    return dropped(greatest(x, axes), axes, False)
+
+
+@lowers(aten.min.default, cases=_OF_ALL)
+def min_of_all(ctx: Ctx, x: Value) -> Value:
+    axes = range(x.type.rank)
+    return dropped(least(x, axes), axes, False)
+
+
+def place_of(extreme: Value, x: Value, axis: int) -> Value:
+    """Where along the axis the extreme stands first, as si32, axis kept.
+
+    The dialect's own `argmax` passes over NaN, whose place torch returns.
+    """
+    hit = cai.equal(x, extreme)
+    if cai.is_float(x):
+        hit = cai.logical_or(hit, cai.not_equal(x, x))
+    return cai.argmax(cai.raw_cast(hit, torch.int32), axis)
+
+
+def _extreme_with_place(
+    ctx: Ctx, reduce: Reduce, x: Value, dim: Axis, keepdim: bool
+) -> list[Value | None]:
+    if not x.type.rank:
+        return [x, cai.constant(0, torch.int32)]
+    extreme = reduce(x, [dim])
+    place = dropped(place_of(extreme, x, dim), [dim], keepdim) if ctx.uses(1) else None
+    return [dropped(extreme, [dim], keepdim), place]
+
+
+_WITH_PLACE = [
+    case(f32(2, 3, 4), 1),
+    case(f32(2, 3, 4), -1, True),
+    case(f32(), 0),
+    case(f32(2, 6, values=_SPECIAL), 1),
+    case(f32(6, 2, values=_SPECIAL), 0),
+    case(f16(3, values=(_INF, _NAN, _NAN)), 0),
+    case(bf16(2, 3), 1),
+    case(i64(2, 6), 1),
+    case(i32(2, 3, values=_INT_EDGES), 1),
+    case(u8(3, 4), 0),
+    case(b1(3, 4), 1),
+]
+
+
+@lowers(aten.max.dim, cases=_WITH_PLACE)
+def max_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value | None]:
+    return _extreme_with_place(ctx, greatest, x, dim, keepdim)
+
+
+@lowers(aten.min.dim, cases=_WITH_PLACE)
+def min_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value | None]:
+    return _extreme_with_place(ctx, least, x, dim, keepdim)
+
+
+def _place(reduce: Reduce, x: Value, dim: Axis | None, keepdim: bool) -> Value:
+    if not x.type.rank:
+        return cai.constant(0, torch.int32)
+    if dim is not None:
+        return dropped(place_of(reduce(x, [dim]), x, dim), [dim], keepdim)
+    flat = cai.reshape(x, [shapes.product(cai.sizes(x))])
+    place = place_of(reduce(flat, [0]), flat, 0)
+    return cai.reshape(place, [1] * x.type.rank if keepdim else [])
+
+
+_PLACES = [
+    case(f32(2, 3, 4), 1),
+    case(f32(2, 3, 4), -1, True),
+    case(f32(2, 3)),
+    case(f32(2, 3), None, True),
+    case(f32()),
+    case(f32(), 0, True),
+    case(f32(2, 6, values=_SPECIAL), 1),
+    case(f32(2, 6, values=_SPECIAL)),
+    case(f16(3, values=(_INF, _NAN, -_INF)), 0),
+    case(f32(2, 3, values=(-_INF,)), 1),
+    case(i64(2, 6), 1),
+    case(i32(2, 3, values=_INT_EDGES), 1),
+    case(u8(3, 4)),
+]
+
+
+@lowers(aten.argmax.default, cases=_PLACES)
+def argmax(ctx: Ctx, x: Value, dim: Axis | None, keepdim: bool) -> Value:
+    return _place(greatest, x, dim, keepdim)
+
+
+@lowers(aten.argmin.default, cases=_PLACES)
+def argmin(ctx: Ctx, x: Value, dim: Axis | None, keepdim: bool) -> Value:
+    return _place(least, x, dim, keepdim)
+
+
+def _truth(ctx: Ctx, reduce: Reduce, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
+    # Of uint8 torch's answer is uint8 again.
+    answer = dropped(reduce(cai.cast(x, torch.bool), axes), axes, keepdim)
+    return cai.cast(answer, ctx.out_dtype)
+
+
+_TRUTH_OF_ALL = [
+    case(b1(2, 3)),
+    case(b1()),
+    case(f32(3, values=(0.0, -0.0, _NAN))),
+    case(i64(3, values=(0, 2**24, 0))),
+    case(u8(3, values=(0, 2, 3))),
+    case(b1(0), static_only="an empty operand"),
+]
+_TRUTH_ALONG = [
+    case(b1(3, 4), 1),
+    case(b1(3, 4), -2, True),
+    case(b1(), 0),
+    case(f32(2, 3, values=(0.0, -0.0, _NAN)), 1),
+    case(i32(3, 2, values=(0, 0, 1, 2, 0)), 1),
+    case(u8(3, 2, values=(0, 0, 1, 2, 0)), 1),
+]
+_TRUTH_ALONG_SEVERAL = [
+    case(b1(2, 3, 4), [0, -1]),
+    case(b1(2, 3, 4), [1], True),
+    case(b1(2, 3)),
+    case(b1(2, 3), []),
+    case(f16(2, 3), [1]),
+]
+
+
+@lowers(aten.any.default, cases=_TRUTH_OF_ALL)
+def any_of_all(ctx: Ctx, x: Value) -> Value:
+    return _truth(ctx, cai.any_, x, range(x.type.rank), False)
+
+
+@lowers(aten.all.default, cases=_TRUTH_OF_ALL)
+def all_of_all(ctx: Ctx, x: Value) -> Value:
+    return _truth(ctx, cai.all_, x, range(x.type.rank), False)
+
+
+@lowers(aten.any.dim, cases=_TRUTH_ALONG)
+def any_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> Value:
+    return _truth(ctx, cai.any_, x, [dim] if x.type.rank else [], keepdim)
+
+
+@lowers(aten.all.dim, cases=_TRUTH_ALONG)
+def all_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> Value:
+    return _truth(ctx, cai.all_, x, [dim] if x.type.rank else [], keepdim)
+
+
+def _listed(x: Value, dim: Sequence[int] | None) -> list[int]:
+    """Here alone torch reads an empty list as no axis at all."""
+    return list(range(x.type.rank)) if dim is None else [d % x.type.rank for d in dim]
+
+
+@lowers(aten.any.dims, cases=_TRUTH_ALONG_SEVERAL)
+def any_dims(ctx: Ctx, x: Value, dim: Sequence[int] | None, keepdim: bool) -> Value:
+    return _truth(ctx, cai.any_, x, _listed(x, dim), keepdim)
+
+
+@lowers(aten.all.dims, cases=_TRUTH_ALONG_SEVERAL)
+def all_dims(ctx: Ctx, x: Value, dim: Sequence[int] | None, keepdim: bool) -> Value:
+    return _truth(ctx, cai.all_, x, _listed(x, dim), keepdim)

@@ -1,0 +1,165 @@
+"""Counts of integers, and the different values of a tensor."""
+
+from __future__ import annotations
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.dialect import Dim, Value
+from ...lowering import Axis, Ctx, case, lowers
+from ...lowering.cases import b1, f32, i32, i64, u8
+from ...torch_compat import aten
+from .cumulative import counting, running_total
+from .sort_topk import order, shifted
+
+_NAN, _INF = float("nan"), float("inf")
+
+
+def _ones(x: Value, dtype: torch.dtype) -> Value:
+    return cai.broadcast_to(cai.constant(1, dtype), cai.sizes(x))
+
+
+@lowers(
+    aten.bincount.default,
+    cases=[
+        case(i64(6, low=0, high=4)),
+        case(i64(6, low=0, high=4), minlength=9),
+        case(i64(6, low=0, high=4), minlength=2),
+        case(i64(6, low=0, high=4), f32(6)),
+        case(i32(6, low=0, high=4), i64(6), minlength=3),
+        case(u8(6, low=0, high=4)),
+    ],
+)
+def bincount(ctx: Ctx, x: Value, weights: Value | None, minlength: Dim) -> Value:
+    """As long as the greatest value asks; a negative one, where torch raises, counts as zero."""
+    # An index out of range would write beside the tensor.
+    index = cai.maximum(cai.cast(x, torch.int32), cai.i32(0))
+    # With -1 beside the values, none of them need no place: `bincount(x[x > 9])` may be of none.
+    greatest = cai.reduce_max(cai.concat(0, [index, shapes.vector([-1])]), [0])
+    needed = cai.add(shapes.scalar(greatest), cai.i32(1))
+    length = shapes.maximum(needed, minlength)
+    empty = cai.broadcast_to(cai.constant(0, ctx.out_dtype), [length])
+    given = _ones(x, ctx.out_dtype) if weights is None else cai.cast(weights, ctx.out_dtype)
+    return cai.scatter_along_axis(empty, index, given, 0, "add")
+
+
+def _differing(rows: Value) -> Value:
+    """Whether each entry of the first axis differs from the one before it; the first does."""
+    changed = cai.not_equal(rows, shifted(rows, 0))
+    others = list(range(1, rows.type.rank))
+    changed = cai.shrink_dims(cai.any_(changed, others), others)
+    return cai.logical_or(changed, cai.equal(counting(cai.size(rows, 0)), cai.i32(0)))
+
+
+def _runs(rows: Value) -> tuple[Value, Value, Value]:
+    """Of equal neighbours: the first of each run, the run of each entry, the runs' lengths."""
+    fresh = _differing(rows)
+    starts = cai.non_zero(fresh)
+    run = cai.sub(running_total(cai.raw_cast(fresh, torch.int32), 0), cai.i32(1))
+    runs = cai.size(starts, 0)
+    start = cai.reshape(starts, [runs])
+    end = cai.concat(0, [cai.slice_axis(start, 0, 1, runs), shapes.vector([cai.size(rows, 0)])])
+    return cai.gather_nd(rows, starts), run, cai.sub(end, start)
+
+
+def _unsorted(run: Value, places: Value) -> Value:
+    """What belongs to the sorted entries, put where the entries came from."""
+    return cai.scatter_along_axis(cai.zeros(run, cai.sizes(run)), places, run, 0)
+
+
+def _flat(x: Value) -> Value:
+    return cai.reshape(x, [shapes.product(cai.sizes(x))])
+
+
+def _wanted(ctx: Ctx, *results: Value) -> list[Value | None]:
+    return [result if ctx.uses(i) else None for i, result in enumerate(results)]
+
+
+_FLAGS = ("sorted", "return_inverse", "return_counts")
+_UNIQUE = [
+    case(i64(2, 6), return_inverse=True, return_counts=True),
+    case(f32(5, values=(1.0, _NAN, _NAN, 1.0, -_INF)), True, True, True),
+    case(f32(4, values=(2.0,)), True, True, True),
+    case(f32(), True, True, True),
+    case(b1(6), True, True, True),
+    case(u8(6), True, True, True),
+]
+
+
+@lowers(
+    aten._unique2.default,
+    ignore=_FLAGS,  # any order is right for sorted=False; what nobody asked for nobody reads
+    cases=_UNIQUE,
+)
+def unique(ctx: Ctx, x: Value) -> list[Value | None]:
+    flat = _flat(x)
+    places = order(flat, 0)
+    values, run, counts = _runs(cai.gather_along_axis(flat, places, 0))
+    return _wanted(ctx, values, cai.reshape(_unsorted(run, places), cai.sizes(x)), counts)
+
+
+def _to_front(x: Value, axis: int) -> tuple[Value, list[int]]:
+    """The axis first, and the permutation that puts it back."""
+    rest = [a for a in range(x.type.rank) if a != axis]
+    forth = [axis, *rest]
+    return cai.transpose(x, forth), [forth.index(a) for a in range(x.type.rank)]
+
+
+@lowers(
+    aten.unique_consecutive.default,
+    ignore=("return_inverse", "return_counts"),
+    cases=[
+        case(i64(6, values=(1, 1, 2, 2, 2, 1)), True, True),
+        case(i64(2, 3, values=(0, 1, 1, 1, 2, 0)), True, True),
+        case(f32(4, values=(0.0, _NAN, _NAN, 1.0)), True, True),
+        case(f32(), True, True),
+        case(b1(6), True, True),
+        case(i64(3, 2, values=(1, 2, 1, 2, 1, 1)), True, True, 0),
+        case(i64(2, 3, values=(1, 1, 2, 2, 2, 1)), True, True, 1),
+        case(i64(3, 2, values=(1, 2, 1, 2, 1, 1)), True, True, -2),
+    ],
+)
+def unique_consecutive(ctx: Ctx, x: Value, dim: int | None) -> list[Value | None]:
+    if dim == -1:
+        # The export promises [2, u0, 2, 3] for [2, 3] along -1; along -2 it is right.
+        ctx.refuse(f"torch.export gets the sizes wrong with dim={dim}", f"dim={dim + x.type.rank}")
+    if dim is None:
+        values, run, counts = _runs(_flat(x))
+        return _wanted(ctx, values, cai.reshape(run, cai.sizes(x)), counts)
+    rows, back = _to_front(x, dim % x.type.rank)
+    values, run, counts = _runs(rows)
+    return _wanted(ctx, cai.transpose(values, back), run, counts)
+
+
+def _row_order(rows: Value) -> Value:
+    """The stable permutation that sorts rows by their first element that differs.
+
+    Every row is held against every other: the dialect sorts single numbers only.
+    """
+    flat = cai.reshape(rows, [cai.size(rows, 0), shapes.product(cai.sizes(rows)[1:])])
+    keys = cai.cast(flat, torch.int32) if cai.is_bool(flat) else flat
+    mine, other = cai.expand_dims(keys, [1]), cai.expand_dims(keys, [0])
+    differs = cai.raw_cast(cai.not_equal(mine, other), torch.int32)
+    precedes = cai.gather_along_axis(cai.greater(mine, other), cai.argmax(differs, 2), 2)
+    rank = cai.reduce_sum(cai.raw_cast(precedes, torch.int32), [1])
+    return cai.argsort(cai.shrink_dims(rank, [1, 2]), 0, False)
+
+
+@lowers(
+    aten.unique_dim.default,
+    ignore=_FLAGS,
+    cases=[
+        case(i64(4, 2, values=(1, 2, 0, 5, 1, 2, 1, 0)), 0, True, True, True),
+        case(i64(2, 4, values=(1, 2, 1, 0, 5, 1, 5, 1)), -1, True, True, True),
+        case(f32(3, 2, 2, values=(1.0, 0.0, 1.0, 0.0, 1.0, -1.0, 0.0, 1.0)), 0, True, True, True),
+        case(b1(5, 2), 0, True, True, True),
+        case(i64(4, values=(2, 1, 2, 0)), 0, True, True, True),
+    ],
+)
+def unique_dim(ctx: Ctx, x: Value, dim: Axis) -> list[Value | None]:
+    rows, back = _to_front(x, dim)
+    places = _row_order(rows)
+    ordered = cai.gather_nd(rows, cai.expand_dims(places, [1]))
+    values, run, counts = _runs(ordered)
+    return _wanted(ctx, cai.transpose(values, back), _unsorted(run, places), counts)

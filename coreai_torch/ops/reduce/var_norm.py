@@ -1,0 +1,181 @@
+"""Variance and deviation, vector norms, and the logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import types
+from ...ir.composite import Composite
+from ...ir.dialect import Value
+from ...lowering import Axes, Ctx, case, decomposes, lowers
+from ...lowering.cases import bf16, c64, f16, f32, i64
+from ...torch_compat import aten
+from ..pointwise.abs_atan2 import distance
+from .reductions import average, count, dropped, total
+
+_NAN, _INF = float("nan"), float("inf")
+
+
+def _spread(x: Value, axes: Sequence[int], correction: float | None) -> tuple[Value, Value]:
+    """Variance and mean in f32, axes kept.
+
+    The mean of 10000 +- 0.01 is rounded by a thousandth, a tenth of the deviation: what is left
+    of the distances on average is therefore taken out of them. Complex numbers vary in both
+    their parts.
+    """
+    if cai.is_complex(x):
+        parts = cai.real_part(x), cai.imaginary_part(x)
+        (first, real), (second, imaginary) = (_spread(p, axes, correction) for p in parts)
+        return cai.add(first, second), cai.create_complex(real, imaginary)
+    wide = cai.cast(x, torch.float32)
+    centre = average(wide, axes)
+    distance = cai.sub(wide, centre)
+    rest = average(distance, axes)
+    distance, centre = cai.sub(distance, rest), cai.add(centre, rest)
+    degrees = cai.sub(
+        count(x, axes), cai.constant(1.0 if correction is None else correction, torch.float32)
+    )
+    # Without a degree of freedom torch divides by zero: NaN for one value, infinity for more.
+    divisor = cai.maximum(degrees, cai.like(degrees, 0.0))
+    return cai.div(total(cai.mul(distance, distance), axes), divisor), centre
+
+
+_SPREADS = [
+    case(f32(2, 3, 4), [1]),
+    case(f32(2, 3, 4), [-1, 0], correction=0, keepdim=True),
+    case(f32(2, 3)),
+    case(f32(2, 3), [], correction=0.5),
+    case(f32(), correction=0),
+    case(f32(3, 4, low=9999.99, high=10000.01), [1]),
+    case(f32(2, 3, values=(1.0, _NAN, 2.0, 1.0, 1.0, 1.0)), [1]),
+    case(f16(3, 4, low=-400, high=400), [0]),
+    case(bf16(3, 4), [1]),
+    case(c64(2, 3), [1]),
+]
+
+
+@lowers(aten.var.correction, cases=_SPREADS)
+def var(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> Value:
+    variance, _ = _spread(x, dim, correction)
+    return dropped(cai.cast(variance, ctx.out_dtype), dim, keepdim)
+
+
+@lowers(
+    aten.std.correction,
+    cases=[
+        *_SPREADS,
+        case(f16(2, 4, low=-60000, high=60000), [1]),
+        case(f32(2, 3, values=(1.0, _NAN, 2.0, _INF, 1.0, 1.0)), [1]),
+        case(f32(2, 1)),
+    ],
+)
+def std(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> Value:
+    # The root is taken before narrowing: an f16 variance overflows where the deviation is 300.
+    variance, _ = _spread(x, dim, correction)
+    return dropped(cai.cast(cai.sqrt(variance), ctx.out_dtype), dim, keepdim)
+
+
+@lowers(aten.var_mean.correction, cases=_SPREADS)
+def var_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
+    return _both(ctx, _spread(x, dim, correction), dim, keepdim)
+
+
+@lowers(aten.std_mean.correction, cases=_SPREADS)
+def std_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
+    variance, centre = _spread(x, dim, correction)
+    return _both(ctx, (cai.sqrt(variance), centre), dim, keepdim)
+
+
+def _both(ctx: Ctx, pair: Sequence[Value], axes: Sequence[int], keepdim: bool) -> list[Value]:
+    """The results in their dtypes, which differ where the mean is complex."""
+    wanted = [types.dtype_of(promised) for promised in ctx.outs]
+    cast = [cai.cast(v, dtype) for v, dtype in zip(pair, wanted, strict=True)]
+    return [dropped(v, axes, keepdim) for v in cast]
+
+
+def _norm(x: Value, order: float, axes: Sequence[int]) -> Value:
+    if order == 0:
+        return total(cai.raw_cast(cai.not_equal(x, cai.like(x, 0)), torch.float32), axes)
+    if order == 2:
+        return cai.sqrt(total(cai.mul(x, x), axes))
+    size = cai.abs_(x)
+    if order == 1:
+        return total(size, axes)
+    if math.isinf(order):
+        return cai.reduce_max(size, axes) if order > 0 else cai.reduce_min(size, axes)
+    powers = total(cai.pow_(size, cai.like(x, order)), axes)
+    return cai.pow_(powers, cai.like(x, 1 / order))
+
+
+_ORDERS = (0, 1, 2, 3, 0.5, -1, -2.5, _INF, -_INF)
+
+
+@lowers(
+    aten.linalg_vector_norm.default,
+    ignore=("dtype",),  # it is in ctx.out
+    cases=[
+        *(case(f32(3, 4), order, [1]) for order in _ORDERS),
+        *(case(f32(2, 3, values=(0.0, 1.0, -2.0, _NAN, 0.0, 1.0)), o, [1]) for o in _ORDERS),
+        *(case(f32(), order) for order in (0, 2, 3, _INF)),
+        case(f32(2, 3, 4), 2, [-1, 0], True),
+        case(f32(2, 3, 4)),
+        case(f32(2, 3), 2, []),
+        case(f32(100, 100), 2, None),
+        case(f16(3, values=(300.0, 400.0, 0.0)), 2, [0]),
+        case(bf16(3, 4), 3, [1]),
+        case(f16(2, 3), 2, [1], dtype=torch.float32),
+        case(f32(2, 0), 2, [1], static_only="an empty operand"),
+        *(case(c64(2, 3), order, [1]) for order in (0, 1, 2, 3, _INF)),
+    ],
+)
+def linalg_vector_norm(ctx: Ctx, x: Value, ord: float, dim: Axes, keepdim: bool) -> Value:
+    if cai.is_complex(x):
+        x = distance(cai.real_part(x), cai.imaginary_part(x))
+
+    def vector_norm(input: Value) -> Value:
+        norm = _norm(cai.cast(input, torch.float32), float(ord), dim)
+        return dropped(cai.cast(norm, cai.dtype(input)), dim, keepdim)
+
+    attrs = {"ord": float(ord), "axes": list(dim), "keep_dim": keepdim}
+    contract = Composite("linalg_vector_norm", inputs=("input",), attrs=attrs)
+    (output,) = ctx.emit(contract, vector_norm, cai.cast(x, ctx.out_dtype))
+    return output
+
+
+@decomposes(
+    aten.dist.default,
+    cases=[case(f32(2, 3), f32(3)), case(f32(2, 3), f32(2, 3), 1), case(f16(3), f16(3), _INF)],
+)
+def dist(self: torch.Tensor, other: torch.Tensor, p: float = 2) -> torch.Tensor:
+    return torch.linalg.vector_norm(self - other, p)
+
+
+def log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
+    """Of f32, axes kept; shifted by the greatest, unless that is infinite: inf - inf is NaN."""
+    peak = cai.reduce_max(x, axes)
+    infinite = cai.equal(cai.abs_(peak), cai.like(peak, _INF))
+    shift = cai.where(infinite, cai.like(peak, 0.0), peak)
+    return cai.add(cai.log(total(cai.exp(cai.sub(x, shift)), axes)), shift)
+
+
+@lowers(
+    aten.logsumexp.default,
+    cases=[
+        case(f32(2, 3), [1]),
+        case(f32(2, 3, 4), [-1, 0], True),
+        case(f32(), [0]),
+        case(f16(2, 4, values=(50.0, -50.0, 49.0, 50.0, -50.0, -50.0, -49.0, -50.0)), [1]),
+        case(f32(2, 2, values=(1000.0, 999.0, -1000.0, -1001.0)), [1]),
+        case(f32(4, 2, values=(-_INF, -_INF, _INF, 1.0, _INF, -_INF, _NAN, 1.0)), [1]),
+        case(bf16(2, 3), [0]),
+        case(i64(2, 3), [1]),
+        case(f32(2, 0), [1], static_only="an empty operand"),
+    ],
+)
+def logsumexp(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
+    logarithm = log_sum_exp(cai.cast(x, torch.float32), dim)
+    return dropped(cai.cast(logarithm, ctx.out_dtype), dim, keepdim)

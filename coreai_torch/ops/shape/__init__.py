@@ -1,0 +1,1 @@
+"""Lowerings of ops that create, reshape, join and pad tensors."""

@@ -1,0 +1,133 @@
+"""Tensors joined, split and repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes, types
+from ...ir.dialect import Dim, Value
+from ...lowering import Axis, Ctx, Shape, case, decomposes, lowers
+from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
+from ...torch_compat import aten
+
+
+@lowers(
+    aten.cat.default,
+    cases=[
+        case([f32(2, 3), f32(2, 1)], 1),
+        case([f32(2, 3), f32(4, 3)]),
+        case([f32(2, 3, fixed=True), f32(4, 3)]),
+        case([f32(2), f32(0), f32(3)], static_only="an empty operand"),
+        case([f32(2, 3), f32(0)], 1, static_only="an empty operand of another rank"),
+        case([f32(0), f32(2, 3)], 1, static_only="an empty operand of another rank"),
+        case([i64(2), f32(3)], -1),
+        case([f16(2), bf16(3), i8(2)]),
+        case([b1(2), b1(2)]),
+        case([b1(2), i32(2)]),
+        case([c64(2, 2), c64(1, 2)]),
+        case([f32(2, 3)], 1),
+    ],
+)
+def cat(ctx: Ctx, tensors: Sequence[Value], dim: int) -> Value:
+    """Empty tensors are passed over, whatever their rank."""
+    axis = dim % ctx.out.rank
+    filled = [t for t in tensors if 0 not in t.type.shape] or list(tensors)
+    cast = [cai.cast(t, ctx.out_dtype) for t in filled]
+    # The dialect refuses a size that one operand shows and another hides.
+    return cai.concat(axis, [cai.refine(t, _as_promised(ctx, t, axis)) for t in cast])
+
+
+def _as_promised(ctx: Ctx, x: Value, axis: int) -> Any:
+    sizes = list(ctx.out.shape)
+    sizes[axis] = x.type.shape[axis]
+    return types.tensor(sizes, x.type.element_type)
+
+
+@lowers(
+    aten.split_with_sizes.default,
+    aten.split_with_sizes_copy.default,
+    aten.unsafe_split_with_sizes.default,
+    cases=[
+        case(f32(2, 5), [2, 3], 1, static_only="the sizes are numbers of the case"),
+        case(f32(5, 2), [1, 4], static_only="the sizes are numbers of the case"),
+        case(f32(2, 5), [2, 0, 3], -1, static_only="the sizes are numbers of the case"),
+        case(i64(2, 4, fixed=True), [4, 0], 1),
+        case(b1(3), [3], static_only="the sizes are numbers of the case"),
+    ],
+)
+def split_with_sizes(ctx: Ctx, x: Value, split_sizes: Shape, dim: Axis) -> list[Any]:
+    parts: list[Any] = []
+    start: Dim = 0
+    for i, (size, promised) in enumerate(zip(split_sizes, ctx.outs, strict=True)):
+        end = shapes.add(start, size)
+        if ctx.uses(i):
+            parts.append(_part(x, dim, start, end, promised))
+        else:
+            parts.append(None)
+        start = end
+    return parts
+
+
+def _part(x: Value, axis: int, start: Dim, end: Dim, promised: Any) -> Any:
+    if 0 in promised.shape and types.DYNAMIC not in promised.shape:
+        return torch.empty(tuple(promised.shape), dtype=types.dtype_of(promised))
+    # Of an open size the type says nothing: both halves of `[?, 4]` are `[?, 4]` like the whole.
+    if promised == x.type and start == 0 and promised.shape[axis] != types.DYNAMIC:
+        return x
+    return cai.slice_axis(x, axis, start, end)
+
+
+@decomposes(aten.split_copy.Tensor, cases=[case(f32(5, 2, fixed=True), 2), case(f32(2, 3), 3, 1)])
+def split_copy(x: torch.Tensor, split_size: int, dim: int = 0) -> list[torch.Tensor]:
+    return [part.clone() for part in torch.split(x, split_size, dim)]
+
+
+@decomposes(aten.unbind_copy.int, cases=[case(f32(2, 3, fixed=True)), case(f32(2, 3), 1)])
+def unbind_copy(x: torch.Tensor, dim: int = 0) -> list[torch.Tensor]:
+    return [part.clone() for part in torch.unbind(x, dim)]
+
+
+@lowers(
+    aten.repeat.default,
+    cases=[
+        case(f32(2, 3), [2, 1]),
+        case(f32(3), [4, 2]),
+        case(f32(), [3]),
+        case(f32(2, 3), [1, 1]),
+        case(i64(2), [1, 2, 3]),
+        case(b1(2), [2]),
+        case(c64(2), [2]),
+    ],
+)
+def repeat(ctx: Ctx, x: Value, repeats: Shape) -> Value:
+    lead = len(repeats) - x.type.rank
+    grown = cai.expand_dims(x, list(range(lead)))
+    if all(isinstance(r, int) and r == 1 for r in repeats):
+        return grown
+    return cai.tile(grown, list(repeats))
+
+
+@lowers(
+    aten.repeat_interleave.Tensor,
+    ignore=("output_size",),  # a hint that spares torch a synchronisation
+    cases=[
+        case(i64(4, values=(1, 0, 3, 2))),
+        case(i32(3, values=(2, 2, 1)), output_size=5),
+        case(i64(1, values=(4,))),
+    ],
+)
+def repeat_interleave(ctx: Ctx, repeats: Value) -> Value:
+    """Each index as often as it says: the ends of the runs are marked, then counted up."""
+    counts = cai.cast(repeats, torch.int32)
+    ends = cai.scan(counts, 0, "sum")
+    total = shapes.scalar(cai.slice_axis(ends, 0, -1, shapes.FAR))
+    # One place more than the result has: runs that end at its end need somewhere to be marked,
+    # and no tensor here is ever empty, which the run time would not survive.
+    marks = cai.zeros(ends, [shapes.add(total, 1)])
+    ones = cai.broadcast_to(cai.like(ends, 1), cai.sizes(ends))
+    steps = cai.scatter_along_axis(marks, ends, ones, 0, "add")
+    return cai.cast(cai.slice_axis(cai.scan(steps, 0, "sum"), 0, 0, total), ctx.out_dtype)

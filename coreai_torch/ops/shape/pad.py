@@ -1,0 +1,124 @@
+"""Borders: constant, reflected, replicated, wrapped around; negative ones crop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.dialect import Dim, Value
+from ...lowering import Ctx, Number, Shape, case, lowers
+from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
+from ...torch_compat import aten
+
+
+@lowers(
+    aten.constant_pad_nd.default,
+    cases=[
+        case(f32(2, 3), [1, 2]),
+        case(f32(2, 3), [1, 0, 0, 2], 2.5),
+        case(f32(2, 4), [-1, 2]),
+        case(f32(2, 4), [-1, -2], 1),
+        case(f32(2, 4), [0, 0]),
+        case(f32(1, 2, 3, 3), [1, -1, 2, 0], float("-inf")),
+        case(f16(3), [1, 1], 0.1),
+        case(bf16(3), [1, 1], 0.1),
+        case(i64(3), [2, 0], -7),
+        case(i8(3), [2, 0], 3),
+        case(b1(3), [1, 1], True),
+        case(c64(2, 3), [1, 1], 2.5),
+        case(c64(2, 3), [1, 1], 2.5 - 1j),
+        case(f32(), []),
+    ],
+)
+def constant_pad_nd(ctx: Ctx, x: Value, pad: Shape, value: Number) -> Value:
+    sides = _per_axis(pad, x.type.rank)
+    cropped = _crop(x, sides)
+    if cai.is_complex(x):  # its padding kills the process
+        values = (value.real, value.imag) if isinstance(value, complex) else (value, 0)
+        parts = cai.real_part(cropped), cai.imaginary_part(cropped)
+        padded = (_constant(p, sides, v) for p, v in zip(parts, values, strict=True))
+        return cai.create_complex(*padded)
+    return _constant(cropped, sides, value)
+
+
+def _constant(x: Value, sides: Sequence[tuple[Dim, Dim]], value: Number) -> Value:
+    return cai.pad(x, _grown(sides), cai.like(x, value))
+
+
+def _per_axis(pad: Sequence[Dim], rank: int) -> list[tuple[Dim, Dim]]:
+    """Torch lists the last axis first."""
+    pairs: list[tuple[Dim, Dim]] = [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
+    return [(0, 0)] * (rank - len(pairs)) + pairs
+
+
+def _grown(sides: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
+    return [(shapes.maximum(a, 0), shapes.maximum(b, 0)) for a, b in sides]
+
+
+def _crop(x: Value, sides: Sequence[tuple[Dim, Dim]]) -> Value:
+    """`x` without what negative borders take away."""
+    if all(isinstance(s, int) and s >= 0 for pair in sides for s in pair):
+        return x
+    starts = [shapes.maximum(shapes.sub(0, before), 0) for before, _ in sides]
+    ends = [
+        end
+        if isinstance(after, int) and after >= 0
+        else shapes.add(extent, shapes.minimum(after, 0))
+        for end, extent, (_, after) in zip(cai.whole(x), cai.sizes(x), sides, strict=True)
+    ]
+    return cai.slice_(x, starts, ends)
+
+
+_PAD_1D = [
+    case(f32(1, 2, 4), [1, 2]),
+    case(f32(2, 4), [3, 0]),
+    case(f16(2, 4), [-1, 2]),
+    case(i32(2, 4), [1, -2]),
+]
+_PAD_2D = [
+    case(f32(1, 2, 4, 5), [1, 2, 3, 0]),
+    case(f32(2, 4, 5), [1, 1, 2, 2]),
+    case(bf16(2, 4, 5), [-1, 1, 0, -2]),
+    case(i64(1, 1, 2, 3), [2, 1, 1, 0]),
+]
+_PAD_3D = [
+    case(f32(1, 2, 3, 4, 5), [1, 2, 3, 0, 1, 2]),
+    case(f32(2, 3, 4, 5), [1, 1, 2, 2, 0, 1]),
+]
+
+
+def _bordered(x: Value, padding: Sequence[Dim], mode: str) -> Value:
+    """Padded first and cropped then: what is cropped may still be what is mirrored."""
+    sides = _per_axis(padding, x.type.rank)
+    return _crop(cai.pad(x, _grown(sides), mode=mode), sides)
+
+
+@lowers(aten.reflection_pad1d.default, cases=_PAD_1D)
+@lowers(aten.reflection_pad2d.default, cases=_PAD_2D)
+@lowers(aten.reflection_pad3d.default, cases=_PAD_3D)
+def reflection_pad(ctx: Ctx, x: Value, padding: Shape) -> Value:
+    return _bordered(x, padding, "reflect")
+
+
+@lowers(aten.replication_pad1d.default, cases=[*_PAD_1D, case(f32(2, 2), [5, 4])])
+@lowers(aten.replication_pad2d.default, cases=_PAD_2D)
+@lowers(aten.replication_pad3d.default, cases=_PAD_3D)
+def replication_pad(ctx: Ctx, x: Value, padding: Shape) -> Value:
+    return _bordered(x, padding, "replicate")
+
+
+@lowers(
+    aten._pad_circular.default,
+    cases=[
+        case(f32(1, 2, 4), [1, 2]),
+        case(f32(2, 4), [4, 4]),
+        case(f32(1, 2, 4, 5), [1, 2, 3, 0]),
+        case(f16(2, 4, 5), [-1, 2, 0, -3]),
+        case(i32(1, 2, 3, 4, 5), [1, 2, 3, 0, 1, 2]),
+    ],
+)
+def pad_circular(ctx: Ctx, x: Value, pad: Shape) -> Value:
+    """Cropped first: what is cropped does not come round again."""
+    sides = _per_axis(pad, x.type.rank)
+    return cai.pad(_crop(x, sides), _grown(sides), mode="circular")

@@ -1,0 +1,169 @@
+"""The same elements under another shape or in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.composite import Composite
+from ...ir.dialect import Value
+from ...lowering import Axes, Ctx, Shape, case, decomposes, lowers
+from ...lowering.cases import b1, c64, f16, f32, i32, i64
+from ...torch_compat import aten
+
+_NUMBERS = "the sizes are numbers of the case"
+
+
+@lowers(
+    aten.view.default,
+    aten.view_copy.default,
+    aten._unsafe_view.default,
+    cases=[
+        case(f32(2, 6), [3, 4], static_only=_NUMBERS),
+        case(f32(2, 3), [-1]),
+        case(f32(), [1, 1]),
+        case(f32(1), []),
+        case(i64(4, 3), [2, -1], static_only=_NUMBERS),
+        case(b1(4), [2, 2], static_only=_NUMBERS),
+    ],
+)
+def view(ctx: Ctx, x: Value, size: Shape) -> Value:
+    return cai.reshape(x, ctx.dims(size))
+
+
+@lowers(
+    aten.permute.default,
+    aten.permute_copy.default,
+    cases=[
+        case(f32(2, 3, 4), [2, 0, 1]),
+        case(f32(2, 3), [-1, 0]),
+        case(f32(2, 3), [0, 1]),
+        case(c64(2, 3), [1, 0]),
+        case(f32(), []),
+    ],
+)
+def permute(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
+    return cai.transpose(x, [d % max(len(dims), 1) for d in dims])
+
+
+@lowers(aten.unsqueeze.default, cases=[case(f32(2, 3), 0), case(f32(2, 3), -1), case(f32(), 0)])
+def unsqueeze(ctx: Ctx, x: Value, dim: int) -> Value:
+    return cai.expand_dims(x, [dim % (x.type.rank + 1)])
+
+
+@lowers(aten.squeeze.default, cases=[case(f32(1, 2, 1)), case(f32(2, 3)), case(f32())])
+def squeeze_all(ctx: Ctx, x: Value) -> Value:
+    return cai.shrink_dims(x, [d for d, extent in enumerate(x.type.shape) if extent == 1])
+
+
+@lowers(
+    aten.squeeze.dims,
+    cases=[case(f32(1, 2, 1), [0, -1]), case(f32(2, 1), [0]), case(f32(1, 2), [])],
+)
+def squeeze_dims(ctx: Ctx, x: Value, dim: Sequence[int]) -> Value:
+    """An empty list means no axis here, where reductions read it as all of them."""
+    axes = [d % max(x.type.rank, 1) for d in dim] if x.type.rank else []
+    return cai.shrink_dims(x, [d for d in axes if x.type.shape[d] == 1])
+
+
+@lowers(
+    aten.squeeze.dim,
+    cases=[case(f32(2, 1, 3), 1), case(f32(2, 3), 1), case(f32(1, 2), -2), case(f32(), 0)],
+)
+def squeeze(ctx: Ctx, x: Value, dim: Axes) -> Value:
+    return cai.shrink_dims(x, [d for d in dim if x.type.shape[d] == 1])
+
+
+@lowers(
+    aten.expand.default,
+    aten.expand_copy.default,
+    ignore=("implicit",),  # a hint for vmap; the result is the same
+    cases=[
+        case(f32(2, 1), [2, 3], static_only=_NUMBERS),
+        case(f32(3), [2, -1], implicit=True),
+        case(f32(), [2, 2]),
+        case(f32(2, 3), [-1, -1]),
+        case(i64(1, 2), [4, -1]),
+        case(b1(1), [3]),
+    ],
+)
+def expand(ctx: Ctx, x: Value, size: Shape) -> Value:
+    lead = len(size) - x.type.rank
+    kept = [
+        cai.size(x, i - lead) if isinstance(d, int) and d == -1 else d
+        for i, d in enumerate(ctx.dims(size))
+    ]
+    return cai.broadcast_to(x, kept)
+
+
+@lowers(
+    aten.flip.default,
+    cases=[
+        case(f32(2, 3), [0]),
+        case(f32(2, 3), [0, -1]),
+        case(i32(2, 3), [1]),
+        case(b1(3), [0]),
+        case(c64(3), [0]),
+        case(f32(2), []),
+        case(f32(), [0]),
+    ],
+)
+def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
+    return cai.reverse(x, [d % x.type.rank for d in dims] if x.type.rank else [])
+
+
+@decomposes(
+    aten.roll.default,
+    cases=[
+        case(f32(3, 4), [1], [0]),
+        case(f32(3, 4), [-1, 2], [0, 1]),
+        case(f32(3, 4), [1, 1], [1, 1]),
+        case(i32(3, 4), [7], [-1]),
+        case(f16(2, 3), [2]),
+        case(b1(5), [-6], [0]),
+        case(f32(), [1]),
+    ],
+)
+def roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
+    """Two slices joined, per axis; no index is computed and nothing gathered."""
+    shifts = [shifts] if isinstance(shifts, int | torch.SymInt) else shifts
+    dims = [dims] if isinstance(dims, int) else dims
+    if x.dim() == 0 or any(type(s) is int and s == 0 for s in x.shape):
+        return x.clone()
+    if not dims:
+        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        cut = (-shift) % x.shape[dim]
+        x = torch.cat([x.narrow(dim, cut, x.shape[dim] - cut), x.narrow(dim, 0, cut)], dim)
+    return x
+
+
+@lowers(
+    aten.pixel_shuffle.default,
+    cases=[
+        case(f32(1, 8, 2, 3), 2),
+        case(f32(2, 2, 9, 2, 2), 3),
+        case(f32(4, 3, 2), 2),
+        case(f16(1, 4, 2, 2), 2),
+        case(i32(1, 4, 2, 2), 2),
+        case(f32(1, 3, 2, 2), 1),
+    ],
+)
+def pixel_shuffle(ctx: Ctx, x: Value, upscale_factor: int) -> Value:
+    r = int(upscale_factor)
+
+    def shuffle(input: Value) -> Value:
+        *lead, channels, height, width = cai.sizes(input)
+        n = len(lead)
+        kept = shapes.floordiv(channels, r * r)
+        blocks = cai.reshape(input, [*lead, kept, r, r, height, width])
+        order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+        rows, columns = shapes.mul(height, r), shapes.mul(width, r)
+        return cai.reshape(cai.transpose(blocks, order), [*lead, kept, rows, columns])
+
+    contract = Composite("pixel_shuffle", inputs=("input",), attrs={"upscale_factor": r})
+    (output,) = ctx.emit(contract, shuffle, x)
+    return output

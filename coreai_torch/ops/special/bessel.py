@@ -1,0 +1,251 @@
+"""Bessel functions of orders 0 and 1, each as one fit near zero and one for large arguments.
+
+All are formulas in torch. The polynomials are fits of this project's own, near-minimax on the
+interval named beside them, with an error of a few units of float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from ...lowering import case, decomposes
+from ...lowering.cases import T, bf16, f16, f32, i32
+from ...torch_compat import aten
+from .._lib.approximation import in_float32, polynomial
+
+_INF, _NAN = float("inf"), float("nan")
+_EDGES = f32(10, values=(0.0, -0.0, 1.0, -1.0, 2.0, 8.0, 8.1, -20.0, 40.0, _NAN))
+_ALIKE: list[T] = [_EDGES, f32(2, 40), f32(60, low=-20, high=20), i32(5), f32()]
+_CASES = [case(t) for t in _ALIKE]
+_TAIL = "torch takes numbers by eight, and computes the rest in float16: 0.0024 off"
+_NARROW = [case(f16(9), one_size=_TAIL), case(bf16(9))]
+
+# exp(-x) I(x), and exp(-x) I1(x) / x, in x / 4 - 1 for x from 0 to 8.
+_I0E_NEAR = (
+    0.207001921, -0.113004123, 0.0945155475, -0.0890531991, 0.0873472953, -0.0848278182,
+    0.0792213013, -0.0703820352, 0.0571118621, -0.0402424033, 0.0290835299, -0.0246937723,
+    0.0139645488, -0.00171341825, 0.00157555718, -0.00436732569, 0.00189432223,
+)  # fmt: skip
+_I1E_NEAR = (
+    0.0446877099, -0.0611243081, 0.0680575887, -0.0684840366, 0.0637679391, -0.0552601501,
+    0.0446671243, -0.0337949031, 0.0237323263, -0.0151672271, 0.00943228148, -0.00627549095,
+    0.00328453404, -0.000782789413, 0.000458867388, -0.000727186742, 0.000295533883,
+)  # fmt: skip
+# exp(-x) sqrt(x) I(x) in 16 / x - 1 for x from 8 on.
+_I0E_FAR = (
+    0.402176509, 0.00336055585, 0.000136216843, 1.11115255e-5, 1.47679211e-6, 3.63171031e-7,
+    1.08298983e-7,
+)  # fmt: skip
+_I1E_FAR = (
+    0.389398459, -0.00974958153, -0.000219236669, -1.50033231e-5, -1.8267145e-6, -4.21555437e-7,
+    -1.22124985e-7,
+)  # fmt: skip
+
+
+def _scaled_i(
+    size: torch.Tensor, near: Sequence[float], far: Sequence[float]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return polynomial(size / 4 - 1, near), polynomial(16 / size - 1, far) / torch.sqrt(size)
+
+
+def _i0e(size: torch.Tensor) -> torch.Tensor:
+    near, far = _scaled_i(size, _I0E_NEAR, _I0E_FAR)
+    return torch.where(size <= 8, near, far)
+
+
+def _i1e(x: torch.Tensor) -> torch.Tensor:
+    size = x.abs()
+    near, far = _scaled_i(size, _I1E_NEAR, _I1E_FAR)
+    return torch.where(size <= 8, x * near, torch.where(x < 0, -far, far))
+
+
+@decomposes(aten.special_i0e.default, cases=[*_CASES, *_NARROW])
+@in_float32
+def i0e(x: torch.Tensor) -> torch.Tensor:
+    return _i0e(x.abs())
+
+
+@decomposes(aten.i0.default, cases=[*_CASES, *_NARROW])
+@decomposes(aten.special_modified_bessel_i0.default, cases=_CASES)
+@in_float32
+def i0(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(x.abs()) * _i0e(x.abs())
+
+
+@decomposes(aten.special_i1e.default, cases=_CASES)
+@in_float32
+def i1e(x: torch.Tensor) -> torch.Tensor:
+    return _i1e(x)
+
+
+@decomposes(aten.special_i1.default, aten.special_modified_bessel_i1.default, cases=_CASES)
+@in_float32
+def i1(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(x.abs()) * _i1e(x)
+
+
+# I0(x), I1(x) / x, K0(x) + log(x / 2) I0(x) and x (K1(x) - log(x / 2) I1(x)), in x^2 / 2 - 1
+# for x from 0 to 2.
+_I0_NEAR = (
+    1.56608293, 0.635861728, 0.0735898502, 0.00392856492, 0.000119869234, 2.35807e-6,
+)  # fmt: skip
+_I1_NEAR = (
+    0.635861728, 0.147179737, 0.011785694, 0.000479282732, 1.17913321e-5, 1.9420412e-7,
+)  # fmt: skip
+_K0_NEAR = (
+    -0.303620771, 0.340497321, 0.0717769761, 0.00505339227, 0.000182896968, 4.05550013e-6,
+)  # fmt: skip
+_K1_NEAR = (
+    0.885088266, -0.332240956, -0.24383813, -0.0278542301, -0.00138423116, -3.89322399e-5,
+)  # fmt: skip
+# exp(x) sqrt(x) K(x) in 4 / x - 1 for x from 2 on.
+_K0_FAR = (
+    1.21859534, -0.0310714479, 0.00303288628, -0.00047995238, 9.96332931e-5, -2.40971798e-5,
+    6.7498384e-6, -2.97762074e-6, 1.05168567e-6,
+)  # fmt: skip
+_K1_FAR = (
+    1.36315189, 0.103349721, -0.00556672338, 0.000735942321, -0.000139675715, 3.20839872e-5,
+    -8.66435023e-6, 3.66839412e-6, -1.27062105e-6,
+)  # fmt: skip
+
+
+def _k0(x: torch.Tensor, *, scaled: bool) -> torch.Tensor:
+    square, decay = x * x / 2 - 1, torch.exp(-x)
+    near = polynomial(square, _K0_NEAR) - torch.log(x / 2) * polynomial(square, _I0_NEAR)
+    far = polynomial(4 / x - 1, _K0_FAR) / torch.sqrt(x)
+    return (
+        torch.where(x <= 2, near / decay, far) if scaled else torch.where(x <= 2, near, far * decay)
+    )
+
+
+def _k1(x: torch.Tensor, *, scaled: bool) -> torch.Tensor:
+    square, decay = x * x / 2 - 1, torch.exp(-x)
+    logarithmic = torch.log(x / 2) * x * polynomial(square, _I1_NEAR)
+    near = polynomial(square, _K1_NEAR) / x + logarithmic
+    far = polynomial(4 / x - 1, _K1_FAR) / torch.sqrt(x)
+    return (
+        torch.where(x <= 2, near / decay, far) if scaled else torch.where(x <= 2, near, far * decay)
+    )
+
+
+def _from_zero(x: torch.Tensor, at_zero: float, value: torch.Tensor) -> torch.Tensor:
+    """A function that starts at zero with a pole, and is NaN below."""
+    return torch.where(x < 0, _NAN, torch.where(x == 0, at_zero, value))
+
+
+@decomposes(aten.special_modified_bessel_k0.default, cases=_CASES)
+@in_float32
+def modified_bessel_k0(x: torch.Tensor) -> torch.Tensor:
+    return _from_zero(x, _INF, _k0(x, scaled=False))
+
+
+@decomposes(aten.special_modified_bessel_k1.default, cases=_CASES)
+@in_float32
+def modified_bessel_k1(x: torch.Tensor) -> torch.Tensor:
+    return _from_zero(x, _INF, _k1(x, scaled=False))
+
+
+@decomposes(aten.special_scaled_modified_bessel_k0.default, cases=_CASES)
+@in_float32
+def scaled_modified_bessel_k0(x: torch.Tensor) -> torch.Tensor:
+    return _from_zero(x, _INF, _k0(x, scaled=True))
+
+
+@decomposes(aten.special_scaled_modified_bessel_k1.default, cases=_CASES)
+@in_float32
+def scaled_modified_bessel_k1(x: torch.Tensor) -> torch.Tensor:
+    return _from_zero(x, _INF, _k1(x, scaled=True))
+
+
+# J0(x), J1(x) / x, Y0(x) - 2/pi log(x) J0(x) and (Y1(x) - 2/pi (log(x) J1(x) - 1/x)) / x, in
+# x^2 / 32 - 1 for x from 0 to 8.
+_J0 = (
+    0.0458296649, 0.930301247, -0.648469283, -0.808088808, 1.03837946, -0.50746804, 0.145988848,
+    -0.028472738, 0.00405807981, -0.000443513633, 3.84718271e-5, -2.74355484e-6, 1.60656814e-7,
+)  # fmt: skip
+_J1 = (
+    -0.058143828, 0.0810586604, 0.151516652, -0.259594865, 0.158583762, -0.0547458181,
+    0.0124568257, -0.00202904001, 0.000249472778, -2.4044752e-5, 1.88781176e-6, -1.20555975e-7,
+)  # fmt: skip
+_Y0 = (
+    -0.382250654, -0.82843589, 1.64709648, 0.144126325, -1.07754773, 0.672177067, -0.21895747,
+    0.0463670878, -0.0070257428, 0.000806091728, -7.27925126e-5, 5.37476418e-6, -3.24173931e-7,
+)  # fmt: skip
+_Y1 = (
+    0.0707598588, -0.243377431, 0.0233675713, 0.235072092, -0.196398393, 0.078547869, -0.01962878,
+    0.00342249182, -0.000443772742, 4.46722405e-5, -3.64060006e-6, 2.39905138e-7,
+)  # fmt: skip
+# The slow factors of cosine and sine from 8 on, in 128 / x^2 - 1; Q is over 8 / x.
+_P0 = (
+    0.999457274, -0.000536367164, 6.15035924e-6, -2.06509217e-7,
+)  # fmt: skip
+_Q0 = (
+    -0.0155551132, 6.83314084e-5, -1.48289327e-6, 7.17210237e-8,
+)  # fmt: skip
+_P1 = (
+    1.00090703, 0.000898804768, -7.97455719e-6, 2.46752682e-7,
+)  # fmt: skip
+_Q1 = (
+    0.0467768732, -9.62144964e-5, 1.82771602e-6, -8.36516706e-8,
+)  # fmt: skip
+
+
+def _wave(x: torch.Tensor, order: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """J and Y of an order at large arguments, by sine and cosine of the argument itself.
+
+    The phase, x less an odd multiple of pi / 4, would round: by 3e-6 at 40.
+    """
+    p, q = (_P0, _Q0) if order == 0 else (_P1, _Q1)
+    slow = 128 / (x * x) - 1
+    even, odd = polynomial(slow, p), polynomial(slow, q) * (8 / x)
+    cosine, sine = torch.cos(x), torch.sin(x)
+    if order == 0:
+        cosine, sine = cosine + sine, sine - cosine
+    else:
+        cosine, sine = sine - cosine, -(cosine + sine)
+    size = torch.rsqrt(math.pi * x)  # sqrt(2 / (pi x)), and sqrt(1 / 2) of the turned phase
+    return size * (even * cosine - odd * sine), size * (even * sine + odd * cosine)
+
+
+def _near(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
+    return polynomial(x * x / 32 - 1, coefficients)
+
+
+@decomposes(aten.special_bessel_j0.default, cases=_CASES)
+@in_float32
+def bessel_j0(x: torch.Tensor) -> torch.Tensor:
+    size = x.abs()
+    return torch.where(size <= 8, _near(size, _J0), _wave(size, 0)[0])
+
+
+@decomposes(aten.special_bessel_j1.default, cases=_CASES)
+@in_float32
+def bessel_j1(x: torch.Tensor) -> torch.Tensor:
+    size = x.abs()
+    value = torch.where(size <= 8, size * _near(size, _J1), _wave(size, 1)[0])
+    return torch.where(x < 0, -value, value)
+
+
+@decomposes(aten.special_bessel_y0.default, cases=_CASES)
+@in_float32
+def bessel_y0(x: torch.Tensor) -> torch.Tensor:
+    near = _near(x, _Y0) + 2 / math.pi * torch.log(x) * _near(x, _J0)
+    return _from_zero(x, -_INF, torch.where(x <= 8, near, _wave(x, 0)[1]))
+
+
+@decomposes(aten.special_bessel_y1.default, cases=_CASES)
+@in_float32
+def bessel_y1(x: torch.Tensor) -> torch.Tensor:
+    singular = torch.log(x) * x * _near(x, _J1) - 1 / x
+    near = x * _near(x, _Y1) + 2 / math.pi * singular
+    return _from_zero(x, -_INF, torch.where(x <= 8, near, _wave(x, 1)[1]))
+
+
+@decomposes(aten.special_spherical_bessel_j0.default, cases=_CASES)
+@in_float32
+def spherical_bessel_j0(x: torch.Tensor) -> torch.Tensor:
+    value = torch.where(x == 0, 1.0, torch.sin(x) / x)
+    return torch.where(torch.isinf(x), 0.0, value)

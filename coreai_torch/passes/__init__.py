@@ -1,0 +1,1 @@
+"""Rewrites of the captured graph before it is lowered."""

@@ -1,0 +1,106 @@
+"""Marks in what is traced where the calls of chosen submodules begin and end."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ...errors import ExternalizeError
+from .spec import Match
+
+
+def _nothing(tensors: Sequence[torch.Tensor], tag: str) -> None:
+    """A mark names tensors and touches none, so the program is the one without marks."""
+
+
+_LIBRARY = torch.library.Library("coreai_torch", "FRAGMENT")
+_LIBRARY.define("boundary(Tensor[] tensors, str tag) -> ()")
+_LIBRARY.impl("boundary", _nothing, "CompositeExplicitAutograd")
+torch.library.register_fake("coreai_torch::boundary", _nothing, lib=_LIBRARY)
+boundary = torch.ops.coreai_torch.boundary.default
+torch.fx.node.has_side_effect(boundary)  # nothing reads a mark, and the exporter drops what is idle
+
+
+@contextmanager
+def marked(found: Sequence[Match]) -> Iterator[None]:
+    """Hooks on the matching modules; gone again at the end, whatever happens."""
+    with ExitStack() as stack:
+        for number, match in enumerate(found):
+            marker, module = _Marker(number, match), match.module
+            # Ours come first on the way in and last on the way out: the caller's are inside.
+            before = module.register_forward_pre_hook(marker.before, prepend=True, with_kwargs=True)
+            stack.enter_context(before)
+            stack.enter_context(module.register_forward_hook(marker.after, with_kwargs=True))
+        yield
+
+
+class _Marker:
+    """The two hooks of one module. They keep no state, since branches are traced by dynamo."""
+
+    def __init__(self, number: int, match: Match) -> None:
+        self._number, self._match = number, match
+        self._signature = inspect.signature(match.module.forward)
+
+    def before(self, module: Any, args: Any, kwargs: Any) -> None:
+        """Open the bracket: the arguments by their names."""
+        given = self._given(args, kwargs)
+        for name, value in given:
+            if not isinstance(value, torch.Tensor):
+                raise ExternalizeError(
+                    f"argument {name!r} of externalized module {self._match.path!r} "
+                    f"({type(self._match.module).__name__}) is {value!r} "
+                    f"({type(value).__name__}), not a tensor\n  try   keeping it as an attribute "
+                    "of the module, named in composite_attrs"
+                )
+        self._mark("in", given)
+        self._mark("own", _buffers(module))
+
+    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        """Close it: buffers and arguments as the module leaves them, then the results."""
+        given = self._given(args, kwargs)  # perhaps exchanged by a hook of the caller's
+        tensors = [(name, value) for name, value in given if isinstance(value, torch.Tensor)]
+        self._mark("left", [*_buffers(module), *tensors])
+        results = list(_tensors(output))
+        names = ["output"] if len(results) == 1 else [f"output_{i}" for i in range(len(results))]
+        self._mark("out", list(zip(names, results, strict=True)))
+
+    def _mark(self, side: str, named: Sequence[tuple[str, torch.Tensor]]) -> None:
+        names = [name.replace(" ", "_") for name, _ in named]
+        # Plain joining, no json: dynamo traces this.
+        boundary([tensor for _, tensor in named], " ".join([str(self._number), side, *names]))
+
+    def _given(self, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+        """What was passed, by the names and in the order of the signature; None is left out."""
+        given: list[tuple[str, Any]] = []
+        for name, value in self._signature.bind(*args, **kwargs).arguments.items():
+            kind = self._signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                given.extend((f"{name}_{i}", part) for i, part in enumerate(value))
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                given.extend(value.items())
+            else:
+                given.append((name, value))
+        return [(name, value) for name, value in given if value is not None]
+
+
+def _buffers(module: Any) -> list[tuple[str, torch.Tensor]]:
+    """The module's buffers, whose values may have changed since an earlier call."""
+    if torch.compiler.is_dynamo_compiling():
+        return []  # naming them here would make each one an operand of the branch that is traced
+    return list(module.named_buffers())
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returns: tuples, dictionaries, dataclasses of them."""
+    for leaf in pytree.tree_leaves(output):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            for field in dataclasses.fields(leaf):
+                yield from _tensors(getattr(leaf, field.name))

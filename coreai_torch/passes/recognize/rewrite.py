@@ -1,0 +1,229 @@
+"""Goes through a program once and puts composites in the place of what is recognised."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch.export.graph_signature import InputKind
+
+from ...capture.liveness import live_nodes
+from ...errors import ArgumentTypeError, ConversionError, module_path
+from ..externalize.cut import Region, is_mark, regions
+from ..externalize.spec import Match as Externalized
+from . import attention, experts, rms_norm, rotary
+from .pattern import Match, Mismatch, Surroundings, Writer, dtype_of, same_sizes, shape_of
+from .report import Found, Missed, RecognitionReport
+
+PATTERNS = (rms_norm, rotary, attention, experts)
+COMPOSITES = tuple(pattern.COMPOSITE for pattern in PATTERNS)
+_SHUT = -1  # the region of nodes that are inside a composite already
+
+
+def wanted_composites(asked: bool | Collection[str]) -> tuple[str, ...]:
+    """The composites to look for: all, none, or those that were named."""
+    if isinstance(asked, bool):
+        return COMPOSITES if asked else ()
+    if not isinstance(asked, Collection):
+        raise ArgumentTypeError(
+            f"recognize is {asked!r}\n  try   True, or some of {list(COMPOSITES)}"
+        )
+    named = (asked,) if isinstance(asked, str) else tuple(asked)
+    unknown = [name for name in named if name not in COMPOSITES]
+    if unknown:
+        raise ConversionError(
+            f"nothing recognises {', '.join(map(repr, unknown))}\n"
+            f"  try   True, or some of {list(COMPOSITES)}"
+        )
+    return named
+
+
+def recognized(
+    program: torch.export.ExportedProgram,
+    entrypoint: str = "main",
+    externalized: Sequence[Externalized] = (),
+    composites: Collection[str] = COMPOSITES,
+) -> tuple[torch.export.ExportedProgram, RecognitionReport]:
+    """The program with composites in it, and what they are; the given one is left as it was."""
+    found: list[Found] = []
+    missed: list[Missed] = []
+    wanted = [pattern for pattern in PATTERNS if pattern.COMPOSITE in composites]
+    module = _copied(program.graph_module)
+    weights = _weights(program)
+    for inner in module.modules():
+        if isinstance(inner, fx.GraphModule):
+            _Pass(inner.graph, wanted, entrypoint, found, missed).run(
+                weights if inner is module else frozenset(), externalized
+            )
+            inner.recompile()
+    changed = torch.export.ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=program.graph_signature,
+        state_dict=program.state_dict,
+        range_constraints=program.range_constraints,
+        module_call_graph=program.module_call_graph,
+        example_inputs=program.example_inputs,
+        constants=program.constants,
+        verifiers=program.verifiers,
+    )
+    return changed, RecognitionReport(tuple(found), tuple(missed))
+
+
+def _copied(module: fx.GraphModule) -> fx.GraphModule:
+    """Another graph over the same weights; the graphs of branches are copied too."""
+    result = fx.GraphModule(module, copy.deepcopy(module.graph))
+    result.meta = module.meta
+    for copied, node in zip(result.graph.nodes, module.graph.nodes, strict=True):
+        copied.name = node.name  # a placeholder `input` would be `input_1` now
+    for name, inner in list(result.named_children()):
+        if isinstance(inner, fx.GraphModule):
+            setattr(result, name, _copied(inner))
+    return result
+
+
+def _weights(program: torch.export.ExportedProgram) -> set[str]:
+    """The placeholders whose values no call changes."""
+    signature = program.graph_signature
+    written = set(signature.buffers_to_mutate.values())
+    return {
+        spec.arg.name
+        for spec in signature.input_specs
+        if spec.kind is not InputKind.USER_INPUT
+        and spec.target not in written
+        and hasattr(spec.arg, "name")
+    }
+
+
+@dataclass
+class _Pass:
+    """One graph, from its first node to its last."""
+
+    graph: fx.Graph
+    patterns: Sequence[Any]
+    entrypoint: str
+    found: list[Found]
+    missed: list[Missed]
+
+    def run(self, weights: Collection[str], externalized: Sequence[Externalized]) -> None:
+        """Try the patterns at every node that they start from."""
+        anchors: dict[str, list[Any]] = {}
+        for pattern in self.patterns:
+            for target in pattern.ANCHORS:
+                anchors.setdefault(_key(target), []).append(pattern)
+        cut = _regions(self.graph, externalized)
+        around = Surroundings(live_nodes(self.graph), _constant(self.graph, weights), cut)
+        around.live.update(node for node in self.graph.nodes if is_mark(node))
+        replaced: set[fx.Node] = set()
+        for node in list(self.graph.nodes):
+            if node.op != "call_function" or node not in around.live or node in replaced:
+                continue
+            if cut.get(node) == _SHUT:
+                continue
+            for pattern in anchors.get(_key(node.target), ()):
+                match = self._tried(pattern, node, around)
+                if match is not None:
+                    replaced.update((*match.inside, match.output))
+                    break
+
+    def _tried(self, pattern: Any, anchor: fx.Node, around: Surroundings) -> Match | None:
+        try:
+            match: Match | None = pattern.match(anchor, around)
+            if match is None:
+                return None
+            around.check(match)
+            name = match.output.name
+            self._replace(match, around)
+        except Mismatch as reason:
+            row = (pattern.COMPOSITE, module_path(anchor), anchor.name)
+            self.missed.append(Missed(*row, str(reason), self.entrypoint))
+            return None
+        path = module_path(anchor)
+        self.found.append(Found(pattern.COMPOSITE, path, name, match.kept, self.entrypoint))
+        return match
+
+    def _replace(self, match: Match, around: Surroundings) -> None:
+        if match.write is None:
+            return
+        old, writer = match.output, Writer(self.graph, match.output)
+        try:
+            new = match.write(writer)
+            _agree(new, old)
+        except (ValueError, RuntimeError) as cause:
+            writer.forget()
+            raise Mismatch(f"the composite cannot mean it: {cause}") from cause
+        except Mismatch:
+            writer.forget()
+            raise
+        new.meta["val"] = old.meta["val"]
+        old.replace_all_uses_with(new)
+        # Outputs of a program are known by the names of the nodes that make them.
+        old.name, new.name = new.name, old.name
+        around.live.update(writer.added)
+        around.live.difference_update((*match.inside, old))
+        self._clear((*match.inside, old))
+
+    def _clear(self, nodes: Sequence[fx.Node]) -> None:
+        """Erase what nobody reads any more, with the assertions about it."""
+        order = {node: place for place, node in enumerate(dict.fromkeys(nodes))}
+        pending = sorted(order, key=lambda n: order[n])
+        while pending:
+            idle = [n for n in pending if all(_is_assertion(user) for user in n.users)]
+            if not idle:
+                return
+            for node in idle:
+                for user in list(node.users):
+                    self.graph.erase_node(user)
+                self.graph.erase_node(node)
+            pending = [n for n in pending if n not in idle]
+
+
+def _is_assertion(node: fx.Node) -> bool:
+    return node.target is torch.ops.aten._assert_tensor_metadata.default
+
+
+def _agree(new: fx.Node, old: fx.Node) -> None:
+    if dtype_of(new) != dtype_of(old):
+        raise Mismatch(f"the composite's result is {dtype_of(new)}, not {dtype_of(old)}")
+    if not same_sizes(shape_of(new), shape_of(old)):
+        sizes = f"{list(shape_of(new))}, not {list(shape_of(old))}"
+        raise Mismatch(f"the composite's result has sizes {sizes}")
+
+
+def _key(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target.name())
+    return target if isinstance(target, str) else ""
+
+
+def _constant(graph: fx.Graph, weights: Collection[str]) -> set[fx.Node]:
+    """The nodes that depend on weights and numbers alone."""
+    known: set[fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            is_known = node.name in weights
+        else:
+            is_known = node.op != "output" and all(n in known for n in node.all_input_nodes)
+        if is_known:
+            known.add(node)
+    return known
+
+
+def _regions(graph: fx.Graph, externalized: Sequence[Externalized]) -> dict[fx.Node, int]:
+    """The innermost externalized call that each node is in."""
+    number: dict[fx.Node, int] = {}
+
+    def note(region: Region, shut: bool) -> None:
+        shut = shut or region.match.composite is not None
+        mark = _SHUT if shut else len(number) + 1
+        number.update((node, mark) for node in region.body)
+        for inner in region.nested:
+            note(inner, shut)
+
+    for region in regions(graph.nodes, externalized):
+        note(region, False)
+    return number
