@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
-
 from . import ops as _ops  # noqa: F401  fills the registry
 from .lowering.registry import BUILTIN
+from .torch_compat import HigherOrderOperator, OpOverload
 
 
 class _View(Mapping[str, Any]):
@@ -19,7 +18,7 @@ class _View(Mapping[str, Any]):
 
     def _named(self) -> dict[str, Any]:
         found = {str(e.target): e for e in BUILTIN if isinstance(e.target, self._kind)}
-        if self._kind is torch._ops.OpOverload:
+        if self._kind is OpOverload:
             found |= {_dotted(e.target): e for e in BUILTIN if isinstance(e.target, str)}
         return found
 
@@ -39,7 +38,7 @@ def _dotted(name: str) -> str:
     return f"{namespace}.{op}" if "." in op else f"{namespace}.{op}.default"
 
 
-_aten_to_core_resolver = _View(torch._ops.OpOverload)
-_higher_order_resolver = _View(torch._ops.HigherOrderOperator)
+_aten_to_core_resolver = _View(OpOverload)
+_higher_order_resolver = _View(HigherOrderOperator)
 
 __all__ = ["_aten_to_core_resolver", "_higher_order_resolver"]

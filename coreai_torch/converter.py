@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from . import ops as _ops  # noqa: F401  fills the registry
 from .asset.program import Program
 from .capture import aliased_inputs, argument_checks, decompositions, guards, overflow, validate
 from .capture.dynamic_rnn import open_lengths
@@ -22,12 +21,12 @@ from .lowering.op_names import overload_named, registered_name
 from .lowering.program import Staged, build
 from .lowering.registry import BUILTIN, Lowering, Registry
 from .lowering.survey import Blocker, survey
+from .ops import recognized_composites
 from .passes.externalize.mark import marked
 from .passes.externalize.spec import Match, as_specs, matches
 from .passes.fold_constants import is_foldable
 from .passes.recognize import (
     RecognitionReport,
-    lowerings_of_composites,
     recognized,
     wanted_composites,
 )
@@ -83,7 +82,7 @@ class TorchConverter:
         self._staged: dict[str, Staged] = {}
         self._wanted = wanted_composites(recognize)
         self._reports: dict[str, RecognitionReport] = {}
-        for entry in lowerings_of_composites() if self._wanted else ():
+        for entry in recognized_composites.lowerings() if self._wanted else ():
             self._registry.add(entry)
 
     def add_exported_program(

@@ -6,7 +6,8 @@ import warnings
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from ..torch_compat import pytree
 
 
 def told_apart(given: Any) -> Any:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
+
+from ..torch_compat import disable_current_modes, pytree
 
 _LARGEST = 1 << 16  # elements of a tensor that is followed
 _QUESTIONS = {
@@ -98,7 +98,7 @@ class KnownValues(TorchFunctionMode):  # type: ignore[misc]
             given = self._with_numbers(given)
         known = self._known(func, given)
         if known is not None and func in _QUESTIONS:
-            with _disable_current_modes():
+            with disable_current_modes():
                 return func(*known[0], **known[1])
         result = func(*given[0], **given[1])
         if known is not None and not any(word in func.__name__ for word in _UNDECIDED):
@@ -113,7 +113,7 @@ class KnownValues(TorchFunctionMode):  # type: ignore[misc]
         for name, buffer in self._model.named_buffers():
             if buffer is tensor and name in self._buffers:
                 self.read.add(name)
-                with _disable_current_modes():
+                with disable_current_modes():
                     value = self._buffers[name].detach().clone()
                 self._values[id(tensor)] = (tensor, value)
                 return value
@@ -141,7 +141,7 @@ class KnownValues(TorchFunctionMode):  # type: ignore[misc]
         leaves, spec = pytree.tree_flatten(result)
         if not writes and not any(_is_small(x) for x in leaves):
             return result
-        with _disable_current_modes():
+        with disable_current_modes():
             values = pytree.tree_leaves(func(*known[0], **known[1]))
         for n, (leaf, value) in enumerate(zip(leaves, values, strict=True)):
             if not _is_small(leaf):
@@ -175,7 +175,7 @@ class KnownValues(TorchFunctionMode):  # type: ignore[misc]
         value = self._value(leaf) if is_one else None
         if value is None:
             return leaf
-        with _disable_current_modes():
+        with disable_current_modes():
             return value.item()
 
 
@@ -183,7 +183,7 @@ def _any_like(tensor: Any) -> Tensor | None:
     """A tensor of which only dtype and sizes count."""
     if not _is_small(tensor) or not _is_static(tensor):
         return None
-    with _disable_current_modes():
+    with disable_current_modes():
         return torch.empty(tensor.shape, dtype=tensor.dtype)
 
 

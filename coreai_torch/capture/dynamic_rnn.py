@@ -13,12 +13,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import global_decomposition_table
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-from ..torch_compat import aten
+from ..torch_compat import (
+    COMPOSITE_IMPLICIT,
+    aten,
+    clear_dispatch_cache,
+    global_decomposition_table,
+)
 
-_KEY = torch._C.DispatchKey.CompositeImplicitAutograd
+_KEY = COMPOSITE_IMPLICIT
 _DECOMPOSITIONS = global_decomposition_table["post_autograd"]
 
 
@@ -63,12 +67,12 @@ def open_lengths() -> Iterator[None]:
             kernel = _unless_traced(sizes, kernels[op][_KEY])
             op.py_kernels[_KEY] = kernel
             _DECOMPOSITIONS[op] = kernel
-            op._dispatch_cache.clear()
+            clear_dispatch_cache(op)
         yield
     finally:
         for op, kept in kernels.items():
             op.py_kernels.clear()
             op.py_kernels.update(kept)
             _DECOMPOSITIONS.pop(op, None)
-            op._dispatch_cache.clear()
+            clear_dispatch_cache(op)
         _DECOMPOSITIONS.update(decompositions)

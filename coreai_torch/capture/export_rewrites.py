@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from ..torch_compat import check
 from .rewrites.ctc_loss import ctc_loss
 from .rewrites.lstsq import lstsq
 
@@ -79,7 +80,7 @@ def _one_hot(x: Tensor, num_classes: int = -1) -> Any:
     if num_classes != -1:
         return NotImplemented
     classes = (x.max() + 1).item()
-    torch._check(classes >= 1)
+    check(classes >= 1)
     return (x.unsqueeze(-1) == torch.arange(classes)).long()
 
 

@@ -16,9 +16,9 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from ..errors import GuardWarning
+from ..torch_compat import guards_code, pytree
 
 _TRIED = 16  # sizes of each symbol, from the least on
 _SHOWN = 5
@@ -55,7 +55,7 @@ def _readable(code: str) -> str:
 
 def _broken(program: torch.export.ExportedProgram) -> list[str]:
     # Only these settle a size; `size // 2 != 1` tells that none of the small ones was tried.
-    codes = [code for code in getattr(program, "_guards_code", None) or [] if " == " in code]
+    codes = [code for code in guards_code(program) if " == " in code]
     if not codes or not program.range_constraints:
         return []
     try:

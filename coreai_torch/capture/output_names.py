@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 from torch.export.graph_signature import OutputKind
-from torch.utils import _pytree as pytree
 
-from ..torch_compat import child_specs
+from ..torch_compat import child_specs, pytree
 
 
 def from_structure(program: torch.export.ExportedProgram) -> list[str | None]:

@@ -10,6 +10,7 @@ import torch
 import torch.fx as fx
 
 from ..errors import REGISTER_HINT, NotDecomposedError, describe, target_name, unsupported
+from ..torch_compat import OpOverload, has_composite_kernel, schema_of
 from .liveness import live_nodes
 
 # Ops that only training mode leaves in a program, and what they do there.
@@ -63,14 +64,13 @@ def check(
 
 def _implicit(target: Any) -> bool:
     """Whether torch takes the op apart itself, unless told to keep it whole."""
-    if not isinstance(target, torch._ops.OpOverload) or target.name().startswith("aten::sym_"):
+    if not isinstance(target, OpOverload) or target.name().startswith("aten::sym_"):
         return False
-    key = "CompositeImplicitAutograd"
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key))
+    return has_composite_kernel(target)
 
 
 def _in_place(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
+    return isinstance(target, OpOverload) and bool(schema_of(target).is_mutable)
 
 
 def _undecomposed(nodes: list[fx.Node]) -> str:
@@ -85,13 +85,13 @@ def _undecomposed(nodes: list[fx.Node]) -> str:
 
 def way_out(node: fx.Node) -> str:
     """What a user can do about an op that has no lowering."""
-    if isinstance(node.target, torch._ops.OpOverload) and node.target.name() in _TRAINING:
+    if isinstance(node.target, OpOverload) and node.target.name() in _TRAINING:
         return f"model.eval() before exporting: training mode {_TRAINING[node.target.name()]}"
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return "random numbers drawn by the caller and passed as an input: a program draws none"
-    if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten":
+    if isinstance(node.target, OpOverload) and node.target.namespace == "aten":
         return REGISTER_HINT + ", or the same computation with other ops"
-    if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == KERNELS:
+    if isinstance(node.target, OpOverload) and node.target.namespace == KERNELS:
         kernel = node.target.overloadpacket.__name__
         return (
             f"TorchConverter.register_custom_kernels([...]) with the Metal kernel {kernel!r}, "

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from ..torch_compat import aten
+from ..torch_compat import aten, make_wrapper_subclass, pytree
 from . import torch_ops
 from .packing import pack_intx, pack_uintx, packed_size
 
@@ -68,7 +67,7 @@ class Float4Tensor(SubbyteTensor):
     @staticmethod
     def __new__(cls: Any, elem: torch.Tensor) -> Float4Tensor:
         _check_bytes(cls, elem)
-        made: Float4Tensor = torch.Tensor._make_wrapper_subclass(
+        made: Float4Tensor = make_wrapper_subclass(
             cls, elem.shape, strides=elem.stride(), dtype=torch.uint8, device=elem.device
         )
         return made
@@ -113,7 +112,7 @@ class _PackedIntegers(SubbyteTensor):
                 f"element, not {elem.numel()}"
             )
         dtype = torch.int8 if cls.signed else torch.uint8
-        made: _PackedIntegers = torch.Tensor._make_wrapper_subclass(
+        made: _PackedIntegers = make_wrapper_subclass(
             cls, torch.Size(shape), dtype=dtype, device=elem.device
         )
         return made

@@ -16,6 +16,7 @@ from coreai._compiler._mlir_libs._coreaiIR._bindings.mlir.dialects.coreai import
 from coreai._compiler.ir import Attribute, Block, InsertionPoint, Location, Module, Value
 from coreai.authoring import Context
 
+from ..torch_compat import is_view
 from . import constants, types
 
 _CURRENT: ContextVar[Build] = ContextVar("build")
@@ -167,7 +168,7 @@ def _seen_as(
         return None
     # Tried on a tensor without bytes, for a change that copies would copy a large weight.
     meta = change(torch.empty_like(content, device="meta"))
-    same = meta.numel() == content.numel() and meta.is_contiguous() and meta._is_view()
+    same = meta.numel() == content.numel() and meta.is_contiguous() and is_view(meta)
     return change(content.detach()) if same else None
 
 

@@ -21,6 +21,7 @@ from coreai._compiler.ir import (
 )
 
 from ..errors import ConversionError, NarrowingError
+from ..torch_compat import FakeTensor
 from . import types
 
 # Below this, the bytes go into the attribute itself; above, into a named resource.
@@ -136,7 +137,7 @@ def _type_of(tensor: torch.Tensor) -> RankedTensorType:
 
 def _plain(tensor: torch.Tensor, name: str) -> torch.Tensor:
     tensor = tensor.detach()
-    if tensor.is_meta or isinstance(tensor, torch._subclasses.FakeTensor):
+    if tensor.is_meta or isinstance(tensor, FakeTensor):
         raise ConversionError(
             f"constant {name!r} has no data (it lives on {tensor.device})\n"
             "  try   loading the weights before exporting"

@@ -13,6 +13,7 @@ from coreai.authoring import MetalParameter
 from ..errors import KernelError
 from ..ir.metal import METAL_TYPES, Kernel
 from ..ir.types import narrow
+from ..torch_compat import check
 
 PARAMETER_LIMIT = 31  # of a Metal function
 THREAD_LIMIT = 1024  # of one threadgroup, on every Apple GPU
@@ -227,7 +228,7 @@ def _differ(promised: Any, made: Any) -> bool:
     if isinstance(promised, int) or isinstance(made, int):
         # A number that fits the example, where the model knows only a symbol.
         return not _always(promised == made)
-    torch._check(promised == made)
+    check(promised == made)
     return False
 
 

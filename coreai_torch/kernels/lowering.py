@@ -11,6 +11,7 @@ from ..ir import metal, types
 from ..ir.dialect import Value, cast, constant
 from ..lowering.binding import Call
 from ..lowering.context import LowerSubgraph
+from ..torch_compat import schema_of
 from .definition import Definition, Returns
 
 _CARRIED = {int: torch.int32, float: torch.float32, bool: torch.bool}
@@ -44,7 +45,7 @@ class KernelLowering:
 
 def _arguments(node: torch.fx.Node) -> list[Any]:
     """All arguments in the schema's order; none has a default."""
-    names = [argument.name for argument in node.target._schema.arguments]
+    names = [argument.name for argument in schema_of(node.target).arguments]
     args: tuple[Any, ...] = node.args
     return [args[i] if i < len(args) else node.kwargs[n] for i, n in enumerate(names)]
 

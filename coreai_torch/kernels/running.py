@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-)
 
 from ..errors import KernelError
 from ..ir.metal import Kernel, Operand, generate
+from ..torch_compat import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from . import checks, emulator
 from .definition import Definition
 from .emulator import Constants

@@ -10,6 +10,7 @@ import torch
 
 from ..capture.validate import KERNELS as NAMESPACE
 from ..ir.metal import Kernel
+from ..torch_compat import OpOverload, is_alias_of
 from . import checks
 from .definition import KINDS, Definition, Returns
 from .running import Runner
@@ -47,10 +48,10 @@ def _fresh(result: torch.Tensor, arguments: Sequence[Any]) -> torch.Tensor:
     result = result.contiguous()
     # An op that hands back its own argument would let later writes to one change the other.
     aliases = (a for a in arguments if isinstance(a, torch.Tensor))
-    return result.clone() if any(torch._C._is_alias_of(result, a) for a in aliases) else result
+    return result.clone() if any(is_alias_of(result, a) for a in aliases) else result
 
 
-def define(kernel: Kernel, definition: Definition) -> torch._ops.OpOverload:
+def define(kernel: Kernel, definition: Definition) -> OpOverload:
     """The op of a kernel; the same kernel gets the same op, in every process."""
     identity = f"{kernel!r}{[KINDS[k] for k in definition.kinds]}{definition.returns}"
     overload = f"k{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
@@ -67,7 +68,7 @@ def define(kernel: Kernel, definition: Definition) -> torch._ops.OpOverload:
         _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"{NAMESPACE}::{name}", _DEFINED[name].fake, lib=_LIBRARY)
     packet = getattr(getattr(torch.ops, NAMESPACE), kernel.name)
-    found: torch._ops.OpOverload = getattr(packet, name.partition(".")[2])
+    found: OpOverload = getattr(packet, name.partition(".")[2])
     return found
 
 

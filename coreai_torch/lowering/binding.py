@@ -28,6 +28,7 @@ from ..errors import (
 )
 from ..ir import types
 from ..ir.dialect import Dim, Value, constant
+from ..torch_compat import OpOverload, schema_of
 from .scope import Scope
 
 Number: TypeAlias = bool | int | float | Value
@@ -163,9 +164,9 @@ class Signature:
     """A lowering's parameters, checked against the op's schema when first used."""
 
     def __init__(
-        self, target: torch._ops.OpOverload, fn: Callable[..., Any], ignore: Sequence[str] = ()
+        self, target: OpOverload, fn: Callable[..., Any], ignore: Sequence[str] = ()
     ) -> None:
-        schema, hints = target._schema, get_type_hints(fn)
+        schema, hints = schema_of(target), get_type_hints(fn)
         taken = list(inspect.signature(fn).parameters)[1:]  # the first is the context
         self.params: list[Param] = []
         for argument in schema.arguments:

@@ -12,6 +12,7 @@ import torch.fx as fx
 from ..ir import types
 from ..ir.composite import Composite
 from ..ir.dialect import Dim, RankedTensorType, Value
+from ..torch_compat import schema_of
 from .binding import Call
 
 LowerSubgraph = Callable[[fx.GraphModule, Sequence[Any]], list[Any]]
@@ -77,7 +78,7 @@ class Ctx:
         return fx.node.map_arg(self._given(name), lambda n: n.meta["val"])
 
     def _given(self, name: str) -> Any:
-        schema, node = self.call.node.target._schema, self.call.node
+        schema, node = schema_of(self.call.node.target), self.call.node
         for i, argument in enumerate(schema.arguments):
             if argument.name == name:
                 return node.args[i] if i < len(node.args) else node.kwargs.get(name)

@@ -6,13 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import torch
 import torch.fx as fx
-from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..capture.decompositions import table
 from ..errors import ConversionError, describe, target_name
+from ..torch_compat import FakeTensor, FakeTensorMode, enable_python_dispatcher
 from .registry import BUILTIN
 
 
@@ -32,8 +31,8 @@ def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[f
         result = fn(*args, **kwargs)
         return list(result) if isinstance(result, list | tuple) else [result]
 
-    tensors = [f for f in fakes if isinstance(f, torch._subclasses.FakeTensor)]
-    mode = tensors[0].fake_mode if tensors else torch._subclasses.FakeTensorMode()
+    tensors = [f for f in fakes if isinstance(f, FakeTensor)]
+    mode = tensors[0].fake_mode if tensors else FakeTensorMode()
     before = _fixed_sizes(mode)
     # Without the Python dispatcher `torch.complex` asks for plain sizes, and open ones are fixed.
     with mode, enable_python_dispatcher():
@@ -50,7 +49,7 @@ def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[f
     return traced, inputs
 
 
-def _fixed_sizes(mode: torch._subclasses.FakeTensorMode) -> dict[Any, Any]:
+def _fixed_sizes(mode: FakeTensorMode) -> dict[Any, Any]:
     """The symbols that became numbers; a program would be right for these sizes alone."""
     replaced = mode.shape_env.replacements if mode.shape_env else {}
     return {symbol: size for symbol, size in replaced.items() if size.is_number}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError
+from ..torch_compat import OpOverloadPacket, schema_of
 
 _FORM = re.compile(r"\w+::\w+(\.\w+)?")
 
@@ -24,7 +25,7 @@ def registered_name(given: Any) -> str:
             "  try   'namespace::op' or 'namespace::op.overload'"
         )
     packet, overload = _looked_up(given)
-    if isinstance(packet, torch._ops.OpOverloadPacket) and overload not in _of_tensors(packet):
+    if isinstance(packet, OpOverloadPacket) and overload not in _of_tensors(packet):
         raise _unknown(given, packet)
     return given.removesuffix(".default")
 
@@ -46,7 +47,7 @@ def _looked_up(name: str) -> tuple[Any, str]:
 
 def _of_tensors(packet: Any) -> list[str]:
     """The overloads that a graph can hold: `aten::add(Scalar a, Scalar b)` is TorchScript's own."""
-    found = {name: str(getattr(packet, name)._schema) for name in packet.overloads()}
+    found = {name: str(schema_of(getattr(packet, name))) for name in packet.overloads()}
     return [name for name, text in found.items() if "Tensor" in text or text[:6] != "aten::"]
 
 

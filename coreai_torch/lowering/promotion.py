@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..ir.dialect import Value, cast, constant
 from ..ir.shapes import number
+from ..torch_compat import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 from .binding import Signature, as_value
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import torch
 import torch.fx as fx
 
 from ..errors import ConversionError
 from ..ir.dialect import Value, cast
-from ..torch_compat import MissingOverload
+from ..torch_compat import HigherOrderOperator, MissingOverload, OpOverload
 from . import promotion
 from .binding import Call, Signature
 from .cases import Case
@@ -27,9 +26,9 @@ def key(target: Any) -> str:
     """
     if isinstance(target, str):
         return target
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return str(target.name())
-    if isinstance(target, torch._ops.HigherOrderOperator):
+    if isinstance(target, HigherOrderOperator):
         return f"higher_order::{target.name()}"
     return f"{target.__module__}.{target.__name__}"
 
@@ -76,7 +75,7 @@ class FunctionLowering:
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Resolve the arguments and lower."""
-        higher = isinstance(self.target, torch._ops.HigherOrderOperator)
+        higher = isinstance(self.target, HigherOrderOperator)
         resolve = call.scope.held if higher else call.scope.values_of
         args, kwargs = resolve(call.node.args), resolve(dict(call.node.kwargs))
         return self.fn(Ctx(call, lower_subgraph), *args, **kwargs)

@@ -9,11 +9,13 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]  # ships no types
 import torch
 import torch.fx as fx
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 from ..ir import shapes
 from ..ir.dialect import Dim, Value, size
+from ..torch_compat import sympy_functions
 from .scope import Scope
+
+_functions = sympy_functions()
 
 
 def extents(shape: Sequence[Any], node: fx.Node, scope: Scope) -> list[Dim] | None:
@@ -72,9 +74,9 @@ _COMBINED: dict[Any, Callable[[Dim, Dim], Dim]] = {
     sympy.Add: shapes.add,
     sympy.Mul: shapes.mul,
     sympy.Pow: _power,
-    FloorDiv: shapes.floordiv,
-    Mod: _remainder,
-    PythonMod: _remainder,
-    Max: shapes.maximum,
-    Min: shapes.minimum,
+    _functions.FloorDiv: shapes.floordiv,
+    _functions.Mod: _remainder,
+    _functions.PythonMod: _remainder,
+    _functions.Max: shapes.maximum,
+    _functions.Min: shapes.minimum,
 }

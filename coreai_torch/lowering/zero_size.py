@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 
 from ..ir.dialect import Dim, Value, broadcast_to, constant, slice_axis, tensor_constant
 from ..passes.fold_constants import UNFOLDED, fold
+from ..torch_compat import has_symbolic_sizes
 from .scope import Scope
 from .symbolic_sizes import extents
 
@@ -132,9 +133,7 @@ def always_full(node: fx.Node) -> bool:
     for near in (node, *node.all_input_nodes):
         val = near.meta.get("val")
         for each in val if isinstance(val, list | tuple) else (val,):
-            if isinstance(each, torch.Tensor) and (
-                each._has_symbolic_sizes_strides or not each.numel()
-            ):
+            if isinstance(each, torch.Tensor) and (has_symbolic_sizes(each) or not each.numel()):
                 return False
     return True
 
@@ -143,7 +142,7 @@ def is_empty(val: Any) -> bool:
     """Whether a tensor has no elements at any values of its symbolic sizes."""
     if not isinstance(val, torch.Tensor):
         return False
-    if not val._has_symbolic_sizes_strides:  # told at a tenth of the cost of its shape
+    if not has_symbolic_sizes(val):  # told at a tenth of the cost of its shape
         return bool(val.numel() == 0)
     return any(type(s) is int and s == 0 for s in val.shape)
 
@@ -170,7 +169,7 @@ def _several(val: Any) -> bool:
 
 
 def _has_a_size_of_zero(val: Any) -> bool:
-    if not isinstance(val, torch.Tensor) or not val._has_symbolic_sizes_strides:
+    if not isinstance(val, torch.Tensor) or not has_symbolic_sizes(val):
         return False
     return any(isinstance(s, torch.SymInt) and _may_be_zero(s) for s in val.shape)
 

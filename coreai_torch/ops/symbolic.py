@@ -14,7 +14,7 @@ from ..ir import shapes
 from ..ir.dialect import Dim, Value
 from ..lowering import Axis, Ctx, case, lowers, lowers_function
 from ..lowering.cases import f32, i64
-from ..torch_compat import aten
+from ..torch_compat import aten, sym_sqrt
 from .pointwise.rounding import ceil, floor
 
 
@@ -80,7 +80,7 @@ _arithmetic(operator.gt, cai.greater)
 _arithmetic(operator.lt, cai.less)
 _arithmetic(operator.ge, lambda x, y: cai.logical_not(cai.greater(y, x)))
 _arithmetic(operator.le, lambda x, y: cai.logical_not(cai.greater(x, y)))
-_arithmetic(torch._sym_sqrt, cai.sqrt, as_float=True)
+_arithmetic(sym_sqrt, cai.sqrt, as_float=True)
 _arithmetic(math.sqrt, cai.sqrt, as_float=True)
 
 

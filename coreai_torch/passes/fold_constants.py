@@ -9,6 +9,7 @@ import torch
 import torch.fx as fx
 
 from ..ir.dialect import Value
+from ..torch_compat import HigherOrderOperator, OpOverload, schema_of
 
 UNFOLDED = object()
 
@@ -40,14 +41,14 @@ def fold(node: fx.Node, args: Any, kwargs: Any) -> Any:
         return UNFOLDED
     if node.op == "call_function" and _grows(node, args, kwargs):
         return UNFOLDED
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, OpOverload):
         kwargs = {**kwargs, "device": "cpu"} if "device" in kwargs else kwargs
     try:
         with torch.no_grad():
             result = node.target(*args, **kwargs)
     except Exception:  # not an error yet: the lowering may know better, or will say it better
         return UNFOLDED
-    if isinstance(node.target, torch._ops.OpOverload) and node.target.name() in _UNINITIALISED:
+    if isinstance(node.target, OpOverload) and node.target.name() in _UNINITIALISED:
         return torch.zeros((), dtype=result.dtype).expand(result.shape)
     return _compact(result)
 
@@ -58,15 +59,15 @@ def is_foldable(node: fx.Node) -> bool:
 
 
 def _foldable(target: Any) -> bool:
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         seeded = torch.Tag.nondeterministic_seeded in target.tags
         known = target.namespace in ("aten", "prims") or target.name().startswith(_QUANTIZING)
         return known and not seeded and not _mutates(target)
-    return not isinstance(target, torch._ops.HigherOrderOperator)
+    return not isinstance(target, HigherOrderOperator)
 
 
-def _mutates(target: torch._ops.OpOverload) -> bool:
-    return bool(target._schema.is_mutable)
+def _mutates(target: OpOverload) -> bool:
+    return bool(schema_of(target).is_mutable)
 
 
 def _leaves(given: Any) -> Iterator[Any]:
@@ -93,7 +94,7 @@ def _grows(node: fx.Node, args: Any, kwargs: Any) -> bool:
         return made > _SMALL_OF_BYTES
     if made <= _SMALL:
         return False
-    is_view = isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
+    is_view = isinstance(node.target, OpOverload) and node.target.is_view
     if is_view and all(g.element_size() == 1 for g in given):
         # A quantized weight on its way to be widened, which is only seen of a constant.
         return made > sum(_bytes(g) for g in given)
@@ -107,7 +108,7 @@ def _is_packed_next(node: fx.Node) -> bool:
     """Whether all that comes of a node goes into a compression op, by way of views perhaps."""
     while len(node.users) == 1:
         (node,) = node.users
-        if not isinstance(node.target, torch._ops.OpOverload):
+        if not isinstance(node.target, OpOverload):
             return False
         if node.target.namespace == "coreai":
             return True

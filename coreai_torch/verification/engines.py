@@ -12,6 +12,7 @@ from ..capture.validate import KERNELS, calls
 from ..errors import NativeError
 from ..interpreter import to_torch
 from ..numerics.arrays import array
+from ..torch_compat import OpOverload
 from .isolation import Arrays, Isolated, Ports, Saved, Source
 from .trials import Runner
 
@@ -35,7 +36,7 @@ def kernels(exported: torch.export.ExportedProgram) -> tuple[str, ...]:
     names = (
         t.overloadpacket.__name__
         for t in found
-        if isinstance(t, torch._ops.OpOverload) and t.namespace == KERNELS
+        if isinstance(t, OpOverload) and t.namespace == KERNELS
     )
     return tuple(dict.fromkeys(names))
 
@@ -59,7 +60,7 @@ def chosen(engine: Engine, exported: torch.export.ExportedProgram) -> tuple[Engi
 
 def _half_product(node: torch.fx.Node) -> bool:
     target, val = node.target, node.meta.get("val")
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return False
     first = val[0] if isinstance(val, list | tuple) and val else val
     half = isinstance(first, torch.Tensor) and first.dtype == torch.float16

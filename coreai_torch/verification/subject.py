@@ -11,10 +11,10 @@ from typing import Any
 import torch
 import torch.fx as fx
 from torch.export.graph_signature import InputKind
-from torch.utils import _pytree as pytree
 
 from ..capture.io_plan import IOPlan, State
 from ..errors import VerificationInputError
+from ..torch_compat import pytree
 
 Leaves = list[Any]  # the arguments of `forward`, flattened
 

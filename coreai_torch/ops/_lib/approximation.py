@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+
+from ...torch_compat import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 Formula = Callable[..., torch.Tensor]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.while_loop import while_loop_op
 
 from ...errors import ConversionError
+from ...torch_compat import while_loop_op
 
 Step = Any  # an int or a rank-0 tensor
 Body = Callable[..., Sequence[Tensor]]

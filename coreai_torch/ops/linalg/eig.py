@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.while_loop import while_loop_op
 
 from ...lowering import case, decomposes
 from ...lowering.cases import f32
-from ...torch_compat import aten
+from ...torch_compat import aten, while_loop_op
 from .._lib.loops import Step, column, conjugated, copied, only_real, place, row, static_size, steps
 
 _SWEEPS = 30  # for each row, as LAPACK allows; two or three are enough as a rule

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.while_loop import while_loop_op
 
 from ...lowering import case, decomposes
 from ...lowering.cases import f32
-from ...torch_compat import aten
+from ...torch_compat import aten, while_loop_op
 from .._lib.loops import Step, only_real, static_size, steps
 from .solve_det import inverse, linalg_solve
 

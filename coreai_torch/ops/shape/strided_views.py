@@ -13,7 +13,7 @@ from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, Number, Shape, case, decomposes, lowers
 from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
-from ...torch_compat import aten
+from ...torch_compat import OpOverload, aten
 
 _NUMBERS = "the strides are numbers of the case"
 
@@ -100,7 +100,7 @@ def resize(ctx: Ctx, x: Value, size: Shape) -> Value:
 
 def _root(node: Any) -> Any:
     """What a chain of views is taken of: strides reach its memory before and behind a view."""
-    while isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
+    while isinstance(node.target, OpOverload) and node.target.is_view:
         source, fake = node.args[0], node.meta["val"]
         in_other_units = source.meta["val"].dtype != fake.dtype
         if in_other_units or not isinstance(fake.storage_offset(), int):

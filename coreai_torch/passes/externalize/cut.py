@@ -11,6 +11,7 @@ import torch
 import torch.fx as fx
 
 from ...errors import module_path
+from ...torch_compat import HigherOrderOperator, OpOverload
 from .mark import boundary
 from .spec import Match
 
@@ -30,9 +31,9 @@ def is_number(node: fx.Node) -> bool:
     """
     if node.op != "call_function" or node.target is operator.getitem:
         return False
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, OpOverload):
         return str(node.target.name()).startswith("aten::sym_")
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
+    if isinstance(node.target, HigherOrderOperator):
         return False
     symbolic = torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool
     return isinstance(node.meta.get("val"), symbolic)
@@ -124,7 +125,7 @@ class Region:
         place = self._extent(node)
         if place is not None:
             found.sizes[node] = place
-        elif is_number(node) and not isinstance(node.target, torch._ops.OpOverload):
+        elif is_number(node) and not isinstance(node.target, OpOverload):
             for needed in node.all_input_nodes:
                 self._meet(needed, found)
             found.numbers[node] = None

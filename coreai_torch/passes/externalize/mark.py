@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from ...errors import ExternalizeError
+from ...torch_compat import pytree
 from .spec import Match
 
 

@@ -12,7 +12,7 @@ import torch.fx as fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ...errors import target_name
-from ...torch_compat import aten
+from ...torch_compat import aten, schema_of
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _IDENTITIES = (aten.alias.default, aten.clone.default, aten.detach.default)
@@ -134,7 +134,7 @@ def is_call(node: Any, *targets: Any) -> bool:
 def arguments(node: fx.Node) -> dict[str, Any]:
     """A node's arguments by the names of its schema; `self` too."""
     found: dict[str, Any] = {}
-    for place, argument in enumerate(node.target._schema.arguments):
+    for place, argument in enumerate(schema_of(node.target).arguments):
         if place < len(node.args):
             found[argument.name] = node.args[place]
         else:

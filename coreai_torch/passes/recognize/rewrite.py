@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind
 
 from ...capture.liveness import live_nodes
 from ...errors import ArgumentTypeError, ConversionError, module_path
+from ...torch_compat import OpOverload
 from ..externalize.cut import Region, is_mark, regions
 from ..externalize.spec import Match as Externalized
 from . import attention, experts, rms_norm, rotary
@@ -195,7 +196,7 @@ def _agree(new: fx.Node, old: fx.Node) -> None:
 
 
 def _key(target: Any) -> str:
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return str(target.name())
     return target if isinstance(target, str) else ""
 
