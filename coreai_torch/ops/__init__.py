@@ -1,4 +1,4 @@
-"""The built-in lowerings. Importing this package fills the registry."""
+"""Lowerings of the supported ops. Importing this package registers all of them."""
 
 from importlib import import_module
 from pkgutil import walk_packages

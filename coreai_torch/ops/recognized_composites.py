@@ -1,4 +1,7 @@
-"""Lowerings of the composites that recognition finds, each to what the externalized module is."""
+"""Lower the ops that pattern recognition creates to composites.
+
+Each becomes the same composite as the externalized module.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def _rope_attrs(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CompositeLowering:
-    """Lowers an op to a composite whose body is the op's own function, traced on the spot."""
+    """Lower an op to a composite whose body is the op's function, traced for this call."""
 
     target: Any
     fn: Callable[..., Tensor]
@@ -46,7 +49,7 @@ class CompositeLowering:
     origin: str = "built-in"
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Value:
-        """Emit the composite; its operands are the tensors that are there."""
+        """Emit the composite; its operands are the tensor arguments that were passed."""
         given = arguments(call.node)
         tensors = {name: node for name, node in given.items() if isinstance(node, fx.Node)}
 
@@ -63,10 +66,10 @@ class CompositeLowering:
 
 
 def _sizes(nodes: Iterable[fx.Node]) -> str:
-    """The shapes, with symbols numbered as they come.
+    """Return the shapes as text, with symbols numbered in order of appearance.
 
-    Types show a size as unknown, but the traced body of self-attention takes the length of the
-    keys for that of the queries: it must not serve for cross-attention.
+    The MLIR types show a dynamic size as unknown, but the traced body of self-attention uses the
+    key length as the query length; it must not be reused for cross-attention.
     """
     symbols: dict[str, str] = {}
     shapes = str([list(node.meta["val"].shape) for node in nodes])
@@ -74,7 +77,7 @@ def _sizes(nodes: Iterable[fx.Node]) -> str:
 
 
 def lowerings() -> Iterator[CompositeLowering]:
-    """What a converter registers in order to lower the ops above."""
+    """Yield the lowerings that a converter registers for the recognized ops."""
     yield CompositeLowering(
         rms_norm, compute_rms_norm, lambda given: {"axes": -1, "eps": given["eps"]}
     )

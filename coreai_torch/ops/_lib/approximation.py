@@ -1,4 +1,4 @@
-"""What formulas written in torch share: float32 inside, and polynomials."""
+"""Helpers for formulas written in torch: computation in float32, and polynomials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Formula = Callable[..., torch.Tensor]
 
 
 def in_float32(formula: Formula) -> Formula:
-    """Compute in float32 whatever the operands are; the result has the dtype torch gives it."""
+    """Make a formula compute in float32 and return the dtype of torch's type promotion."""
 
     @functools.wraps(formula)
     def compute(*operands: Any) -> torch.Tensor:
@@ -28,7 +28,7 @@ def in_float32(formula: Formula) -> Formula:
 
 
 def polynomial(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
-    """The sum of `coefficients[i] * x ** i`, by Horner's rule."""
+    """Return the sum of `coefficients[i] * x ** i`, by Horner's rule."""
     *lower, total = coefficients
     value = x * total + lower.pop()
     while lower:

@@ -1,4 +1,4 @@
-"""Results of a branch that depend on nothing that is known only at run time."""
+"""Find results of a control-flow branch that do not depend on run-time values."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ...passes.fold_constants import UNFOLDED, fold
 
 
 def constant_results(branch: fx.GraphModule, operands: Sequence[Any]) -> dict[int, Any]:
-    """The results, by their place, that are the same at every run."""
+    """Return the results of `branch` that are constant, by their index in the output."""
     known: dict[fx.Node, Any] = {}
     feed = iter(operands)
     for node in branch.graph.nodes:
-        held = next(feed) if node.op == "placeholder" else _evaluated(branch, node, known)
-        known[node] = UNFOLDED if isinstance(held, Value) else held
-    returned = node.args[0]  # the output is the last node of every FX graph
+        value = next(feed) if node.op == "placeholder" else _evaluate(branch, node, known)
+        known[node] = UNFOLDED if isinstance(value, Value) else value
+    returned = node.args[0]  # the output node is the last node of every FX graph
     listed = returned if isinstance(returned, list | tuple) else [returned]
-    held = [known[r] if isinstance(r, fx.Node) else r for r in listed]
-    return {i: h for i, h in enumerate(held) if h is not UNFOLDED}
+    value = [known[r] if isinstance(r, fx.Node) else r for r in listed]
+    return {i: v for i, v in enumerate(value) if v is not UNFOLDED}
 
 
-def _evaluated(branch: fx.GraphModule, node: fx.Node, known: dict[fx.Node, Any]) -> Any:
+def _evaluate(branch: fx.GraphModule, node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     if node.op == "get_attr":
-        held = operator.attrgetter(node.target)(branch)
-        return held if isinstance(held, torch.Tensor) else UNFOLDED
+        value = operator.attrgetter(node.target)(branch)
+        return value if isinstance(value, torch.Tensor) else UNFOLDED
     if node.op != "call_function" or any(known[n] is UNFOLDED for n in node.all_input_nodes):
         return UNFOLDED
     args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: known[n])

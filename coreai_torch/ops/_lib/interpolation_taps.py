@@ -1,4 +1,4 @@
-"""What each place of a resized axis reads: the taps of torch's modes, and their weights."""
+"""Taps and weights of torch's interpolation modes along one axis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .windows import Table, Windows
 
 @dataclass(frozen=True)
 class Line:
-    """One axis to resize: from how many to how many, and by what factor if that was said."""
+    """One axis to resize: its size, the output size, and the scale factor if one was given."""
 
     extent: Dim
     out: Dim
@@ -26,7 +26,7 @@ class Line:
     align: bool
 
     def step(self) -> Table:
-        """How far the source moves for one step of the result."""
+        """Return the source distance between neighbouring output positions."""
         if self.align:
             spaces = shapes.sub(self.out, 1)
             spans = shapes.mul(shapes.sub(self.extent, 1), shapes.minimum(spaces, 1))
@@ -36,36 +36,40 @@ class Line:
         return tables.div(tables.number(self.extent), tables.number(self.out))
 
     def numbers(self) -> Table:
-        """0.0, 1.0, 2.0, ... along the result."""
+        """Return 0.0, 1.0, 2.0, ... for the output positions."""
         return tables.cast(tables.count(self.out), torch.float32)
 
     def centres(self) -> Table:
-        """Where each place of the result lies in the source, whose first place is 0."""
+        """Return the source coordinate of each output position; source element i is at i."""
         if self.align:
             return tables.mul(self.numbers(), self.step())
         return tables.sub(tables.mul(tables.add(self.numbers(), 0.5), self.step()), 0.5)
 
     def moves(self, times: int = 1) -> Table:
-        """0 if the result is that many times as long as the source, else 1."""
-        between = shapes.sub(shapes.mul(self.extent, times), self.out)
-        held = tables.value(between) if isinstance(between, Value) else torch.tensor([between])
-        return tables.minimum(tables.absolute(held), 1)
+        """Return 0 if the output size is `times` times the input size, else 1."""
+        difference = shapes.sub(shapes.mul(self.extent, times), self.out)
+        table = (
+            tables.value(difference)
+            if isinstance(difference, Value)
+            else torch.tensor([difference])
+        )
+        return tables.minimum(tables.absolute(table), 1)
 
     def within(self, positions: Table) -> Table:
-        """Positions as integers, kept on the axis."""
+        """Return positions as integers, clamped to the axis."""
         integers = tables.cast(positions, torch.int32)
         return tables.clamp(integers, 0, shapes.sub(self.extent, 1))
 
 
 @dataclass(frozen=True)
 class Taps:
-    """What each place of the result reads, and with what weight (none: one tap, copied)."""
+    """The taps that each output position reads, and their weights (None: one tap, copied)."""
 
     windows: Windows
     weights: Table | None
 
     def of(self, x: Value, axis: int) -> Value:
-        """`x` resized along an axis."""
+        """Return `x` resized along `axis`."""
         found = self.windows.filled(x, axis, 0)
         if self.weights is not None:
             found = cai.mul(found, tables.value(tables.along(self.weights, axis, found.type.rank)))
@@ -77,62 +81,66 @@ Sampler: TypeAlias = Callable[[Line], Taps]
 
 
 def nearest(line: Line) -> Taps:
-    return _copied(line, tables.mul(line.numbers(), line.step()))
+    return _copy(line, tables.mul(line.numbers(), line.step()))
 
 
 def nearest_on_planes(line: Line) -> Taps:
-    """Torch's two-axis kernel copies and doubles an axis whatever the factor; its others do not."""
+    """Sample like torch's two-axis nearest kernel.
+
+    If the output is as long or twice as long as the input, it ignores a given scale factor; torch's
+    kernels for one and three axes use it.
+    """
     copied, doubled = line.moves(), line.moves(2)
     other = tables.cast(tables.mul(copied, doubled), torch.float32)
     step = tables.mul(line.step(), other)
     for keeps, ratio in ((copied, 1.0), (doubled, 0.5)):
         same = tables.sub(1.0, tables.cast(keeps, torch.float32))
         step = tables.add(step, tables.mul(same, ratio))
-    return _copied(line, tables.mul(line.numbers(), step))
+    return _copy(line, tables.mul(line.numbers(), step))
 
 
 def nearest_exact(line: Line) -> Taps:
-    return _copied(line, tables.add(tables.maximum(line.centres(), 0.0), 0.5))
+    return _copy(line, tables.add(tables.maximum(line.centres(), 0.0), 0.5))
 
 
-def _copied(line: Line, positions: Table) -> Taps:
-    return _listed(line, [line.within(positions)], None)
+def _copy(line: Line, positions: Table) -> Taps:
+    return _taps(line, [line.within(positions)], None)
 
 
-def _listed(line: Line, positions: Sequence[Table], weights: Sequence[Table] | None) -> Taps:
-    """Taps given as one vector for the first of each place, one for the second, ..."""
-    beside = tables.side_by_side(positions)
+def _taps(line: Line, positions: Sequence[Table], weights: Sequence[Table] | None) -> Taps:
+    """Build taps from one vector per tap."""
+    position_table = tables.side_by_side(positions)
     inside = torch.ones(1, 1, dtype=torch.bool)
-    windows = Windows(line.out, len(positions), beside, inside)
+    windows = Windows(line.out, len(positions), position_table, inside)
     return Taps(windows, None if weights is None else tables.side_by_side(weights))
 
 
 def linear(line: Line) -> Taps:
-    moves = line.moves()  # an axis that keeps its size is copied, whatever the factor
-    centres = _chosen(moves, tables.maximum(line.centres(), 0.0), line.numbers())
+    moves = line.moves()  # torch copies an axis that keeps its size, whatever the scale factor
+    centres = _select(moves, tables.maximum(line.centres(), 0.0), line.numbers())
     first = line.within(centres)
     second = line.within(tables.add(first, moves))
-    behind = tables.clamp(tables.sub(centres, tables.cast(first, torch.float32)), 0.0, 1.0)
-    return _listed(line, [first, second], [tables.sub(1.0, behind), behind])
+    fraction = tables.clamp(tables.sub(centres, tables.cast(first, torch.float32)), 0.0, 1.0)
+    return _taps(line, [first, second], [tables.sub(1.0, fraction), fraction])
 
 
-def _chosen(flag: Table, one: Table, zero: Table) -> Table:
-    """The first table where a flag is 1, the second where it is 0."""
+def _select(flag: Table, one: Table, zero: Table) -> Table:
+    """Return `one` where `flag` is 1, and `zero` where it is 0."""
     return tables.where(tables.greater(flag, 0), one, zero)
 
 
-def _near(x: Table, a: float) -> Table:
-    """Keys' cubic within one place of its centre."""
-    return tables.add(_times(x, x, tables.sub(tables.mul(x, a + 2), a + 3)), 1.0)
+def _keys_inner(x: Table, a: float) -> Table:
+    """Return Keys' cubic kernel for 0 <= x <= 1."""
+    return tables.add(_product(x, x, tables.sub(tables.mul(x, a + 2), a + 3)), 1.0)
 
 
-def _far(x: Table, a: float) -> Table:
-    """Keys' cubic between one and two places from its centre."""
+def _keys_outer(x: Table, a: float) -> Table:
+    """Return Keys' cubic kernel for 1 <= x <= 2."""
     inner = tables.add(tables.mul(tables.sub(x, 5.0), x), 8.0)
     return tables.mul(tables.sub(tables.mul(inner, x), 4.0), a)
 
 
-def _times(*factors: Table) -> Table:
+def _product(*factors: Table) -> Table:
     product = factors[0]
     for factor in factors[1:]:
         product = tables.mul(product, factor)
@@ -146,10 +154,10 @@ def cubic(line: Line) -> Taps:
     t = tables.clamp(tables.sub(centres, first), 0.0, 1.0)
     back = tables.sub(1.0, t)
     a = -0.75
-    weights = [_far(tables.add(t, 1.0), a), _near(t, a), _near(back, a)]
-    weights.append(_far(tables.add(back, 1.0), a))
+    weights = [_keys_outer(tables.add(t, 1.0), a), _keys_inner(t, a), _keys_inner(back, a)]
+    weights.append(_keys_outer(tables.add(back, 1.0), a))
     positions = [line.within(tables.add(first, step)) for step in (-1.0, 0.0, 1.0, 2.0)]
-    return _listed(line, positions, weights)
+    return _taps(line, positions, weights)
 
 
 def triangle(x: Table) -> Table:
@@ -157,39 +165,39 @@ def triangle(x: Table) -> Table:
 
 
 def keys(x: Table) -> Table:
-    x = tables.minimum(tables.absolute(x), 2.0)  # the cubic ends in 0 there
-    return tables.where(tables.greater(1.0, x), _near(x, -0.5), _far(x, -0.5))
+    x = tables.minimum(tables.absolute(x), 2.0)  # the kernel is 0 from there on
+    return tables.where(tables.greater(1.0, x), _keys_inner(x, -0.5), _keys_outer(x, -0.5))
 
 
 def lanczos(x: Table) -> Table:
-    x = tables.minimum(tables.absolute(x), 3.0)  # the window ends in 0 there
+    x = tables.minimum(tables.absolute(x), 3.0)  # the kernel is 0 from there on
     return tables.mul(_sinc(x), _sinc(tables.mul(x, 1.0 / 3.0)))
 
 
 def _sinc(x: Table) -> Table:
-    arc = tables.mul(tables.maximum(x, 1e-6), math.pi)  # at 1e-6 it is 1 in f32
+    arc = tables.mul(tables.maximum(x, 1e-6), math.pi)  # sinc(1e-6) is 1 in float32
     return tables.div(tables.sine(arc), arc)
 
 
 def smooth(kernel: Callable[[Table], Table], reach: int) -> Sampler:
-    """Antialiased: where the result is coarser than the source, the kernel is made wider."""
+    """Return an antialiased sampler: when downsampling, the kernel widens by the step."""
 
     def sample(line: Line) -> Taps:
         step = line.step()
-        wide = tables.maximum(step, 1.0)
-        support = tables.mul(wide, float(reach))
+        widened = tables.maximum(step, 1.0)
+        support = tables.mul(widened, float(reach))
         centres = tables.mul(tables.add(line.numbers(), 0.5), step)
         start = tables.cast(tables.add(tables.sub(centres, support), 0.5), torch.int32)
         stop = tables.cast(tables.add(tables.add(centres, support), 0.5), torch.int32)
         moves, here = line.moves(), tables.count(line.out)
-        first = _chosen(moves, tables.maximum(start, 0), here)
-        end = _chosen(moves, tables.minimum(stop, line.extent), tables.add(here, 1))
+        first = _select(moves, tables.maximum(start, 0), here)
+        end = _select(moves, tables.minimum(stop, line.extent), tables.add(here, 1))
         taps = _most_taps(line, reach)
         wanted = tables.add(tables.column(first), tables.row(tables.count(taps)))
         inside = tables.greater(tables.column(end), wanted)
-        places = tables.add(tables.cast(wanted, torch.float32), 0.5)
-        arms = tables.div(tables.sub(places, tables.column(centres)), wide)
-        weights = tables.mul(kernel(arms), tables.cast(inside, torch.float32))
+        tap_centres = tables.add(tables.cast(wanted, torch.float32), 0.5)
+        offsets = tables.div(tables.sub(tap_centres, tables.column(centres)), widened)
+        weights = tables.mul(kernel(offsets), tables.cast(inside, torch.float32))
         weights = tables.div(weights, tables.total(weights))
         inner = tables.minimum(wanted, shapes.sub(line.extent, 1))
         return Taps(Windows(line.out, taps, inner, inside), weights)
@@ -198,10 +206,10 @@ def smooth(kernel: Callable[[Table], Table], reach: int) -> Sampler:
 
 
 def _most_taps(line: Line, reach: int) -> Dim:
-    """A number of taps that suffices everywhere."""
+    """Return an upper bound of the number of taps."""
     if line.factor is not None and line.factor > 0 and not line.align:
         return 2 * math.ceil(reach * max(1.0 / line.factor, 1.0)) + 1
-    less = 1 if line.align else 0
-    out = shapes.maximum(shapes.sub(line.out, less), 1)
-    wide = shapes.add(shapes.mul(shapes.sub(line.extent, less), reach), shapes.sub(out, 1))
-    return shapes.add(shapes.mul(shapes.maximum(shapes.floordiv(wide, out), reach), 2), 1)
+    trimmed = 1 if line.align else 0
+    out = shapes.maximum(shapes.sub(line.out, trimmed), 1)
+    widened = shapes.add(shapes.mul(shapes.sub(line.extent, trimmed), reach), shapes.sub(out, 1))
+    return shapes.add(shapes.mul(shapes.maximum(shapes.floordiv(widened, out), reach), 2), 1)

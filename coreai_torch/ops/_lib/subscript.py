@@ -1,4 +1,4 @@
-"""Index tensors as `x[i, :, j]` holds them: wrapped, broadcast, and laid side by side."""
+"""Index tensors of a subscript such as `x[i, :, j]`: wrapped, broadcast and concatenated."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ from ...ir import shapes, types
 from ...ir.dialect import Dim, Value
 from ...lowering import Ctx
 
-# Below this many elements a row costs less when each of them is gathered by itself.
+# For rows shorter than this, gathering single elements is faster than gathering rows.
 _NARROW_ROW = 16
 
 
 @dataclass(frozen=True)
 class Subscript:
-    """What addresses a tensor: one index per addressed axis, all of one shape once broadcast."""
+    """The indices of a subscript: one index tensor per indexed axis, which broadcast together."""
 
     axes: tuple[int, ...]
-    columns: tuple[Value, ...]  # si32; nothing is negative
-    shape: tuple[Dim, ...]  # of the columns together
-    counted: bool  # the number of entries depends on data, and may be none
+    columns: tuple[Value, ...]  # si32, not negative
+    shape: tuple[Dim, ...]  # of the broadcast columns
+    counted: bool  # the number of entries depends on data and may be zero
 
     @property
     def adjacent(self) -> bool:
-        """Whether the entries stay in the place of the axes; else torch puts them first."""
+        """Whether the indexed axes are adjacent.
+
+        If not, torch moves the result's index axes first.
+        """
         return self.axes == tuple(range(self.axes[0], self.axes[-1] + 1))
 
     @property
     def place(self) -> int:
-        """Where in the result the entries' axes stand."""
+        """Position of the index axes in the result."""
         return self.axes[0] if self.adjacent else 0
 
 
 def subscript(
     ctx: Ctx, x: Value, indices: Sequence[Value | None], known: Sequence[torch.Tensor | None]
 ) -> Subscript:
-    """Read a list of index tensors and masks, `None` for an axis that is taken whole."""
+    """Read a list of index tensors and masks; `None` stands for a full slice."""
     axes: list[int] = []
     columns: list[Value] = []
     counted = False
@@ -62,7 +65,7 @@ def subscript(
 
 def _mask_columns(ctx: Ctx, mask: Value, constant: torch.Tensor | None) -> list[Value]:
     if mask.type.rank == 0:
-        ctx.refuse("a mask of rank 0", "a mask with the axes that it masks")
+        ctx.refuse("a rank-0 mask is not supported", "pass a mask of rank 1 or higher")
     if constant is not None:
         return [
             cai.tensor_constant(column.to(torch.int32), "positions")
@@ -73,7 +76,7 @@ def _mask_columns(ctx: Ctx, mask: Value, constant: torch.Tensor | None) -> list[
 
 
 def wrapped(index: Value, extent: Dim, constant: torch.Tensor | None = None) -> Value:
-    """An index as si32, counted from the front as torch counts a negative one."""
+    """Return an index as si32, with negative entries wrapped to count from the start."""
     position = cai.cast(index, torch.int32)
     if constant is not None and bool((constant >= 0).all()):
         return position
@@ -86,43 +89,46 @@ def wrapped(index: Value, extent: Dim, constant: torch.Tensor | None = None) -> 
 
 
 def common_shape(values: Sequence[Value]) -> tuple[Dim, ...]:
-    """The sizes that values broadcast to together."""
+    """Return the shape that values broadcast to."""
     rank = max(v.type.rank for v in values)
     return tuple(_common_size(values, axis - rank) for axis in range(rank))
 
 
 def _common_size(values: Sequence[Value], axis: int) -> Dim:
-    """One axis of it, counted from the end; a size shown wins over one only the run time knows."""
-    having = [v for v in values if v.type.rank >= -axis]
-    shown = [v.type.shape[axis] for v in having]
-    for extent in shown:
+    """Return one size of the common shape (axis counted from the end); prefer a static size."""
+    candidates = [v for v in values if v.type.rank >= -axis]
+    static_sizes = [v.type.shape[axis] for v in candidates]
+    for extent in static_sizes:
         if extent not in (1, types.DYNAMIC):
             return int(extent)
-    for value, extent in zip(having, shown, strict=True):
+    for value, extent in zip(candidates, static_sizes, strict=True):
         if extent == types.DYNAMIC:
             return cai.size(value, axis % value.type.rank)
     return 1
 
 
 def gather(x: Value, at: Subscript) -> Value:
-    """`x[at]`."""
+    """Return `x[at]`."""
     if cai.is_complex(x):
         return per_part(lambda part: gather(part, at), x)
     if not at.adjacent:
         rest = [a for a in range(x.type.rank) if a not in at.axes]
         leading = tuple(range(len(at.axes)))
-        turned = cai.transpose(x, [*at.axes, *rest])
-        return gather(turned, Subscript(leading, at.columns, at.shape, at.counted))
+        transposed = cai.transpose(x, [*at.axes, *rest])
+        return gather(transposed, Subscript(leading, at.columns, at.shape, at.counted))
     sizes = cai.sizes(x)
     row = shapes.product(sizes[at.axes[-1] + 1 :])
-    uncountable = at.counted and len(at.axes) > 1
-    if at.place == 0 and (uncountable or not isinstance(row, int) or row >= _NARROW_ROW):
+    may_be_empty = at.counted and len(at.axes) > 1
+    if at.place == 0 and (may_be_empty or not isinstance(row, int) or row >= _NARROW_ROW):
         return cai.gather_nd(x, side_by_side(at.columns, at.shape))
-    return _gather_turned(x, at) if uncountable else _gather_flat(x, at, sizes)
+    return _gather_transposed(x, at) if may_be_empty else _gather_flat(x, at, sizes)
 
 
-def _gather_turned(x: Value, at: Subscript) -> Value:
-    """Through the front: no arithmetic on entries that may be none, which would kill."""
+def _gather_transposed(x: Value, at: Subscript) -> Value:
+    """Move the indexed axes first and use gather_nd.
+
+    This needs no arithmetic on the entries: arithmetic on a zero-size operand crashes the runtime.
+    """
     rank, lead, entries = x.type.rank, at.place, len(at.shape)
     rest = [a for a in range(rank) if a not in at.axes]
     found = cai.gather_nd(cai.transpose(x, [*at.axes, *rest]), side_by_side(at.columns, at.shape))
@@ -132,12 +138,12 @@ def _gather_turned(x: Value, at: Subscript) -> Value:
 
 
 def _gather_flat(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
-    """Along one axis that stands for all the addressed ones, element by element."""
+    """Flatten the indexed axes into one and gather along it, element by element."""
     lead, last = at.place, at.place + len(at.axes)
     before, extents, after = sizes[:lead], sizes[lead:last], sizes[last:]
     flat = cai.reshape(x, [*before, shapes.product(extents), *after])
     entries = linear(at.columns, extents)
-    if len(at.shape) == 1:  # no reshape: it fails where a mask selects nothing
+    if len(at.shape) == 1:  # a reshape fails if a mask selects nothing
         count, vector = at.shape[0], cai.broadcast_to(entries, at.shape)
     else:
         count = shapes.product(at.shape)
@@ -149,7 +155,7 @@ def _gather_flat(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
 
 
 def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
-    """Positions over the axes flattened into one; one that lies outside stays outside."""
+    """Return positions in the flattened axes; a position out of bounds stays out of bounds."""
     if len(columns) == 1:
         return columns[0]
     total = shapes.product(extents)
@@ -157,7 +163,7 @@ def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
     stride: Dim = 1
     for column, extent in zip(reversed(columns), reversed(extents), strict=True):
         scaled = column if stride == 1 else cai.mul(column, shapes.number(stride))
-        # Column 7 of a row of 5 would be column 2 of the next row.
+        # Without the check, column 7 of a row of 5 would be column 2 of the next row.
         inside = cai.logical_and(
             cai.less(column, shapes.number(extent)), cai.greater(column, cai.i32(-1))
         )
@@ -169,12 +175,12 @@ def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
 
 
 def side_by_side(columns: Sequence[Value], shape: Sequence[Dim]) -> Value:
-    """Columns as one index of the form that `gather_nd` and `scatter_nd` read."""
-    spread = [cai.broadcast_to(c, shape) for c in columns]
-    return cai.concat(len(shape), [cai.expand_dims(c, [len(shape)]) for c in spread])
+    """Concatenate index columns into the index tensor that `gather_nd` and `scatter_nd` read."""
+    broadcast = [cai.broadcast_to(c, shape) for c in columns]
+    return cai.concat(len(shape), [cai.expand_dims(c, [len(shape)]) for c in broadcast])
 
 
 def per_part(fn: Callable[..., Value], *operands: Value) -> Value:
-    """A function of real values applied to the parts of complex ones."""
+    """Apply a function of real values to the real and imaginary parts of complex operands."""
     real = fn(*(cai.real_part(o) for o in operands))
     return cai.create_complex(real, fn(*(cai.imaginary_part(o) for o in operands)))

@@ -1,7 +1,7 @@
-"""Positions along an axis: tables that torch computes now, or the program at run time.
+"""Tables of positions along an axis, computed by torch at conversion or by the program.
 
-A table is a tensor while all that it depends on is known, and so becomes one constant; with
-dynamic sizes it is a value. The arithmetic is the same for both.
+A table is a tensor while its inputs are static, and then becomes one constant; with dynamic sizes
+it is a value. The arithmetic functions accept both.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Term: TypeAlias = "Table | int | float"
 
 
 def value(table: Term, dtype: torch.dtype = torch.int32) -> Value:
-    """A table as a value of the graph, in its own dtype; a plain number in the one given."""
+    """Return a table as a value in its own dtype; a Python number gets `dtype`."""
     if isinstance(table, Value):
         return table if table.type.rank else shapes.counted(table)
-    return cai.tensor_constant(torch.as_tensor(table, dtype=_narrow(table, dtype)))
+    return cai.tensor_constant(torch.as_tensor(table, dtype=_table_dtype(table, dtype)))
 
 
-def _narrow(table: torch.Tensor | int | float, dtype: torch.dtype) -> torch.dtype:
+def _table_dtype(table: torch.Tensor | int | float, dtype: torch.dtype) -> torch.dtype:
     if not isinstance(table, torch.Tensor):
         return dtype
     return torch.int32 if table.dtype == torch.int64 else table.dtype
@@ -69,21 +69,21 @@ sine = _elementwise(torch.sin, cai.sin)
 
 
 def where(condition: Table, a: Table, b: Table) -> Table:
-    """`a` where the condition holds, else `b`; they are of one dtype."""
+    """Return `a` where the condition is true, else `b`; both have the same dtype."""
     if not any(isinstance(t, Value) for t in (condition, a, b)):
         return torch.where(condition, a, b)
     return cai.where(value(condition), value(a), value(b))
 
 
 def total(table: Table) -> Table:
-    """The sum of each row of a matrix, as a column."""
+    """Return the sum of each row of a matrix, as a column."""
     if isinstance(table, Value):
         return cai.reduce_sum(table, [1])
     return table.sum(1, keepdim=True)
 
 
 def number(term: Dim | float) -> Table:
-    """A size or a number in f32."""
+    """Return a size or a number as float32."""
     if isinstance(term, Value):
         return cai.cast(value(term), torch.float32)
     return torch.tensor(term, dtype=torch.float32)
@@ -94,21 +94,21 @@ def clamp(table: Term, low: Term, high: Term) -> Table:
 
 
 def cast(table: Term, dtype: torch.dtype) -> Table:
-    """Torch's `to`."""
+    """Cast a table, as torch's `to`."""
     if isinstance(table, Value):
         return cai.cast(table, dtype)
     return torch.as_tensor(table).to(dtype)
 
 
 def count(length: Dim) -> Table:
-    """0, 1, 2, ... up to a length."""
+    """Return 0, 1, ..., length - 1."""
     if isinstance(length, int):
         return torch.arange(length)
     return cai.range_(cai.i32(0), length, cai.i32(1))
 
 
 def column(table: Table) -> Table:
-    """A vector standing up, to meet a row."""
+    """Return a vector as an `[n, 1]` column, which broadcasts with a row."""
     return cai.expand_dims(table, [1]) if isinstance(table, Value) else table[:, None]
 
 
@@ -117,17 +117,17 @@ def row(table: Table) -> Table:
 
 
 def side_by_side(columns: Sequence[Table]) -> Table:
-    """Vectors of one length as the columns of a matrix."""
-    standing = [column(c) for c in columns]
-    if any(isinstance(c, Value) for c in standing):
-        return cai.concat(1, [value(c) for c in standing])
-    return torch.cat(standing, 1)
+    """Concatenate vectors of the same length as the columns of a matrix."""
+    as_columns = [column(c) for c in columns]
+    if any(isinstance(c, Value) for c in as_columns):
+        return cai.concat(1, [value(c) for c in as_columns])
+    return torch.cat(as_columns, 1)
 
 
 def along(table: Table, axis: int, rank: int) -> Table:
-    """A table laid along an axis of a tensor of this rank: a matrix takes that and the next."""
-    own = table.type.rank if isinstance(table, Value) else table.dim()
-    others = [a for a in range(rank) if not axis <= a < axis + own]
+    """Align a table with `axis` of a tensor of this rank; a matrix covers `axis` and the next."""
+    table_rank = table.type.rank if isinstance(table, Value) else table.dim()
+    others = [a for a in range(rank) if not axis <= a < axis + table_rank]
     if isinstance(table, Value):
         return cai.expand_dims(table, others)
     for other in others:
@@ -136,35 +136,35 @@ def along(table: Table, axis: int, rank: int) -> Table:
 
 
 def is_sure(table: Table) -> bool:
-    """Whether a condition is known to hold everywhere."""
+    """Return whether a condition is known to be true everywhere."""
     return isinstance(table, torch.Tensor) and bool(table.all())
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The taps of every window along one axis: their positions, and which of them are inside."""
+    """The taps of every window along one axis: their positions, and whether they are inside."""
 
     windows: Dim
     taps: Dim
-    positions: Table  # [windows, taps], none outside the axis
+    positions: Table  # [windows, taps], clamped to the axis
     inside: Table
 
     def count(self) -> Table:
-        """How many taps of each window are inside."""
+        """Return how many taps of each window are inside the axis."""
         if isinstance(self.inside, torch.Tensor):
             return self.inside.sum(1)
         ones = cai.cast(self.inside, torch.int32)
         return cai.shrink_dims(cai.reduce_sum(ones, [1]), [1])
 
     def of(self, x: Value, axis: int) -> Value:
-        """The windows of `x`; their taps are a new axis after the given one."""
+        """Gather the windows of `x`; the taps become a new axis after `axis`."""
         dims = cai.sizes(x)
         flat = reshape(self.positions, [shapes.mul(self.windows, self.taps)])
-        whole = [*dims[:axis], self.windows, self.taps, *dims[axis + 1 :]]
-        return cai.reshape(take(x, flat, axis), whole)
+        full_shape = [*dims[:axis], self.windows, self.taps, *dims[axis + 1 :]]
+        return cai.reshape(take(x, flat, axis), full_shape)
 
     def filled(self, x: Value, axis: int, filler: float) -> Value:
-        """The windows of `x` with a number where a tap is outside."""
+        """Gather the windows of `x`, with `filler` for taps outside the axis."""
         found = self.of(x, axis)
         if is_sure(self.inside):
             return found
@@ -173,23 +173,23 @@ class Windows:
 
 
 def reshape(table: Table, dims: Sequence[Dim]) -> Table:
-    """A table under other sizes."""
+    """Reshape a table."""
     if isinstance(table, Value):
         return cai.reshape(table, dims)
     return table.reshape([int(d) for d in dims])
 
 
 def take(x: Value, positions: Table, axis: int) -> Value:
-    """`index_select`: rows are copied whole, eight times as fast as element by element."""
-    ahead = [axis, *(a for a in range(x.type.rank) if a != axis)]
-    back = [ahead.index(a) for a in range(x.type.rank)]
-    found = cai.gather_nd(cai.transpose(x, ahead), cai.expand_dims(value(positions), [1]))
-    return cai.transpose(found, back)
+    """Select positions along `axis`; gather_nd copies rows, 8 times as fast as single elements."""
+    permutation = [axis, *(a for a in range(x.type.rank) if a != axis)]
+    inverse = [permutation.index(a) for a in range(x.type.rank)]
+    found = cai.gather_nd(cai.transpose(x, permutation), cai.expand_dims(value(positions), [1]))
+    return cai.transpose(found, inverse)
 
 
 @dataclass(frozen=True)
 class Slide:
-    """How a pooling window moves along one axis."""
+    """Geometry of a pooling window along one axis."""
 
     kernel: int
     stride: int
@@ -199,11 +199,14 @@ class Slide:
 
     @property
     def reach(self) -> int:
-        """From a window's first tap to just behind its last."""
+        """Distance from the first tap of a window to just past its last tap."""
         return self.dilation * (self.kernel - 1) + 1
 
     def windows(self, extent: Dim) -> Dim:
-        """How many there are; in ceil mode the last one must start within axis or left padding."""
+        """Return the number of windows.
+
+        In ceil mode the last must start inside axis or left padding.
+        """
         span = shapes.add(extent, 2 * self.padding - self.reach)
         if not self.ceil:
             return shapes.add(shapes.floordiv(span, self.stride), 1)
@@ -212,19 +215,19 @@ class Slide:
         return shapes.add(shapes.minimum(all_started, inside), 1)
 
     def room(self, extent: Dim) -> tuple[Dim, Dim]:
-        """The padding before and after that lets every window fit."""
+        """Return the padding before and after the axis that makes every window fit."""
         if not self.ceil:
             return self.padding, self.padding
         last = shapes.mul(shapes.sub(self.windows(extent), 1), self.stride)
-        behind = shapes.sub(shapes.add(last, self.reach - self.padding), extent)
-        return self.padding, shapes.maximum(behind, self.padding)
+        missing = shapes.sub(shapes.add(last, self.reach - self.padding), extent)
+        return self.padding, shapes.maximum(missing, self.padding)
 
     def starts(self, extent: Dim) -> Table:
-        """Where each window begins, which is negative within the padding."""
+        """Return the start of each window; negative inside the padding."""
         return sub(mul(count(self.windows(extent)), self.stride), self.padding)
 
     def taps(self, extent: Dim) -> Windows:
-        """The windows along an axis of this extent."""
+        """Return the windows along an axis of size `extent`."""
         steps = mul(count(self.kernel), self.dilation)
         wanted = add(column(self.starts(extent)), row(steps))
         inside = both(greater(wanted, -1), greater(extent, wanted))
@@ -233,7 +236,7 @@ class Slide:
 
 
 def adaptive(extent: Dim, windows: Dim) -> Windows:
-    """As many windows as asked for, near equal in length, overlapping where they must."""
+    """Return the windows of adaptive pooling: nearly equal in length, overlapping if needed."""
     numbers = count(windows)
     starts = floordiv(mul(numbers, extent), windows)
     reach = shapes.sub(windows, 1)
