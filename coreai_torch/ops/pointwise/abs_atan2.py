@@ -1,4 +1,4 @@
-"""Length and angle: of a pair of numbers, of a complex number, of a real one."""
+"""Lower abs, hypot, atan2 and angle, for real and complex numbers."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _COMPLEX = c64(5, values=(3 + 4j, -3e30 + 4e30j, complex(-_INF, _NAN), 0j, compl
 
 
 def distance(x: Value, y: Value) -> Value:
-    """The length of (x, y), without squares of numbers whose squares overflow."""
-    far, near = cai.abs_(x), cai.abs_(y)
-    far, near = cai.maximum(far, near), cai.minimum(far, near)
+    """Return `sqrt(x**2 + y**2)`, scaled by the larger operand so that squares do not overflow."""
+    larger, smaller = cai.abs_(x), cai.abs_(y)
+    larger, smaller = cai.maximum(larger, smaller), cai.minimum(larger, smaller)
     zero, one = cai.like(x, 0), cai.like(x, 1)
-    slope = cai.div(near, cai.where(cai.equal(far, zero), one, far))
-    reach = cai.mul(far, cai.sqrt(cai.add(one, cai.mul(slope, slope))))
-    # Infinite as soon as one side is, be the other NaN.
-    return cai.where(cai.logical_or(is_inf(x), is_inf(y)), cai.like(x, _INF), reach)
+    slope = cai.div(smaller, cai.where(cai.equal(larger, zero), one, larger))
+    scaled = cai.mul(larger, cai.sqrt(cai.add(one, cai.mul(slope, slope))))
+    # Infinite if either operand is infinite, even if the other is NaN.
+    return cai.where(cai.logical_or(is_inf(x), is_inf(y)), cai.like(x, _INF), scaled)
 
 
 def length(x: Value) -> Value:
-    """The absolute value, of whatever kind of number."""
+    """Return the absolute value of real or complex elements."""
     if cai.is_complex(x):
         return distance(cai.real_part(x), cai.imaginary_part(x))
     return cai.abs_(x) if cai.dtype(x).is_signed else x
 
 
 def direction(y: Value, x: Value) -> Value:
-    """The angle of the point (x, y), by the sign bits where it lies on an axis."""
+    """Return `atan2(y, x)`; the sign bits decide where the point lies on an axis."""
     zero, one = cai.like(y, 0), cai.like(y, 1)
-    both_far = cai.logical_and(is_inf(y), is_inf(x))  # inf / inf is NaN, 1 / 1 has its angle
+    both_far = cai.logical_and(is_inf(y), is_inf(x))  # inf / inf is NaN; 1 / 1 has the same angle
     slope = cai.div(
         cai.where(both_far, with_sign_of(one, y), y), cai.where(both_far, with_sign_of(one, x), x)
     )
@@ -108,7 +108,7 @@ def atan2(ctx: Ctx, x: Value, other: Value) -> Value:
     ],
 )
 def angle(ctx: Ctx, x: Value) -> Value:
-    """Of a real number pi or nothing."""
+    """Return pi for a negative real number, 0 for a positive one, NaN for NaN."""
     if cai.is_complex(x):
         return direction(cai.imaginary_part(x), cai.real_part(x))
     x = cai.cast(x, ctx.out_dtype)

@@ -1,4 +1,7 @@
-"""Two-operand arithmetic: operands arrive promoted, results leave in the node's dtype."""
+"""Lower add, sub, mul, div, remainder, fmod and pow.
+
+The engine promotes the operands before the call and casts the result to the node's dtype.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from .complex import power
 from .rounding import floor
 
 _INF, _NAN = float("inf"), float("nan")
-_LEAST = -(2**31) + 1  # torch itself dies of -2**31 divided by -1
+_LEAST = -(2**31) + 1  # torch itself crashes on -2**31 divided by -1
 
 _ADDITIVE = [
     case(f32(2, 3), f32(3)),
@@ -32,10 +35,10 @@ _ADDITIVE = [
 _SCALAR = [case(f32(2, 3), 2.5), case(i64(4), 3), case(i32(3), 2, 4)]
 
 
-def _with_scaled(op: Binary, x: Value, other: Value, alpha: Number) -> Value:
+def _combine_scaled(op: Binary, x: Value, other: Value, alpha: Number) -> Value:
     if not isinstance(alpha, Value) and alpha == 1:
         return op(x, other)
-    x, other = cai.wide(x), cai.wide(other)  # one rounding, not two
+    x, other = cai.wide(x), cai.wide(other)  # round once, not twice
     return op(x, cai.mul(other, cai.like(other, alpha)))
 
 
@@ -48,13 +51,13 @@ def _with_scaled(op: Binary, x: Value, other: Value, alpha: Number) -> Value:
 def add(ctx: Ctx, x: Value, other: Value, alpha: Number) -> Value:
     if cai.is_bool(x):
         return cai.logical_or(x, other) if alpha else x
-    return _with_scaled(cai.add, x, other, alpha)
+    return _combine_scaled(cai.add, x, other, alpha)
 
 
 @lowers(aten.sub.Scalar, promote=Promote.COMMON, cases=_SCALAR)
 @lowers(aten.sub.Tensor, promote=Promote.COMMON, cases=_ADDITIVE)
 def sub(ctx: Ctx, x: Value, other: Value, alpha: Number) -> Value:
-    return _with_scaled(cai.sub, x, other, alpha)
+    return _combine_scaled(cai.sub, x, other, alpha)
 
 
 @lowers(aten.mul.Scalar, promote=Promote.COMMON, cases=[case(f32(2, 3), 2.5), case(i64(4), 3)])
@@ -77,7 +80,7 @@ def mul(ctx: Ctx, x: Value, other: Value) -> Value:
     return cai.logical_and(x, other) if cai.is_bool(x) else cai.mul(x, other)
 
 
-# Every sign of a divisor and a dividend.
+# Every combination of signs.
 _DIVIDENDS = i32(6, values=(7, -7, 6, -6, _LEAST, 0))
 _DIVISORS = i32(6, 1, values=(2, -2, 3, -1, 7, 2**31 - 1))
 _FLOATS = f32(9, values=(7.3, -7.3, 1.0, -1.0, 0.0, _INF, -_INF, _NAN, 0.3))
@@ -105,7 +108,10 @@ def div(ctx: Ctx, x: Value, other: Value) -> Value:
 
 
 def _quotient(op: Binary, x: Value, divisor: Value) -> Value:
-    """An integer quotient that survives divisors of 0 (torch raises) and of -1 (it may wrap)."""
+    """Return an integer quotient for any divisor.
+
+    Division by 0 must not crash (torch raises), and division by -1 may wrap around.
+    """
     known = cai.known_number(divisor)
     if known is not None and known not in (0, -1):
         return op(x, divisor)
@@ -116,7 +122,7 @@ def _quotient(op: Binary, x: Value, divisor: Value) -> Value:
 
 
 def _safe_divisor(divisor: Value) -> Value:
-    """1 for 0 and -1: the run time dies of 1 // 0 and of -2**31 // -1."""
+    """Replace 0 and -1 by 1: the runtime (1.0.0b3) crashes on 1 // 0 and on -2**31 // -1."""
     unsafe = cai.equal(divisor, cai.like(divisor, 0))
     if cai.dtype(divisor).is_signed:
         unsafe = cai.logical_or(unsafe, cai.equal(divisor, cai.like(divisor, -1)))
@@ -128,19 +134,19 @@ def _signs_differ(x: Value, y: Value) -> Value:
     return cai.logical_xor(cai.less(x, zero), cai.less(y, zero))
 
 
-def _floored(x: Value, y: Value) -> Value:
-    """Python's `//` for floats: built on the exact remainder, since 1.0 // 0.1 is 9."""
-    zero, one, plain = cai.like(x, 0), cai.like(x, 1), cai.div(x, y)
-    rest = cai.modulo(x, y)
-    quotient = cai.div(cai.sub(x, rest), y)
-    crossed = cai.logical_and(cai.not_equal(rest, zero), _signs_differ(rest, y))
-    quotient = cai.where(crossed, cai.sub(quotient, one), quotient)
-    whole = floor(quotient)
-    nearly_next = cai.greater(cai.sub(quotient, whole), cai.like(x, 0.5))
-    whole = cai.where(nearly_next, cai.add(whole, one), whole)
-    signed_zero = cai.mul(plain, zero)
-    whole = cai.where(cai.equal(quotient, zero), signed_zero, whole)
-    return cai.where(cai.equal(y, zero), plain, whole)
+def _floor_divide(x: Value, y: Value) -> Value:
+    """Return the float `x // y` from the exact remainder, as in Python: 1.0 // 0.1 is 9.0."""
+    zero, one, ratio = cai.like(x, 0), cai.like(x, 1), cai.div(x, y)
+    modulo = cai.modulo(x, y)
+    quotient = cai.div(cai.sub(x, modulo), y)
+    wrong_sign = cai.logical_and(cai.not_equal(modulo, zero), _signs_differ(modulo, y))
+    quotient = cai.where(wrong_sign, cai.sub(quotient, one), quotient)
+    floored = floor(quotient)
+    nearly_next = cai.greater(cai.sub(quotient, floored), cai.like(x, 0.5))
+    floored = cai.where(nearly_next, cai.add(floored, one), floored)
+    signed_zero = cai.mul(ratio, zero)
+    floored = cai.where(cai.equal(quotient, zero), signed_zero, floored)
+    return cai.where(cai.equal(y, zero), ratio, floored)
 
 
 _ROUNDED = [
@@ -177,16 +183,17 @@ _ROUNDED = [
     ],
 )
 def div_mode(ctx: Ctx, x: Value, other: Value, rounding_mode: str | None) -> Value:
-    if cai.known_number(other) is None:  # narrow floats: torch is precise for a number alone
+    # float16, bfloat16: torch computes in float32 only if the divisor is a number
+    if cai.known_number(other) is None:
         x, other = cai.cast(x, ctx.out_dtype), cai.cast(other, ctx.out_dtype)
     if rounding_mode is None:
         return cai.div(x, other)
     if rounding_mode == "floor":
-        return _floored(x, other) if cai.is_float(x) else _quotient(cai.floor_divide, x, other)
+        return _floor_divide(x, other) if cai.is_float(x) else _quotient(cai.floor_divide, x, other)
     return cai.trunc(cai.div(x, other)) if cai.is_float(x) else _quotient(cai.div, x, other)
 
 
-def _integer_rest(x: Value, divisor: Value) -> Value:
+def _integer_remainder(x: Value, divisor: Value) -> Value:
     known = cai.known_number(divisor)
     safe = known is not None and known not in (0, -1)
     return cai.modulo(x, divisor if safe else _safe_divisor(divisor))
@@ -213,27 +220,32 @@ _SCALAR_MODULI = [case(i64(6), 4), case(i32(6), -4), case(f32(6), 0.7), case(f16
 def remainder(ctx: Ctx, x: Value, other: Value) -> Value:
     """Python's `%`: the result has the divisor's sign."""
     if cai.is_float(x):
-        rest = cai.modulo(x, other)
+        modulo = cai.modulo(x, other)
     else:
-        rest = _integer_rest(x, other)
+        modulo = _integer_remainder(x, other)
         if not cai.dtype(x).is_signed:
-            return rest
-    crossed = cai.logical_and(cai.not_equal(rest, cai.like(x, 0)), _signs_differ(rest, other))
-    return cai.where(crossed, cai.add(rest, other), rest)
+            return modulo
+    wrong_sign = cai.logical_and(
+        cai.not_equal(modulo, cai.like(x, 0)), _signs_differ(modulo, other)
+    )
+    return cai.where(wrong_sign, cai.add(modulo, other), modulo)
 
 
 @lowers(aten.fmod.Scalar, promote=Promote.COMMON, cases=_SCALAR_MODULI)
 @lowers(aten.fmod.Tensor, promote=Promote.COMMON, cases=_MODULI)
 def fmod(ctx: Ctx, x: Value, other: Value) -> Value:
-    return cai.modulo(x, other) if cai.is_float(x) else _integer_rest(x, other)
+    return cai.modulo(x, other) if cai.is_float(x) else _integer_remainder(x, other)
 
 
-def _whole_power(x: Value, exponent: Value) -> Value:
-    """Integers; below zero only 1 and -1 have a power that is one."""
+def _integer_power(x: Value, exponent: Value) -> Value:
+    """Return the power of integers.
+
+    With a negative exponent only 1 and -1 have an integer power.
+    """
     zero, one = cai.like(x, 0), cai.like(x, 1)
     power = cai.pow_(x, cai.maximum(exponent, zero))
     if not cai.dtype(x).is_signed or cai.known_number(exponent) is not None:
-        return power  # torch raises for a known negative exponent
+        return power  # torch raises for a constant negative exponent
     odd = cai.equal(cai.bitwise_and(exponent, one), one)
     minus_one = cai.where(odd, cai.like(x, -1), one)
     inverse = cai.where(cai.equal(x, one), one, zero)
@@ -250,8 +262,8 @@ def _power(x: Value, exponent: Value) -> Value:
     if known == 3:
         return cai.mul(cai.mul(x, x), x)
     if cai.is_integer(x):
-        return _whole_power(x, exponent)
-    if known == 0.5:  # torch too takes the root: (-inf) ** 0.5 is NaN, not inf
+        return _integer_power(x, exponent)
+    if known == 0.5:  # torch also uses sqrt: (-inf) ** 0.5 is NaN, not inf
         return cai.sqrt(x)
     if known == -0.5:
         return cai.rsqrt(x)

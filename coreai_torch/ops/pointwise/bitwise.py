@@ -1,4 +1,4 @@
-"""Bits of integers: and, or, xor, not, and shifts, none of them through floats."""
+"""Lower bitwise and, or, xor, not and shifts, in integer arithmetic only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def bitwise_not(ctx: Ctx, x: Value) -> Value:
     return cai.bitwise_xor(x, cai.like(x, -1 if info.min else info.max))
 
 
-# In range, at the width, beyond it, and negative: torch defines them all.
+# In range, at the bit width, beyond it, and negative: torch defines all of them.
 _COUNTS = (0, 1, 5, 30, 31, 32, 40, -1)
 _SHIFTED = [
     case(i32(7, values=_WIDE), i32(8, 1, values=_COUNTS)),
@@ -77,17 +77,18 @@ _NUMBERS_SHIFTED = [case(5, i32(4, low=0)), case(-5, i64(4, low=0))]
 
 
 def _powers_of_two(count: Value, last: int) -> Value:
-    """Two to each count, which is first kept between zero and the last that fits."""
+    """Return `2 ** count`, with `count` clamped to 0..last."""
     known = cai.known_number(count)
     if known is not None:
         power = 2 ** min(max(int(known), 0), last)
         fits = power <= torch.iinfo(cai.dtype(count)).max
         return cai.like(count, power if fits else -power)  # the sign bit alone
-    kept = cai.minimum(cai.maximum(count, cai.like(count, 0)), cai.like(count, last))
-    return cai.pow_(cai.like(count, 2), kept)
+    clamped = cai.minimum(cai.maximum(count, cai.like(count, 0)), cai.like(count, last))
+    return cai.pow_(cai.like(count, 2), clamped)
 
 
-def _kept_within(count: Value, last: int, shifted: Value, otherwise: Value) -> Value:
+def _select_in_range(count: Value, last: int, shifted: Value, otherwise: Value) -> Value:
+    """Return `shifted` where `0 <= count <= last`, else `otherwise`."""
     known = cai.known_number(count)
     if known is not None and 0 <= known <= last:
         return shifted
@@ -112,7 +113,7 @@ def _kept_within(count: Value, last: int, shifted: Value, otherwise: Value) -> V
 def left_shift(ctx: Ctx, x: Value, other: Value) -> Value:
     last = torch.iinfo(cai.dtype(x)).bits - 1
     shifted = cai.mul(x, _powers_of_two(other, last))
-    return _kept_within(other, last, shifted, cai.like(x, 0))
+    return _select_in_range(other, last, shifted, cai.like(x, 0))
 
 
 @lowers(aten.bitwise_right_shift.Scalar_Tensor, promote=Promote.COMMON, cases=_NUMBERS_SHIFTED)
@@ -129,10 +130,10 @@ def left_shift(ctx: Ctx, x: Value, other: Value) -> Value:
     cases=_SHIFTED,
 )
 def right_shift(ctx: Ctx, x: Value, other: Value) -> Value:
-    """Keeps the sign; what is shifted out altogether leaves the sign alone."""
+    """Shift right arithmetically; a shift by the bit width or more leaves the sign (0 or -1)."""
     info = torch.iinfo(cai.dtype(x))
     last = info.bits - (2 if info.min else 1)
     shifted = cai.floor_divide(x, _powers_of_two(other, last))
     zero = cai.like(x, 0)
     sign = cai.where(cai.less(x, zero), cai.like(x, -1), zero) if info.min else zero
-    return _kept_within(other, last, shifted, sign)
+    return _select_in_range(other, last, shifted, sign)

@@ -1,4 +1,4 @@
-"""Dtype moves, copies and aliases: what changes the element type or nothing at all."""
+"""Lower dtype casts, copies, aliases, conj and neg views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EDGES = (1.5, -1.5, -2.5, 0.3, 300.7, 1e9)
 
 @lowers(
     aten._to_copy.default,
-    ignore=("dtype", *_PLACEMENT),  # the dtype is in ctx.out; a program has one device
+    ignore=("dtype", *_PLACEMENT),  # ctx.out has the dtype; a program runs on one device
     cases=[
         case(f32(6, values=_EDGES), dtype=torch.int32),
         case(f32(6, values=_EDGES), dtype=torch.int64),
@@ -42,7 +42,7 @@ _EDGES = (1.5, -1.5, -2.5, 0.3, 300.7, 1e9)
 def _to_copy(ctx: Ctx, x: Held) -> Value:
     if not isinstance(x, torch.Tensor):
         return cai.cast(x, ctx.out_dtype)
-    # A constant that is not folded: the weight of a quantized model, to be kept as it is.
+    # An unfolded constant is the weight of a quantized model, which stays compressed.
     if x.element_size() == 1 and x.dim() and ctx.out_dtype in ELEMENT and x.dtype != torch.bool:
         return widened(x, ctx.path("self"), ctx.out_dtype)
     return cai.cast(cai.tensor_constant(x, ctx.path("self")), ctx.out_dtype)
@@ -50,7 +50,7 @@ def _to_copy(ctx: Ctx, x: Held) -> Value:
 
 @lowers(
     torch.ops.prims.convert_element_type.default,
-    ignore=("dtype",),  # it is in ctx.out
+    ignore=("dtype",),  # ctx.out has it
     cases=[case(f16(3), torch.float32), case(f32(6, values=_EDGES), torch.int64)],
 )
 def convert_element_type(ctx: Ctx, a: Value) -> Value:

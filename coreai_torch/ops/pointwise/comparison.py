@@ -1,4 +1,4 @@
-"""Comparisons, logic, and questions about a number: is it NaN, infinite, close."""
+"""Lower comparisons, logical ops, isnan, isinf, isfinite and isclose."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _COMPLEX = [case(c64(4), c64(1)), case(c64(3), f32(3))]
 _COMPLEX_WITH_NUMBER = case(c64(3, values=(1 + 2j, 1 - 2j, 3.0)), 1 + 2j)
 
 
-def _both(op: Binary, x: Value, y: Value) -> tuple[Value, Value]:
-    """`op` between the real and between the imaginary parts."""
+def _on_parts(op: Binary, x: Value, y: Value) -> tuple[Value, Value]:
+    """Apply `op` to the real parts and to the imaginary parts."""
     real = op(cai.real_part(x), cai.real_part(y))
     return real, op(cai.imaginary_part(x), cai.imaginary_part(y))
 
@@ -52,7 +52,7 @@ def _both(op: Binary, x: Value, y: Value) -> tuple[Value, Value]:
 @lowers(aten.eq.Tensor, promote=Promote.COMMON, cases=[*_COMPARED, *_COMPLEX])
 def eq(ctx: Ctx, x: Value, other: Value) -> Value:
     if cai.is_complex(x):
-        return cai.logical_and(*_both(cai.equal, x, other))
+        return cai.logical_and(*_on_parts(cai.equal, x, other))
     return cai.equal(x, other)
 
 
@@ -64,7 +64,7 @@ def eq(ctx: Ctx, x: Value, other: Value) -> Value:
 @lowers(aten.ne.Tensor, promote=Promote.COMMON, cases=[*_COMPARED, *_COMPLEX])
 def ne(ctx: Ctx, x: Value, other: Value) -> Value:
     if cai.is_complex(x):
-        return cai.logical_or(*_both(cai.not_equal, x, other))
+        return cai.logical_or(*_on_parts(cai.not_equal, x, other))
     return cai.not_equal(x, other)
 
 
@@ -73,7 +73,7 @@ def _greater(x: Value, y: Value) -> Value:
 
 
 def _at_least(x: Value, y: Value) -> Value:
-    """Not the opposite of less for floats: NaN is neither."""
+    """Return `x >= y`; for floats not `!(x < y)`, because NaN is neither."""
     if cai.is_float(x):
         return cai.logical_or(cai.greater(x, y), cai.equal(x, y))
     return cai.logical_not(_greater(y, x))
@@ -137,18 +137,18 @@ def logical_not(ctx: Ctx, x: Value) -> Value:
 
 
 def is_nan(x: Value) -> Value:
-    """NaN alone differs from itself."""
+    """Return whether `x` is NaN: only NaN differs from itself."""
     return cai.not_equal(x, x)
 
 
 def is_inf(x: Value) -> Value:
-    """Whether a float is an infinity of either sign."""
+    """Return whether a float is an infinity of either sign."""
     return cai.equal(cai.abs_(x), cai.like(x, _INF))
 
 
 @lowers(aten.isnan.default, cases=[*_QUESTIONS, _COMPLEX_QUESTION])
 def isnan(ctx: Ctx, x: Value) -> Value:
-    return cai.logical_or(*_both(cai.not_equal, x, x)) if cai.is_complex(x) else is_nan(x)
+    return cai.logical_or(*_on_parts(cai.not_equal, x, x)) if cai.is_complex(x) else is_nan(x)
 
 
 @lowers(aten.isinf.default, cases=[*_QUESTIONS, _COMPLEX_QUESTION])
@@ -197,12 +197,12 @@ def isclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> torch.Tensor:
-    near = x == other
+    is_close = x == other
     if equal_nan and (x.dtype.is_floating_point or x.dtype.is_complex):
-        near = near | (torch.isnan(x) & torch.isnan(other))
+        is_close = is_close | (torch.isnan(x) & torch.isnan(other))
     if rtol == 0 and atol == 0:
-        return near
+        return is_close
     wide = torch.float32 if not x.dtype.is_complex else x.dtype
     x, other = x.to(wide), other.to(wide)
-    allowed, off = atol + (rtol * other).abs(), (x - other).abs()
-    return near | (torch.isfinite(off) & (off <= allowed))
+    allowed, difference = atol + (rtol * other).abs(), (x - other).abs()
+    return is_close | (torch.isfinite(difference) & (difference <= allowed))

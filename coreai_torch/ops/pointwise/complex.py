@@ -1,4 +1,4 @@
-"""Complex numbers made of two real ones, and their powers."""
+"""Lower complex and polar, and compute powers of complex numbers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def complex_(ctx: Ctx, real: Value, imag: Value) -> Value:
     lead = ctx.out.rank
     sizes = [
         b if isinstance(a, int) and a == 1 else a
-        for a, b in zip(_aligned(real, lead), _aligned(imag, lead), strict=True)
+        for a, b in zip(_sizes_at_rank(real, lead), _sizes_at_rank(imag, lead), strict=True)
     ]
     dims = ctx.dims(sizes)
     return cai.create_complex(cai.broadcast_to(real, dims), cai.broadcast_to(imag, dims))
 
 
-def _aligned(x: Value, rank: int) -> list[cai.Dim]:
+def _sizes_at_rank(x: Value, rank: int) -> list[cai.Dim]:
+    """Return the sizes of `x` with leading ones up to `rank`."""
     return [*([1] * (rank - x.type.rank)), *cai.sizes(x)]
 
 
@@ -40,10 +41,10 @@ def polar(length: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
 
 
 def power(x: Value, exponent: Value, known: Any) -> Value:
-    """`x ** exponent` of complex values; `known` is the exponent if it is a plain number.
+    """Return `x ** exponent` of complex values; `known` is the exponent if it is a number.
 
-    The dialect's own gives NaN at zero, and takes a negative number without imaginary part for
-    a positive one: -8 cubed would be 512.
+    coreai.pow (coreai-core 1.0.0b3) returns NaN for a zero base, and treats a negative base without
+    imaginary part as positive: (-8+0j) ** 3 would be 512.
     """
     if known == 0:
         return cai.broadcast_to(cai.like(x, 1), cai.sizes(x))
@@ -51,20 +52,20 @@ def power(x: Value, exponent: Value, known: Any) -> Value:
         square = x if known == 1 else cai.mul(x, x)
         return cai.mul(square, x) if known == 3 else square
     real, imaginary = cai.real_part(x), cai.imaginary_part(x)
-    rise, turn = cai.real_part(exponent), cai.imaginary_part(exponent)
+    exponent_real, exponent_imaginary = cai.real_part(exponent), cai.imaginary_part(exponent)
     zero, one = cai.like(real, 0), cai.like(real, 1)
-    reach, angle = distance(real, imaginary), direction(imaginary, real)
-    at_zero = cai.equal(reach, zero)
-    log = cai.log(cai.where(at_zero, one, reach))
-    scale = cai.exp(cai.sub(cai.mul(rise, log), cai.mul(turn, angle)))
-    turned = cai.add(cai.mul(rise, angle), cai.mul(turn, log))
+    magnitude, angle = distance(real, imaginary), direction(imaginary, real)
+    at_zero = cai.equal(magnitude, zero)
+    log = cai.log(cai.where(at_zero, one, magnitude))
+    scale = cai.exp(cai.sub(cai.mul(exponent_real, log), cai.mul(exponent_imaginary, angle)))
+    phase = cai.add(cai.mul(exponent_real, angle), cai.mul(exponent_imaginary, log))
     nan = cai.like(real, _NAN)
-    falling, rising = cai.less(rise, zero), cai.greater(rise, zero)
-    of_zero = (
+    falling, rising = cai.less(exponent_real, zero), cai.greater(exponent_real, zero)
+    zero_result = (
         cai.where(rising, zero, cai.where(falling, cai.like(real, _INF), nan)),
         cai.where(rising, zero, nan),
     )
-    found = cai.mul(scale, cai.cos(turned)), cai.mul(scale, cai.sin(turned))
+    result = cai.mul(scale, cai.cos(phase)), cai.mul(scale, cai.sin(phase))
     return cai.create_complex(
-        *(cai.where(at_zero, z, f) for z, f in zip(of_zero, found, strict=True))
+        *(cai.where(at_zero, z, f) for z, f in zip(zero_result, result, strict=True))
     )

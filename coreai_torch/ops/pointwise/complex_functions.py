@@ -1,7 +1,7 @@
-"""Functions of complex numbers that the dialect has for real ones only.
+"""Functions of complex numbers that the dialect supports for real numbers only.
 
-The inverse functions are Kahan's ("Branch cuts for complex elementary functions"): made of real
-functions of the roots of 1 - z and 1 + z, they keep their accuracy near the branch points.
+The inverse functions follow Kahan ("Branch cuts for complex elementary functions"): they use real
+functions of sqrt(1 - z) and sqrt(1 + z), and stay accurate near the branch points.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Pair: TypeAlias = tuple[Value, Value]  # real and imaginary part
 
 
 def parts(z: Value) -> Pair:
-    """Real and imaginary part of a complex value."""
+    """Return the real and imaginary part of a complex value."""
     return cai.real_part(z), cai.imaginary_part(z)
 
 
 def _sqrt(z: Pair) -> Pair:
-    """The root in the right half-plane, without subtracting what is nearly equal."""
+    """Return the principal square root, without subtracting nearly equal numbers."""
     real, imaginary = z
     zero, half = cai.like(real, 0), cai.like(real, 0.5)
     long = cai.sqrt(cai.mul(half, cai.add(distance(real, imaginary), cai.abs_(real))))
@@ -44,13 +44,13 @@ def _over_i(z: Pair) -> Pair:
 
 
 def _roots(z: Pair) -> tuple[Pair, Pair]:
-    """The roots of 1 - z and of 1 + z."""
+    """Return the square roots of 1 - z and of 1 + z."""
     one = cai.like(z[0], 1)
     return _sqrt((cai.sub(one, z[0]), cai.neg(z[1]))), _sqrt((cai.add(one, z[0]), z[1]))
 
 
 def _cross(a: Pair, b: Pair) -> Value:
-    """The imaginary part of conj(a) * b."""
+    """Return the imaginary part of conj(a) * b."""
     return cai.sub(cai.mul(a[0], b[1]), cai.mul(a[1], b[0]))
 
 
@@ -75,15 +75,15 @@ def _acosh(z: Pair) -> Pair:
 
 
 def _atanh(z: Pair) -> Pair:
-    """On the right half-plane; near -1 the logarithm would be of 1 - (nearly 1)."""
+    """Compute on the right half-plane and restore the sign; near -1, log would lose precision."""
     given, imaginary = z
     real = cai.abs_(given)
     one, two, four = (cai.like(real, n) for n in (1, 2, 4))
     square = cai.mul(imaginary, imaginary)
-    away = cai.sub(one, real)
-    ratio = cai.div(cai.mul(four, real), cai.add(cai.mul(away, away), square))
+    gap = cai.sub(one, real)
+    ratio = cai.div(cai.mul(four, real), cai.add(cai.mul(gap, gap), square))
     x = cai.mul(cai.like(real, 0.25), expm1_log1p.log1p(ratio))
-    y = direction(cai.mul(two, imaginary), cai.sub(cai.mul(away, cai.add(one, real)), square))
+    y = direction(cai.mul(two, imaginary), cai.sub(cai.mul(gap, cai.add(one, real)), square))
     return with_sign_of(x, given), cai.mul(cai.like(real, 0.5), y)
 
 
@@ -120,15 +120,15 @@ def atan(z: Value) -> Value:
 
 
 def tanh(z: Value) -> Value:
-    """By tangent and hyperbolic sine, from where on the real part is one: 20 is far beyond."""
+    """Combine tan and sinh; the real part is clamped to +-20, where tanh is 1 in float32."""
     real, imaginary = parts(z)
-    one, far = cai.like(real, 1), cai.like(real, 20)
-    kept = cai.minimum(cai.maximum(real, cai.neg(far)), far)
-    slope, steep = cai.tan(imaginary), cai.sinh(kept)
-    stretch, square = cai.add(one, cai.mul(slope, slope)), cai.mul(steep, steep)
-    below = cai.add(one, cai.mul(stretch, square))
-    across = cai.mul(cai.mul(stretch, steep), cai.sqrt(cai.add(one, square)))
-    return cai.create_complex(cai.div(across, below), cai.div(slope, below))
+    one, limit = cai.like(real, 1), cai.like(real, 20)
+    clamped = cai.minimum(cai.maximum(real, cai.neg(limit)), limit)
+    tangent, sine = cai.tan(imaginary), cai.sinh(clamped)
+    secant_square, square = cai.add(one, cai.mul(tangent, tangent)), cai.mul(sine, sine)
+    denominator = cai.add(one, cai.mul(secant_square, square))
+    numerator = cai.mul(cai.mul(secant_square, sine), cai.sqrt(cai.add(one, square)))
+    return cai.create_complex(cai.div(numerator, denominator), cai.div(tangent, denominator))
 
 
 def exp2(z: Value) -> Value:
@@ -138,28 +138,28 @@ def exp2(z: Value) -> Value:
 def expm1(z: Value) -> Value:
     real, imaginary = parts(z)
     sine = cai.sin(cai.mul(imaginary, cai.like(imaginary, 0.5)))
-    lost = cai.mul(cai.like(real, 2), cai.mul(sine, sine))
-    x = cai.sub(cai.mul(expm1_log1p.expm1(real), cai.cos(imaginary)), lost)
+    correction = cai.mul(cai.like(real, 2), cai.mul(sine, sine))
+    x = cai.sub(cai.mul(expm1_log1p.expm1(real), cai.cos(imaginary)), correction)
     return cai.create_complex(x, cai.mul(cai.exp(real), cai.sin(imaginary)))
 
 
 def log1p(z: Value) -> Value:
-    """Near zero by the square of the length of 1 + z, less one."""
+    """Compute the real part near zero from `|1 + z|**2 - 1`, without cancellation."""
     real, imaginary = parts(z)
     above = cai.add(cai.like(real, 1), real)
     square = cai.mul(imaginary, imaginary)
-    gain = cai.add(cai.mul(real, cai.add(cai.like(real, 2), real)), square)
-    near = cai.mul(cai.like(real, 0.5), expm1_log1p.log1p(gain))
+    norm_minus_one = cai.add(cai.mul(real, cai.add(cai.like(real, 2), real)), square)
+    near = cai.mul(cai.like(real, 0.5), expm1_log1p.log1p(norm_minus_one))
     is_near = cai.less(distance(real, imaginary), cai.like(real, 0.5))
     x = cai.where(is_near, near, cai.log(distance(above, imaginary)))
     return cai.create_complex(x, direction(imaginary, above))
 
 
 def logaddexp(x: Value, y: Value) -> Value:
-    """From the one with the greater real part; two that are minus infinity stay so."""
+    """Factor out the operand with the larger real part; return -inf if both are -inf."""
     left, right = cai.real_part(x), cai.real_part(y)
     swap = cai.less(left, right)
     greater, smaller = cai.where(swap, y, x), cai.where(swap, x, y)
     total = cai.add(greater, log1p(cai.exp(cai.sub(smaller, greater))))
-    nothing = cai.equal(cai.maximum(left, right), cai.like(left, -math.inf))
-    return cai.where(nothing, smaller, total)
+    both_minus_inf = cai.equal(cai.maximum(left, right), cai.like(left, -math.inf))
+    return cai.where(both_minus_inf, smaller, total)

@@ -1,4 +1,4 @@
-"""Formulas of several operands: products added, angles, logarithms of sums, divisors."""
+"""Lower addcmul, addcdiv, lerp, ldexp, xlogy, logaddexp, logaddexp2, gcd and lcm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PRODUCTS = [
 ]
 
 
-def _plus(x: Value, product: Value, value: Number) -> Value:
+def _add_scaled(x: Value, product: Value, value: Number) -> Value:
     is_one = not isinstance(value, Value) and value == 1
     return cai.add(x, product if is_one else cai.mul(product, cai.like(product, value)))
 
@@ -39,12 +39,12 @@ def _plus(x: Value, product: Value, value: Number) -> Value:
     cases=[*_PRODUCTS, case(i32(3), i32(3), i32(3), value=2), case(c64(3), c64(3), c64(3))],
 )
 def addcmul(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -> Value:
-    return _plus(x, cai.mul(tensor1, tensor2), value)
+    return _add_scaled(x, cai.mul(tensor1, tensor2), value)
 
 
 @lowers(aten.addcdiv.default, promote=Promote.WIDE, cases=_PRODUCTS)
 def addcdiv(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -> Value:
-    return _plus(x, cai.div(tensor1, tensor2), value)
+    return _add_scaled(x, cai.div(tensor1, tensor2), value)
 
 
 @lowers(
@@ -63,7 +63,7 @@ def addcdiv(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -
     ],
 )
 def lerp(ctx: Ctx, x: Value, end: Value, weight: Value) -> Value:
-    """From whichever end is nearer, so that a weight of one gives the end itself."""
+    """Interpolate from the nearer end, so that a weight of 1 returns `end` exactly."""
     span, one = cai.sub(end, x), cai.like(x, 1)
     near_start = cai.less(length(weight), cai.like(length(weight), 0.5))
     from_start = cai.add(x, cai.mul(weight, span))
@@ -92,8 +92,8 @@ _XLOGY = [
 ]
 
 
-def _times(x: Value, logarithm: Value, other: Value) -> Value:
-    """0 times the logarithm of anything is 0, unless that is NaN."""
+def _multiply_log(x: Value, logarithm: Value, other: Value) -> Value:
+    """Return `x * logarithm`, with 0 where `x` is 0 and NaN where `other` is NaN."""
     zero = cai.like(x, 0)
     product = cai.where(cai.equal(x, zero), zero, cai.mul(x, logarithm))
     return cai.where(is_nan(other), other, product)
@@ -103,7 +103,7 @@ def _times(x: Value, logarithm: Value, other: Value) -> Value:
 @lowers(aten.xlogy.Scalar_Other, promote=Promote.WIDE, cases=[case(f32(9, values=_EDGES), 2.5)])
 @lowers(aten.xlogy.Tensor, promote=Promote.WIDE, cases=_XLOGY)
 def xlogy(ctx: Ctx, x: Value, other: Value) -> Value:
-    return _times(x, cai.log(other), other)
+    return _multiply_log(x, cai.log(other), other)
 
 
 _SUMS = [
@@ -116,7 +116,7 @@ _SUMS = [
 
 
 def _log_of_sum(x: Value, y: Value, smaller_share: Value) -> Value:
-    """The greater, and what the smaller adds; equal infinities have no difference."""
+    """Add the smaller operand's share to the larger; equal infinities would give inf - inf."""
     same = cai.logical_and(is_inf(x), cai.equal(x, y))
     return cai.where(same, x, cai.add(cai.maximum(x, y), smaller_share))
 
@@ -129,34 +129,34 @@ def _log_of_sum(x: Value, y: Value, smaller_share: Value) -> Value:
 def logaddexp(ctx: Ctx, x: Value, other: Value) -> Value:
     if cai.is_complex(x):
         return complex_functions.logaddexp(x, other)
-    apart = cai.neg(cai.abs_(cai.sub(x, other)))
-    return _log_of_sum(x, other, log1p(cai.exp(apart)))
+    minus_distance = cai.neg(cai.abs_(cai.sub(x, other)))
+    return _log_of_sum(x, other, log1p(cai.exp(minus_distance)))
 
 
 @lowers(aten.logaddexp2.default, promote=Promote.WIDE, cases=_SUMS)
 def logaddexp2(ctx: Ctx, x: Value, other: Value) -> Value:
-    apart = cai.neg(cai.abs_(cai.sub(x, other)))
-    share = log1p(cai.pow_(cai.like(x, 2), apart))
+    minus_distance = cai.neg(cai.abs_(cai.sub(x, other)))
+    share = log1p(cai.pow_(cai.like(x, 2), minus_distance))
     return _log_of_sum(x, other, cai.mul(share, cai.like(x, 1 / math.log(2))))
 
 
 def _greatest_divisor(x: Value, y: Value) -> Value:
-    """Euclid's, for all pairs at once, until none has a rest."""
+    """Run Euclid's algorithm on all pairs at once, until every remainder is 0."""
     one, zero = cai.like(x, 1), cai.like(x, 0)
     x, y = (v if not cai.dtype(v).is_signed else cai.abs_(v) for v in (x, y))
     pairs = cai.broadcast(x, y)
 
-    def has_rest(pair: Sequence[Value]) -> Value:
+    def has_remainder(pair: Sequence[Value]) -> Value:
         return cai.any_one(cai.not_equal(pair[1], zero))
 
     def step(pair: Sequence[Value]) -> list[Value]:
-        greater, rest = pair
-        done = cai.equal(rest, zero)
-        modulus = cai.where(done, one, rest)  # a zero would end the process
-        next_rest = cai.where(done, zero, cai.modulo(greater, modulus))
-        return [cai.where(done, greater, rest), next_rest]
+        greater, remainder = pair
+        done = cai.equal(remainder, zero)
+        modulus = cai.where(done, one, remainder)  # modulo 0 crashes the runtime (1.0.0b3)
+        next_remainder = cai.where(done, zero, cai.modulo(greater, modulus))
+        return [cai.where(done, greater, remainder), next_remainder]
 
-    return graph.loop(pairs, has_rest, step)[0]
+    return graph.loop(pairs, has_remainder, step)[0]
 
 
 _DIVISIBLE = [

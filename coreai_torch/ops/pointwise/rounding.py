@@ -1,7 +1,7 @@
-"""Floor, ceil, trunc and round, exact for every float.
+"""Lower floor, ceil, trunc and round, exact for every float.
 
-All are made of the dialect's `round`: `x // 1` turns infinity into NaN, is folded away by
-compilers, and a cast to integer and back is cancelled.
+All use coreai.round (coreai-core 1.0.0b3): `x // 1` turns infinity into NaN and is folded away by
+the compiler, which also cancels a cast to integer and back.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _EDGES = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 1e9, -3.7, float("in
 
 
 def floor(x: Value) -> Value:
-    """The greatest integer not above, as a float."""
+    """Return the largest integer <= x, as a float."""
     rounded = cai.round_(x)
     above = cai.greater(rounded, x)
     return cai.where(above, cai.sub(rounded, cai.like(x, 1)), rounded)
 
 
 def ceil(x: Value) -> Value:
-    """The least integer not below, as a float; -0.5 gives -0.0 as torch does."""
+    """Return the smallest integer >= x, as a float; -0.5 gives -0.0, as in torch."""
     return cai.neg(floor(cai.neg(x)))
 
 

@@ -1,4 +1,4 @@
-"""Signs: what they are, where they come from, and the number next to a number."""
+"""Lower neg, sign, signbit, copysign, heaviside, nextafter and frexp."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SIGNED = [case(f32(9, values=_EDGES)), case(f16(4)), case(i32(4)), case(i64(4))
 
 
 def is_negative(x: Value) -> Value:
-    """Whether the sign bit is set: -0.0 is no less than 0, but its inverse is.
+    """Return whether the sign bit is set; -0.0 is recognized by its reciprocal, -inf.
 
-    A NaN counts as positive; the dialect cannot look at its bits.
+    A NaN counts as positive: the dialect has no bitcast to read its sign bit.
     """
     zero = cai.like(x, 0)
     below = cai.less(x, zero)
@@ -28,9 +28,9 @@ def is_negative(x: Value) -> Value:
 
 
 def with_sign_of(x: Value, sign: Value) -> Value:
-    """The magnitude of `x` under the sign of `sign`."""
-    size = cai.abs_(x)
-    return cai.where(is_negative(sign), cai.neg(size), size)
+    """Return the magnitude of `x` with the sign of `sign`."""
+    magnitude = cai.abs_(x)
+    return cai.where(is_negative(sign), cai.neg(magnitude), magnitude)
 
 
 @lowers(
@@ -40,7 +40,7 @@ def with_sign_of(x: Value, sign: Value) -> Value:
 def signbit(ctx: Ctx, x: Value) -> Value:
     if cai.dtype(x).is_signed:
         return is_negative(x)
-    return cai.not_equal(x, x)  # no unsigned number, no boolean is negative
+    return cai.not_equal(x, x)  # unsigned integers and booleans are never negative
 
 
 @lowers(
@@ -48,7 +48,7 @@ def signbit(ctx: Ctx, x: Value) -> Value:
     cases=[*_SIGNED, case(f32(2, values=(_NAN, 2.0))), case(u8(3)), case(b1(3)), case(i8(3))],
 )
 def sign(ctx: Ctx, x: Value) -> Value:
-    """0 for NaN, as torch has it."""
+    """Return the sign; 0 for NaN, as torch does."""
     if cai.is_bool(x):
         return x
     zero = cai.like(x, 0)
@@ -119,30 +119,35 @@ _LARGEST = 3.4028235e38
             f32(14, values=(*_NEIGHBOURS, _LARGEST, -1e-38)),
             f32(13, 1, values=(*_NEIGHBOURS, -_LARGEST)),
             tolerance=(0.0, 0.0),
-            because="the neighbour of a number is that number within any other tolerance",
+            because="a number and its neighbour are equal within any other tolerance",
         ),
         case(
             bf16(14, values=(*_NEIGHBOURS, 3e38, -1e-38)),
             bf16(12, 1, values=_NEIGHBOURS),
             tolerance=(0.0, 0.0),
-            because="the neighbour of a number is that number within any other tolerance",
+            because="a number and its neighbour are equal within any other tolerance",
         ),
     ],
 )
 def nextafter(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Rump, Zimmermann, Boldo, Melquiond: half a unit and a little more, rounded, is the next."""
+    """Add slightly more than half a unit in the last place, and round.
+
+    Rump, Zimmermann, Boldo, Melquiond: "Computing predecessor and successor in rounding to
+    nearest".
+    """
     dtype = torch.result_type(x, other)
     dtype = torch.float32 if dtype == torch.float64 else dtype
     info = torch.finfo(dtype)
     half, least = info.eps / 2, info.smallest_normal * info.eps
     x, other = x.to(torch.float32), other.to(torch.float32)
     up = torch.where(other > x, 1.0, -1.0)
-    size, step = x.abs(), half * (1 + 2 * half)
-    plain = x + up * (step * size)
-    scaled = (x / half + up * (step * (size / half))) * half  # its step would be subnormal
+    magnitude, step = x.abs(), half * (1 + 2 * half)
+    unchanged = x + up * (step * magnitude)
+    # its unscaled step would be subnormal
+    scaled = (x / half + up * (step * (magnitude / half))) * half
     near_zero = x + up * least
-    moved = torch.where(size >= least / (2 * half * half), plain, scaled)
-    moved = torch.where(size < least / half, near_zero, moved)
+    moved = torch.where(magnitude >= least / (2 * half * half), unchanged, scaled)
+    moved = torch.where(magnitude < least / half, near_zero, moved)
     moved = torch.where(torch.isinf(x), torch.where(x > 0, info.max, info.min), moved)
     return torch.where((x == other) | torch.isnan(other), other, moved).to(dtype)
 
@@ -161,16 +166,16 @@ _FREXP = (0.0, -0.0, 1.0, -1.0, 0.75, 8.0, 1e-40, 1e-45, _LARGEST, _INF, -_INF, 
     ],
 )
 def frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A mantissa from 0.5 to 1 and a power of two, whose guess is mended where it is off by one."""
+    """Return a mantissa in [0.5, 1) and an exponent; log2's guess is corrected if off by one."""
     wide = x.to(torch.float32)
-    size = wide.abs()
-    is_tiny = size < 2.0**-100
-    size = torch.where(is_tiny, size * 2.0**100, size)  # no power of two to meet is subnormal
-    guess = torch.floor(torch.log2(size)).clamp(-100, 127)
-    fraction = size * torch.exp2(-guess)
+    magnitude = wide.abs()
+    is_tiny = magnitude < 2.0**-100
+    magnitude = torch.where(is_tiny, magnitude * 2.0**100, magnitude)  # keeps exp2(-guess) normal
+    guess = torch.floor(torch.log2(magnitude)).clamp(-100, 127)
+    fraction = magnitude * torch.exp2(-guess)
     guess = torch.where(fraction >= 2, guess + 1, torch.where(fraction < 1, guess - 1, guess))
-    fraction = size * torch.exp2(-guess) * 0.5
-    plain = (wide == 0) | ~torch.isfinite(wide)
-    mantissa = torch.where(plain, wide, torch.where(wide < 0, -fraction, fraction))
-    exponent = torch.where(plain, 0, guess + 1 - torch.where(is_tiny, 100, 0))
+    fraction = magnitude * torch.exp2(-guess) * 0.5
+    unchanged = (wide == 0) | ~torch.isfinite(wide)
+    mantissa = torch.where(unchanged, wide, torch.where(wide < 0, -fraction, fraction))
+    exponent = torch.where(unchanged, 0, guess + 1 - torch.where(is_tiny, 100, 0))
     return mantissa.to(x.dtype), exponent.to(torch.int32)

@@ -1,4 +1,4 @@
-"""Functions of one number: a table of those the dialect has, then the composed ones."""
+"""Lower unary math functions: a table of dialect ops, and functions composed of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _one_to_one(target: Any, op: Unary, complex_op: Unary | None, *more: T) -> N
     def lower(ctx: Ctx, x: Value) -> Value:
         if not cai.is_complex(x):
             return op(x)
-        return complex_op(x) if complex_op else ctx.refuse("of complex numbers")
+        return complex_op(x) if complex_op else ctx.refuse("complex operands are not supported")
 
 
 _one_to_one(aten.acos.default, cai.acos, complex_functions.acos)
@@ -72,7 +72,7 @@ def exp2(ctx: Ctx, x: Value) -> Value:
 
 
 _SMALL = [
-    case(_NEAR_ZERO, tolerance=(1e-6, 0.0), because="what is near zero is compared as such"),
+    case(_NEAR_ZERO, tolerance=(1e-6, 0.0), because="results near zero need a relative tolerance"),
     *(case(t) for t in (*_ALIKE, _COMPLEX, _FAR_OFF)),
 ]
 
@@ -92,7 +92,10 @@ def log1p(ctx: Ctx, x: Value) -> Value:
 
 
 def _log_to_base(x: Value, base: float) -> Value:
-    """Whole where torch's is: a quotient alone makes 2.9999998 of log2(8)."""
+    """Return the logarithm, exact for powers of the base.
+
+    The product alone gives 2.9999998 for log2(8).
+    """
     logarithm = cai.mul(cai.log(x), cai.like(x, 1 / math.log(base)))
     if cai.is_complex(x):
         return logarithm
@@ -101,15 +104,16 @@ def _log_to_base(x: Value, base: float) -> Value:
     return cai.where(is_power, nearest, logarithm)
 
 
-def _exactly(powers: T) -> Case:
-    return case(powers, tolerance=(0.0, 0.0), because="powers have whole logarithms")
+def _exact_case(powers: T) -> Case:
+    """Return a case of powers of the base, compared exactly."""
+    return case(powers, tolerance=(0.0, 0.0), because="logarithms of powers are integers")
 
 
 @lowers(
     aten.log2.default,
     promote=Promote.WIDE,
     cases=[
-        _exactly(f32(277, values=tuple(2.0**k for k in range(-149, 128)))),
+        _exact_case(f32(277, values=tuple(2.0**k for k in range(-149, 128)))),
         *(case(t) for t in (*_ALIKE, _COMPLEX)),
     ],
 )
@@ -121,7 +125,7 @@ def log2(ctx: Ctx, x: Value) -> Value:
     aten.log10.default,
     promote=Promote.WIDE,
     cases=[
-        _exactly(f32(11, values=tuple(10.0**k for k in range(11)))),
+        _exact_case(f32(11, values=tuple(10.0**k for k in range(11)))),
         *(case(t) for t in (*_ALIKE, _COMPLEX)),
     ],
 )

@@ -1,4 +1,4 @@
-"""Choosing between operands: where, clamp, maximum and minimum, and the ones that skip NaN."""
+"""Lower where, clamp, maximum, minimum, fmax, fmin and nan_to_num."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _least(x: Value, y: Value) -> Value:
 
 
 def _limit(x: Value, bound: Number) -> Value:
-    """A bound in `x`'s dtype; one beyond its integers bounds nothing, so the last will do."""
+    """Return a bound in the dtype of `x`; an integer bound out of range is clamped to the range."""
     if isinstance(bound, int) and cai.is_integer(x):
         info = torch.iinfo(cai.dtype(x))
         if info.min == 0 and -info.max <= bound < 0:
@@ -52,7 +52,7 @@ def _limit(x: Value, bound: Number) -> Value:
 
 
 def clamped(x: Value, least: Number | None, most: Number | None) -> Value:
-    """`x` between two bounds; the upper one holds where they cross."""
+    """Return `x` clamped to two bounds; the upper bound wins where they cross."""
     if least is not None:
         x = _greatest(x, _limit(x, least))
     return x if most is None else _least(x, _limit(x, most))
@@ -114,7 +114,8 @@ def minimum(ctx: Ctx, x: Value, other: Value) -> Value:
     return _least(x, other)
 
 
-def _passing_over_nan(extreme: Value, x: Value, other: Value) -> Value:
+def _ignore_nan(extreme: Value, x: Value, other: Value) -> Value:
+    """Return `extreme`, or the other operand where one is NaN."""
     if not cai.is_float(x):
         return extreme
     return cai.where(is_nan(x), other, cai.where(is_nan(other), x, extreme))
@@ -122,12 +123,12 @@ def _passing_over_nan(extreme: Value, x: Value, other: Value) -> Value:
 
 @lowers(aten.fmax.default, promote=Promote.COMMON, cases=_EXTREMES)
 def fmax(ctx: Ctx, x: Value, other: Value) -> Value:
-    return _passing_over_nan(_greatest(x, other), x, other)
+    return _ignore_nan(_greatest(x, other), x, other)
 
 
 @lowers(aten.fmin.default, promote=Promote.COMMON, cases=_EXTREMES)
 def fmin(ctx: Ctx, x: Value, other: Value) -> Value:
-    return _passing_over_nan(_least(x, other), x, other)
+    return _ignore_nan(_least(x, other), x, other)
 
 
 @lowers(
