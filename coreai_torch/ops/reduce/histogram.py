@@ -1,4 +1,4 @@
-"""Histograms over one axis or several, written in torch."""
+"""Lower histc, histogram and histogramdd, written in torch."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ...torch_compat import aten
 
 _NAN, _INF = float("nan"), float("inf")
 _EDGES = (-1.0, 0.0, 0.25, 1.0)
-_NO_SIZES = "torch.export knows no sizes of a histogram but by running it"
+_STATIC_SIZES = "torch.export computes the result sizes of a histogram only by running it"
 
 Weight: TypeAlias = "torch.Tensor | None"
 Range: TypeAlias = "Sequence[float] | None"
 
 
-def _tally(slot: torch.Tensor, slots: int, weight: torch.Tensor) -> torch.Tensor:
-    """The weights gathered in slots; the one behind the last is for what belongs nowhere."""
-    empty = torch.zeros(slots + 1, dtype=weight.dtype, device=weight.device)
-    return empty.scatter_add(0, slot.reshape(-1), weight.reshape(-1))[:slots]
+def _sum_per_bin(slot: torch.Tensor, bins_: int, weight: torch.Tensor) -> torch.Tensor:
+    """Sum the weights per bin; values outside all bins go to an extra bin, which is dropped."""
+    empty = torch.zeros(bins_ + 1, dtype=weight.dtype, device=weight.device)
+    return empty.scatter_add(0, slot.reshape(-1), weight.reshape(-1))[:bins_]
 
 
 def _is_empty(x: torch.Tensor) -> bool:
@@ -31,7 +31,7 @@ def _is_empty(x: torch.Tensor) -> bool:
 
 
 def _range(x: torch.Tensor, margin: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """From the least to the greatest; a single value gets a margin to either side."""
+    """Return the minimum and maximum; if they are equal, widen the range by `margin`."""
     if _is_empty(x):
         return x.new_zeros(()), x.new_ones(())
     low, high = torch.amin(x), torch.amax(x)
@@ -48,7 +48,7 @@ def _range(x: torch.Tensor, margin: float) -> tuple[torch.Tensor, torch.Tensor]:
         case(f32(3, values=(2.0,)), 4, 1, 1),
         case(f16(20), 4, -2, 2),
         case(f32()),
-        case(f32(0), 3, static_only="an empty operand"),
+        case(f32(0), 3, static_only="a zero-size operand"),
     ],
 )
 def histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
@@ -57,10 +57,10 @@ def histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> t
     else:
         low, high = (torch.full((), bound, dtype=x.dtype, device=x.device) for bound in (min, max))
     inside = (x >= low) & (x <= high)
-    place = torch.where(inside, (x - low) * bins / (high - low), bins).to(torch.int64)
-    # The last bin includes its end, and what lies outside has been sent one further.
-    slot = torch.where(inside, place.clamp(max=bins - 1), bins)
-    return _tally(slot, bins, torch.ones_like(slot)).to(x.dtype)
+    bin_ = torch.where(inside, (x - low) * bins / (high - low), bins).to(torch.int64)
+    # The last bin includes its upper edge; values outside were sent to bin `bins`.
+    slot = torch.where(inside, bin_.clamp(max=bins - 1), bins)
+    return _sum_per_bin(slot, bins, torch.ones_like(slot)).to(x.dtype)
 
 
 def _edges(x: torch.Tensor, bins: int, given: Range) -> torch.Tensor:
@@ -69,24 +69,24 @@ def _edges(x: torch.Tensor, bins: int, given: Range) -> torch.Tensor:
 
 
 def _slot(x: torch.Tensor, edges: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The bin of each number, and whether it has one; the last bin includes its end."""
-    place = torch.searchsorted(edges, x, right=True) - 1
-    return place.clamp(0, edges.shape[0] - 2), (x >= edges[0]) & (x <= edges[-1])
+    """Return the bin of each value, and whether it lies in one; the last bin is closed."""
+    bin_ = torch.searchsorted(edges, x, right=True) - 1
+    return bin_.clamp(0, edges.shape[0] - 2), (x >= edges[0]) & (x <= edges[-1])
 
 
 def _histogram(
     points: torch.Tensor, edges: Sequence[torch.Tensor], weight: Weight, density: bool
 ) -> torch.Tensor:
-    """Of points in the last axis, over one axis for each of their coordinates."""
+    """Return the histogram of points, whose coordinates are on the last axis."""
     sizes = [e.shape[0] - 1 for e in edges]
     coordinates = points.reshape(-1, len(edges)).unbind(1)
     slot, inside = _slot(coordinates[0].contiguous(), edges[0])
     for coordinate, edge in zip(coordinates[1:], edges[1:], strict=True):
-        place, within = _slot(coordinate.contiguous(), edge)
-        slot, inside = slot * (edge.shape[0] - 1) + place, inside & within
-    slots = math.prod(sizes)
+        bin_, bin_inside = _slot(coordinate.contiguous(), edge)
+        slot, inside = slot * (edge.shape[0] - 1) + bin_, inside & bin_inside
+    bins_ = math.prod(sizes)
     given = torch.ones_like(coordinates[0]) if weight is None else weight
-    hist = _tally(torch.where(inside, slot, slots), slots, given).reshape(sizes)
+    hist = _sum_per_bin(torch.where(inside, slot, bins_), bins_, given).reshape(sizes)
     if density:
         hist = hist / hist.sum()
         for axis, edge in enumerate(edges):
@@ -94,13 +94,13 @@ def _histogram(
     return hist
 
 
-_OPTIONS: dict[str, Any] = {"density": True, "static_only": _NO_SIZES}
+_OPTIONS: dict[str, Any] = {"density": True, "static_only": _STATIC_SIZES}
 
 
 @decomposes(
     aten.histogram.bins_tensor,
     cases=[
-        case(f32(20), f32(4, values=_EDGES), static_only=_NO_SIZES),
+        case(f32(20), f32(4, values=_EDGES), static_only=_STATIC_SIZES),
         case(f32(4, 5), f32(4, values=_EDGES), weight=f32(4, 5, low=0), **_OPTIONS),
     ],
 )
@@ -113,9 +113,9 @@ def histogram(
 @decomposes(
     aten.histogram.bin_ct,
     cases=[
-        case(f32(20), 5, static_only=_NO_SIZES),
-        case(f32(3, values=(2.0,)), 4, static_only=_NO_SIZES),
-        case(f32(0), 4, static_only=_NO_SIZES),
+        case(f32(20), 5, static_only=_STATIC_SIZES),
+        case(f32(3, values=(2.0,)), 4, static_only=_STATIC_SIZES),
+        case(f32(0), 4, static_only=_STATIC_SIZES),
         case(f32(4, 5), 6, range=[-1.0, 1.5], weight=f32(4, 5, low=0), **_OPTIONS),
     ],
 )
@@ -132,8 +132,8 @@ def histogram_of_count(
 
 
 _POINTS = [
-    case(f32(20, 2), [3, 2], static_only=_NO_SIZES),
-    case(f32(4, 5, 2), [3, 2], range=[-1.0, 1.5, 0.0, 2.0], static_only=_NO_SIZES),
+    case(f32(20, 2), [3, 2], static_only=_STATIC_SIZES),
+    case(f32(4, 5, 2), [3, 2], range=[-1.0, 1.5, 0.0, 2.0], static_only=_STATIC_SIZES),
     case(f32(20, 2), [3, 2], weight=f32(20, low=0), **_OPTIONS),
 ]
 
@@ -169,7 +169,7 @@ def histogramdd_of_counts(
 @decomposes(
     aten._histogramdd_from_bin_tensors.default,
     cases=[
-        case(f32(20, 2), [f32(4, values=_EDGES), f32(3, values=_EDGES)], static_only=_NO_SIZES),
+        case(f32(20, 2), [f32(4, values=_EDGES), f32(3, values=_EDGES)], static_only=_STATIC_SIZES),
         case(
             f32(20, 2),
             [f32(4, values=_EDGES), f32(3, values=_EDGES)],

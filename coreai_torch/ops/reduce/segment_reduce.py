@@ -1,4 +1,4 @@
-"""Reductions over runs of an axis, given by their lengths or by where they begin."""
+"""Lower segment_reduce, with segments given by lengths or by offsets."""
 
 from __future__ import annotations
 
@@ -12,39 +12,42 @@ from ...lowering import case, decomposes
 from ...lowering.cases import T, bf16, f16, f32, i64
 from ...torch_compat import aten
 
-_NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+_IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
 def _inside(begins: Tensor, ends: Tensor, size: Any) -> Tensor:
-    """Which elements belong to which run; the one put in front belongs to all."""
-    places = torch.arange(-1, size)
-    within = (places >= begins.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
-    return within | (places < 0)
+    """Return which elements belong to which segment; the initial element, at -1, belongs to all."""
+    positions = torch.arange(-1, size)
+    within = (positions >= begins.unsqueeze(-1)) & (positions < ends.unsqueeze(-1))
+    return within | (positions < 0)
 
 
 def _limits(lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
     if offsets is not None:
         return offsets[..., :-1], offsets[..., 1:]
     if lengths is None:
-        raise ConversionError("segment_reduce: indices\n  try   lengths or offsets")
+        raise ConversionError(
+            "segment_reduce: indices are not supported\n  try   pass lengths or offsets"
+        )
     ends = lengths.cumsum(-1)
     return ends - lengths, ends
 
 
-_RUNS = i64(4, fixed=True, values=(2, 0, 3, 0))
+_LENGTHS = i64(4, fixed=True, values=(2, 0, 3, 0))
 
 
-def _given(data: T, reduce: str, **more: Any) -> Any:
-    return case(data, reduce, lengths=_RUNS, **more)
+def _case(data: T, reduce: str, **more: Any) -> Any:
+    """Return a case with the segment lengths above."""
+    return case(data, reduce, lengths=_LENGTHS, **more)
 
 
 @decomposes(
     aten.segment_reduce.default,
     cases=[
-        *(_given(f32(5, fixed=True), r, initial=2) for r in _NEUTRAL),
-        *(_given(f32(5, 3, fixed=True), r) for r in _NEUTRAL),
-        _given(f16(5, fixed=True), "sum", unsafe=True),
-        _given(bf16(5, fixed=True), "max"),
+        *(_case(f32(5, fixed=True), r, initial=2) for r in _IDENTITY),
+        *(_case(f32(5, 3, fixed=True), r) for r in _IDENTITY),
+        _case(f16(5, fixed=True), "sum", unsafe=True),
+        _case(bf16(5, fixed=True), "max"),
         case(
             f32(2, 5, 3, fixed=True),
             "mean",
@@ -67,21 +70,21 @@ def segment_reduce(
 ) -> Tensor:
     begins, ends = _limits(lengths, offsets)
     axis = axis % data.dim()
-    start = _NEUTRAL[reduce] if initial is None else float(initial)
-    given = data.to(torch.float32)
-    front = given.new_full((*data.shape[:axis], 1, *data.shape[axis + 1 :]), start)
-    given = torch.cat([front, given], axis).unsqueeze(axis)
-    later = (1,) * (data.dim() - axis - 1)
+    start = _IDENTITY[reduce] if initial is None else float(initial)
+    values = data.to(torch.float32)
+    first = values.new_full((*data.shape[:axis], 1, *data.shape[axis + 1 :]), start)
+    values = torch.cat([first, values], axis).unsqueeze(axis)
+    trailing = (1,) * (data.dim() - axis - 1)
     inside = _inside(begins, ends, data.shape[axis])
-    inside = inside.reshape(*inside.shape, *later)
-    kept = torch.where(inside, given, _NEUTRAL[reduce])
+    inside = inside.reshape(*inside.shape, *trailing)
+    masked = torch.where(inside, values, _IDENTITY[reduce])
     dim = axis + 1
     if reduce in ("max", "min"):
-        found = kept.amax(dim) if reduce == "max" else kept.amin(dim)
+        result = masked.amax(dim) if reduce == "max" else masked.amin(dim)
     else:
-        found = kept.prod(dim) if reduce == "prod" else kept.sum(dim)
+        result = masked.prod(dim) if reduce == "prod" else masked.sum(dim)
     if reduce == "mean":
-        count = (ends - begins).reshape(*ends.shape, *later)
-        nothing = float("nan") if initial is None else start
-        found = torch.where(count > 0, found / count.clamp(min=1), nothing)
-    return found.to(data.dtype)
+        count = (ends - begins).reshape(*ends.shape, *trailing)
+        empty_mean = float("nan") if initial is None else start
+        result = torch.where(count > 0, result / count.clamp(min=1), empty_mean)
+    return result.to(data.dtype)

@@ -1,4 +1,4 @@
-"""Variance and deviation, vector norms, and the logarithm of a sum of exponentials."""
+"""Lower var, std, vector norms, dist and logsumexp."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from .reductions import average, count, dropped, total
 _NAN, _INF = float("nan"), float("inf")
 
 
-def _spread(x: Value, axes: Sequence[int], correction: float | None) -> tuple[Value, Value]:
-    """Variance and mean in f32, axes kept.
+def _variance_mean(x: Value, axes: Sequence[int], correction: float | None) -> tuple[Value, Value]:
+    """Return the variance and mean in float32, with the reduced axes kept.
 
-    The mean of 10000 +- 0.01 is rounded by a thousandth, a tenth of the deviation: what is left
-    of the distances on average is therefore taken out of them. Complex numbers vary in both
-    their parts.
+    The float32 mean of 10000 +- 0.01 has a rounding error of 0.001, a tenth of the deviation.
+    Therefore the mean of the differences is subtracted once more. The variance of complex numbers
+    is the sum of the variances of their parts.
     """
     if cai.is_complex(x):
         parts = cai.real_part(x), cai.imaginary_part(x)
-        (first, real), (second, imaginary) = (_spread(p, axes, correction) for p in parts)
+        (first, real), (second, imaginary) = (_variance_mean(p, axes, correction) for p in parts)
         return cai.add(first, second), cai.create_complex(real, imaginary)
     wide = cai.cast(x, torch.float32)
     centre = average(wide, axes)
     distance = cai.sub(wide, centre)
-    rest = average(distance, axes)
-    distance, centre = cai.sub(distance, rest), cai.add(centre, rest)
-    degrees = cai.sub(
+    residual = average(distance, axes)
+    distance, centre = cai.sub(distance, residual), cai.add(centre, residual)
+    degrees_of_freedom = cai.sub(
         count(x, axes), cai.constant(1.0 if correction is None else correction, torch.float32)
     )
-    # Without a degree of freedom torch divides by zero: NaN for one value, infinity for more.
-    divisor = cai.maximum(degrees, cai.like(degrees, 0.0))
+    # Without degrees of freedom torch divides by zero: NaN for one value, infinity for more.
+    divisor = cai.maximum(degrees_of_freedom, cai.like(degrees_of_freedom, 0.0))
     return cai.div(total(cai.mul(distance, distance), axes), divisor), centre
 
 
@@ -60,7 +60,7 @@ _SPREADS = [
 
 @lowers(aten.var.correction, cases=_SPREADS)
 def var(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> Value:
-    variance, _ = _spread(x, dim, correction)
+    variance, _ = _variance_mean(x, dim, correction)
     return dropped(cai.cast(variance, ctx.out_dtype), dim, keepdim)
 
 
@@ -74,26 +74,26 @@ def var(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) 
     ],
 )
 def std(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> Value:
-    # The root is taken before narrowing: an f16 variance overflows where the deviation is 300.
-    variance, _ = _spread(x, dim, correction)
+    # Take the root before narrowing: a float16 variance overflows at a deviation of 300.
+    variance, _ = _variance_mean(x, dim, correction)
     return dropped(cai.cast(cai.sqrt(variance), ctx.out_dtype), dim, keepdim)
 
 
 @lowers(aten.var_mean.correction, cases=_SPREADS)
 def var_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
-    return _both(ctx, _spread(x, dim, correction), dim, keepdim)
+    return _cast_both(ctx, _variance_mean(x, dim, correction), dim, keepdim)
 
 
 @lowers(aten.std_mean.correction, cases=_SPREADS)
 def std_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
-    variance, centre = _spread(x, dim, correction)
-    return _both(ctx, (cai.sqrt(variance), centre), dim, keepdim)
+    variance, centre = _variance_mean(x, dim, correction)
+    return _cast_both(ctx, (cai.sqrt(variance), centre), dim, keepdim)
 
 
-def _both(ctx: Ctx, pair: Sequence[Value], axes: Sequence[int], keepdim: bool) -> list[Value]:
-    """The results in their dtypes, which differ where the mean is complex."""
-    wanted = [types.dtype_of(promised) for promised in ctx.outs]
-    cast = [cai.cast(v, dtype) for v, dtype in zip(pair, wanted, strict=True)]
+def _cast_both(ctx: Ctx, pair: Sequence[Value], axes: Sequence[int], keepdim: bool) -> list[Value]:
+    """Cast both results to their dtypes, which differ if the mean is complex."""
+    dtypes = [types.dtype_of(result_type) for result_type in ctx.outs]
+    cast = [cai.cast(v, dtype) for v, dtype in zip(pair, dtypes, strict=True)]
     return [dropped(v, axes, keepdim) for v in cast]
 
 
@@ -102,12 +102,12 @@ def _norm(x: Value, order: float, axes: Sequence[int]) -> Value:
         return total(cai.raw_cast(cai.not_equal(x, cai.like(x, 0)), torch.float32), axes)
     if order == 2:
         return cai.sqrt(total(cai.mul(x, x), axes))
-    size = cai.abs_(x)
+    magnitude = cai.abs_(x)
     if order == 1:
-        return total(size, axes)
+        return total(magnitude, axes)
     if math.isinf(order):
-        return cai.reduce_max(size, axes) if order > 0 else cai.reduce_min(size, axes)
-    powers = total(cai.pow_(size, cai.like(x, order)), axes)
+        return cai.reduce_max(magnitude, axes) if order > 0 else cai.reduce_min(magnitude, axes)
+    powers = total(cai.pow_(magnitude, cai.like(x, order)), axes)
     return cai.pow_(powers, cai.like(x, 1 / order))
 
 
@@ -116,7 +116,7 @@ _ORDERS = (0, 1, 2, 3, 0.5, -1, -2.5, _INF, -_INF)
 
 @lowers(
     aten.linalg_vector_norm.default,
-    ignore=("dtype",),  # it is in ctx.out
+    ignore=("dtype",),  # ctx.out has it
     cases=[
         *(case(f32(3, 4), order, [1]) for order in _ORDERS),
         *(case(f32(2, 3, values=(0.0, 1.0, -2.0, _NAN, 0.0, 1.0)), o, [1]) for o in _ORDERS),
@@ -128,7 +128,7 @@ _ORDERS = (0, 1, 2, 3, 0.5, -1, -2.5, _INF, -_INF)
         case(f16(3, values=(300.0, 400.0, 0.0)), 2, [0]),
         case(bf16(3, 4), 3, [1]),
         case(f16(2, 3), 2, [1], dtype=torch.float32),
-        case(f32(2, 0), 2, [1], static_only="an empty operand"),
+        case(f32(2, 0), 2, [1], static_only="a zero-size operand"),
         *(case(c64(2, 3), order, [1]) for order in (0, 1, 2, 3, _INF)),
     ],
 )
@@ -155,7 +155,10 @@ def dist(self: torch.Tensor, other: torch.Tensor, p: float = 2) -> torch.Tensor:
 
 
 def log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
-    """Of f32, axes kept; shifted by the greatest, unless that is infinite: inf - inf is NaN."""
+    """Return log(sum(exp(x))) of float32, axes kept; the maximum is subtracted first.
+
+    An infinite maximum is not subtracted, as inf - inf is NaN.
+    """
     peak = cai.reduce_max(x, axes)
     infinite = cai.equal(cai.abs_(peak), cai.like(peak, _INF))
     shift = cai.where(infinite, cai.like(peak, 0.0), peak)
@@ -173,7 +176,7 @@ def log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
         case(f32(4, 2, values=(-_INF, -_INF, _INF, 1.0, _INF, -_INF, _NAN, 1.0)), [1]),
         case(bf16(2, 3), [0]),
         case(i64(2, 3), [1]),
-        case(f32(2, 0), [1], static_only="an empty operand"),
+        case(f32(2, 0), [1], static_only="a zero-size operand"),
     ],
 )
 def logsumexp(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
