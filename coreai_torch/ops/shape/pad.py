@@ -1,4 +1,4 @@
-"""Borders: constant, reflected, replicated, wrapped around; negative ones crop."""
+"""Lower constant, reflection, replication and circular padding; negative padding crops."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from ...torch_compat import aten
 def constant_pad_nd(ctx: Ctx, x: Value, pad: Shape, value: Number) -> Value:
     sides = _per_axis(pad, x.type.rank)
     cropped = _crop(x, sides)
-    if cai.is_complex(x):  # its padding kills the process
+    if cai.is_complex(x):  # coreai.pad of complex values crashes the process (1.0.0b3)
         values = (value.real, value.imag) if isinstance(value, complex) else (value, 0)
         parts = cai.real_part(cropped), cai.imaginary_part(cropped)
-        padded = (_constant(p, sides, v) for p, v in zip(parts, values, strict=True))
+        padded = (_pad_constant(p, sides, v) for p, v in zip(parts, values, strict=True))
         return cai.create_complex(*padded)
-    return _constant(cropped, sides, value)
+    return _pad_constant(cropped, sides, value)
 
 
-def _constant(x: Value, sides: Sequence[tuple[Dim, Dim]], value: Number) -> Value:
-    return cai.pad(x, _grown(sides), cai.like(x, value))
+def _pad_constant(x: Value, sides: Sequence[tuple[Dim, Dim]], value: Number) -> Value:
+    return cai.pad(x, _positive(sides), cai.like(x, value))
 
 
 def _per_axis(pad: Sequence[Dim], rank: int) -> list[tuple[Dim, Dim]]:
-    """Torch lists the last axis first."""
+    """Return (before, after) for every axis; torch lists the last axis first."""
     pairs: list[tuple[Dim, Dim]] = [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
     return [(0, 0)] * (rank - len(pairs)) + pairs
 
 
-def _grown(sides: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
+def _positive(sides: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
     return [(shapes.maximum(a, 0), shapes.maximum(b, 0)) for a, b in sides]
 
 
 def _crop(x: Value, sides: Sequence[tuple[Dim, Dim]]) -> Value:
-    """`x` without what negative borders take away."""
+    """Return `x` without the elements that negative padding removes."""
     if all(isinstance(s, int) and s >= 0 for pair in sides for s in pair):
         return x
     starts = [shapes.maximum(shapes.sub(0, before), 0) for before, _ in sides]
@@ -88,24 +88,24 @@ _PAD_3D = [
 ]
 
 
-def _bordered(x: Value, padding: Sequence[Dim], mode: str) -> Value:
-    """Padded first and cropped then: what is cropped may still be what is mirrored."""
+def _pad_then_crop(x: Value, padding: Sequence[Dim], mode: str) -> Value:
+    """Pad first and crop then: cropped elements may be mirrored."""
     sides = _per_axis(padding, x.type.rank)
-    return _crop(cai.pad(x, _grown(sides), mode=mode), sides)
+    return _crop(cai.pad(x, _positive(sides), mode=mode), sides)
 
 
 @lowers(aten.reflection_pad1d.default, cases=_PAD_1D)
 @lowers(aten.reflection_pad2d.default, cases=_PAD_2D)
 @lowers(aten.reflection_pad3d.default, cases=_PAD_3D)
 def reflection_pad(ctx: Ctx, x: Value, padding: Shape) -> Value:
-    return _bordered(x, padding, "reflect")
+    return _pad_then_crop(x, padding, "reflect")
 
 
 @lowers(aten.replication_pad1d.default, cases=[*_PAD_1D, case(f32(2, 2), [5, 4])])
 @lowers(aten.replication_pad2d.default, cases=_PAD_2D)
 @lowers(aten.replication_pad3d.default, cases=_PAD_3D)
 def replication_pad(ctx: Ctx, x: Value, padding: Shape) -> Value:
-    return _bordered(x, padding, "replicate")
+    return _pad_then_crop(x, padding, "replicate")
 
 
 @lowers(
@@ -119,6 +119,6 @@ def replication_pad(ctx: Ctx, x: Value, padding: Shape) -> Value:
     ],
 )
 def pad_circular(ctx: Ctx, x: Value, pad: Shape) -> Value:
-    """Cropped first: what is cropped does not come round again."""
+    """Crop first: cropped elements do not wrap around."""
     sides = _per_axis(pad, x.type.rank)
-    return cai.pad(_crop(x, sides), _grown(sides), mode="circular")
+    return cai.pad(_crop(x, sides), _positive(sides), mode="circular")
