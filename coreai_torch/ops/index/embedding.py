@@ -1,4 +1,4 @@
-"""Rows of a table by number: one by one, in bags, and with their lengths held down."""
+"""Lower embedding, embedding_bag and embedding_renorm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUM, _MEAN, _MAX = 0, 1, 2
 
 @lowers(
     aten.embedding.default,
-    # They steer the gradient alone.
+    # They affect the gradient only.
     ignore=("padding_idx", "scale_grad_by_freq", "sparse"),
     cases=[
         case(f32(5, 3), i64(2, 2, values=(4, 0, 1, 1))),
@@ -39,12 +39,12 @@ def embedding(ctx: Ctx, weight: Value, indices: Value) -> Value:
 def embedding_renorm(
     x: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float
 ) -> torch.Tensor:
-    """Only rows that are asked for are shortened."""
+    """Renormalize only the rows that `indices` names."""
     norm = torch.linalg.vector_norm(x, norm_type, dim=1, keepdim=True)
     shortened = torch.where(norm > max_norm, x * (max_norm / (norm + 1e-7)), x)
-    asked = torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
-    chosen = torch.index_fill(asked, 0, indices.reshape(-1), True)
-    return torch.where(chosen.unsqueeze(1), shortened, x)
+    unselected = torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
+    selected = torch.index_fill(unselected, 0, indices.reshape(-1), True)
+    return torch.where(selected.unsqueeze(1), shortened, x)
 
 
 _BAGS = [
@@ -96,40 +96,40 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[torch.Tensor, ...]:
-    """The bags, and what torch keeps for the gradient beside them."""
+    """Return the reduced bags, and the tensors that torch saves for the gradient."""
     starts = offsets[:-1] if include_last_offset else offsets
-    places = torch.arange(indices.shape[0], device=indices.device)
-    bag = (places.unsqueeze(1) >= starts).sum(1) - 1
+    positions = torch.arange(indices.shape[0], device=indices.device)
+    bag = (positions.unsqueeze(1) >= starts).sum(1) - 1
     counts = (indices != padding_idx).to(indices.dtype)
     size = torch.zeros_like(starts).to(indices.dtype).index_add(0, bag, counts)
     rows = weight[indices]
     if mode == _MAX:
-        out, first = _largest(rows, bag, counts, starts.shape[0])
-        chosen = torch.where(size.unsqueeze(1) > 0, indices[first], 0)
-        return torch.where(size.unsqueeze(1) > 0, out, 0), bag, size, chosen
-    # Torch adds up narrow floats in float32.
-    kept = torch.where(counts.unsqueeze(1) > 0, rows, 0).float()
+        out, first = _max_per_bag(rows, bag, counts, starts.shape[0])
+        selected = torch.where(size.unsqueeze(1) > 0, indices[first], 0)
+        return torch.where(size.unsqueeze(1) > 0, out, 0), bag, size, selected
+    # Torch sums float16 and bfloat16 in float32.
+    values = torch.where(counts.unsqueeze(1) > 0, rows, 0).float()
     if per_sample_weights is not None:
-        kept = kept * per_sample_weights.unsqueeze(1)
-    total = kept.new_zeros(starts.shape[0], rows.shape[1]).index_add(0, bag, kept)
+        values = values * per_sample_weights.unsqueeze(1)
+    total = values.new_zeros(starts.shape[0], rows.shape[1]).index_add(0, bag, values)
     if mode == _SUM:
-        none = torch.zeros_like(size)
-        return total.to(weight.dtype), indices.new_empty(0), none, none.clone()
+        zeros = torch.zeros_like(size)
+        return total.to(weight.dtype), indices.new_empty(0), zeros, zeros.clone()
     mean = total / size.clamp(min=1).unsqueeze(1)
     return mean.to(weight.dtype), bag, size, size.clone()
 
 
-def _largest(
+def _max_per_bag(
     rows: torch.Tensor, bag: torch.Tensor, counts: torch.Tensor, bags: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The greatest of each bag, column by column, and the place it was first found in."""
+    """Return the maximum of each bag per column, and the position of its first occurrence."""
     least = torch.finfo(rows.dtype).min
     column = bag.unsqueeze(1).expand(rows.shape)
-    held = torch.where(counts.unsqueeze(1) > 0, rows, least)
+    masked = torch.where(counts.unsqueeze(1) > 0, rows, least)
     out = torch.full((bags, rows.shape[1]), least, dtype=rows.dtype, device=rows.device)
-    out = out.scatter_reduce(0, column, held, "amax")
+    out = out.scatter_reduce(0, column, masked, "amax")
     count = rows.shape[0]
-    place = torch.arange(count, device=rows.device).unsqueeze(1)
-    found = torch.where((held == out[bag]) & (counts.unsqueeze(1) > 0), place, count - 1)
+    position = torch.arange(count, device=rows.device).unsqueeze(1)
+    found = torch.where((masked == out[bag]) & (counts.unsqueeze(1) > 0), position, count - 1)
     last = torch.full_like(out, count - 1, dtype=found.dtype)
     return out, last.scatter_reduce(0, column, found, "amin")

@@ -1,4 +1,4 @@
-"""Elements picked by position: slices, index tensors, masks."""
+"""Lower slices, select, gather, index tensors, masks and nonzero."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def slice_(
     first, last = bounds(start, end, x.type.shape[dim])
     if (first, step) == (0, 1) and takes_all(last, x.type.shape[dim]):
         return x
-    return _sized(ctx, cai.slice_axis(x, dim, first, last, step), dim)
+    return _with_declared_size(ctx, cai.slice_axis(x, dim, first, last, step), dim)
 
 
 def bounds(start: Number | None, end: Number | None, extent: int) -> tuple[Dim, Dim]:
-    """Where a slice begins and ends; numbers are brought into the axis if its size is known."""
+    """Return start and end of a slice; static bounds of a static axis are clamped to it."""
     first, last = _position(start, 0), _position(end, shapes.FAR)
     if extent == types.DYNAMIC:
         return first, last
@@ -60,14 +60,14 @@ def _position(given: Number | None, default: int) -> Dim:
 
 
 def takes_all(last: Dim, extent: int) -> bool:
-    """Whether a slice that ends here, in an axis of this size, leaves nothing behind it."""
+    """Return whether a slice that ends at `last` reaches the end of the axis."""
     return isinstance(last, int) and last >= (shapes.FAR if extent == types.DYNAMIC else extent)
 
 
-def _sized(ctx: Ctx, x: Value, axis: int) -> Value:
-    """A slice at a run-time place whose size is promised.
+def _with_declared_size(ctx: Ctx, x: Value, axis: int) -> Value:
+    """Give a slice with dynamic bounds the static size that the export declares.
 
-    A reshape fails at run time when the slice is shorter; a cast would read foreign memory.
+    A reshape fails at run time if the slice is shorter; a cast would read out of bounds.
     """
     if x.type.shape[axis] != types.DYNAMIC or ctx.out.shape[axis] == types.DYNAMIC:
         return x
@@ -96,11 +96,11 @@ def select(ctx: Ctx, x: Value, dim: Axis, index: Number) -> Value:
 
 
 def one_place(x: Value, axis: int, index: Number) -> tuple[Dim, Dim]:
-    """One position of an axis as the bounds of a slice."""
+    """Return the slice bounds of a single position."""
     if isinstance(index, Value):
         first: Dim = wrapped(index, cai.size(x, axis))
         return first, shapes.add(first, 1)
-    # The end of the last position is no end: 0 would be the front.
+    # For index -1 the end is None: 0 would be the start of the axis.
     return bounds(int(index), int(index) + 1 or None, x.type.shape[axis])
 
 
@@ -120,7 +120,7 @@ def one_place(x: Value, axis: int, index: Number) -> tuple[Dim, Dim]:
     ],
 )
 def index_select(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
-    """No index is negative: torch refuses those here."""
+    """Select rows; negative indices are invalid here (torch raises)."""
     if x.type.rank == 0:
         return x
     column = cai.cast(index, torch.int32)
@@ -130,7 +130,7 @@ def index_select(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
 
 @lowers(
     aten.gather.default,
-    ignore=("sparse_grad",),  # steers the gradient alone
+    ignore=("sparse_grad",),  # affects the gradient only
     cases=[
         case(f32(3, 4), 1, i64(3, 2, values=(3, 0, 1))),
         case(f32(3, 4), 0, i64(1, 4, values=(2, 0, 1))),
@@ -149,18 +149,18 @@ def gather_(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
     position = cai.cast(index, torch.int32)
     if x.type.rank == 0 or position.type.rank == 0:
         row, at = (cai.reshape(v, [1]) if v.type.rank == 0 else v for v in (x, position))
-        return cai.reshape(_along(row, at, 0), ctx.dims(cai.sizes(position)))
-    return _along(covering(ctx, x, position, dim), position, dim)
+        return cai.reshape(_gather_along(row, at, 0), ctx.dims(cai.sizes(position)))
+    return _gather_along(covering(ctx, x, position, dim), position, dim)
 
 
-def _along(x: Value, position: Value, axis: int) -> Value:
+def _gather_along(x: Value, position: Value, axis: int) -> Value:
     if cai.is_complex(x):
         return per_part(lambda part: cai.gather_along_axis(part, position, axis), x)
     return cai.gather_along_axis(x, position, axis)
 
 
 def covering(ctx: Ctx, x: Value, index: Value, axis: int) -> Value:
-    """The part of `x` that an index can reach: on the other axes it may be the smaller one."""
+    """Slice `x` to the part that `index` covers: `index` may be smaller on the other axes."""
     ends = [
         shapes.FAR if i == axis or same else extent
         for i, (extent, same) in enumerate(
@@ -169,12 +169,12 @@ def covering(ctx: Ctx, x: Value, index: Value, axis: int) -> Value:
     ]
     if all(end == shapes.FAR for end in ends if isinstance(end, int)) and shapes.is_static(ends):
         return x
-    whole = [w if e == shapes.FAR else e for e, w in zip(ends, cai.whole(x), strict=True)]
-    return cai.slice_(x, [0] * len(ends), whole)
+    full_ends = [w if e == shapes.FAR else e for e, w in zip(ends, cai.whole(x), strict=True)]
+    return cai.slice_(x, [0] * len(ends), full_ends)
 
 
 def same_sizes(ctx: Ctx, one: str, other: str) -> list[bool]:
-    """For each axis of two arguments, whether the exporter knows their sizes to be equal."""
+    """Return, per axis, whether the sizes of two arguments are known to be equal."""
     pairs = zip(ctx.fake(one).shape, ctx.fake(other).shape, strict=True)
     return [str(a) == str(b) for a, b in pairs]
 
@@ -188,7 +188,7 @@ def same_sizes(ctx: Ctx, one: str, other: str) -> list[bool]:
         case(f32(4, 3), [None, i64(2, values=(2, -3))]),
         case(f32(4, 3), [i64(2, values=(3, -1)), i64(2, values=(0, -2))]),
         case(f32(4, 3), [i64(2, 1, values=(3, -1)), i64(1, 2, values=(0, -2))]),
-        # A first axis of one: its stride in elements is the size of the second alone.
+        # With a first axis of size 1, its stride in elements is the size of the second axis.
         case(
             f32(1, 2), [i64(3, values=(-1, 0), constant=True), i64(3, constant=True, low=0, high=1)]
         ),
@@ -232,12 +232,15 @@ def index(ctx: Ctx, x: Value, indices: Sequence[Value | None]) -> Value:
     ],
 )
 def take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Torch's own reads the number out of an index of rank 0, which export cannot follow."""
+    """Flatten a rank-0 index too.
+
+    Torch's decomposition calls .item() on it, which export rejects.
+    """
     return aten.index(x.reshape(-1), [index.reshape(-1)]).reshape(index.shape)
 
 
 def merged(x: Value, mask: Value, axis: int) -> tuple[Value, Value]:
-    """A tensor and its mask with the masked axes flattened into one."""
+    """Flatten the masked axes of a tensor and its mask into one."""
     sizes = cai.sizes(x)
     inner = sizes[axis : axis + mask.type.rank]
     total = shapes.product(inner)
@@ -269,7 +272,7 @@ def nonzero_static(ctx: Ctx, x: Value, size: Number, fill_value: int) -> Value:
     rows = cai.cast(cai.non_zero(x), ctx.out_dtype)
     extent: Dim = size if isinstance(size, Value) else int(size)
     filler = cai.broadcast_to(cai.i32(int(fill_value)), [extent, x.type.rank])
-    return _sized(ctx, cai.slice_axis(cai.concat(0, [rows, filler]), 0, 0, extent), 0)
+    return _with_declared_size(ctx, cai.slice_axis(cai.concat(0, [rows, filler]), 0, 0, extent), 0)
 
 
 @lowers(

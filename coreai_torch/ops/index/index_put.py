@@ -1,4 +1,4 @@
-"""Assignments to a part of a tensor: `x[a:b] = y`, `x[i, :, j] += y`, `x[mask] = y`."""
+"""Lower assignments to a part of a tensor: `x[a:b] = y`, `x[i, :, j] += y`, `x[mask] = y`."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def select_scatter(ctx: Ctx, x: Value, src: Value, dim: Axis, index: Number) -> 
         case(i8(4, 2), 0, i64(1, values=(1,)), i8(1, 2)),
         case(f32(), 0, i64(1, values=(0,)), f32(1)),
         case(b1(4), 0, i64(2, values=(2, 1)), b1(2)),
-        case(f32(4), 0, i64(0), f32(0), static_only="nothing is copied"),
+        case(f32(4), 0, i64(0), f32(0), static_only="a zero-size index"),
     ],
 )
 def index_copy(ctx: Ctx, x: Value, dim: Axis, index: Value, source: Value) -> Value:
-    """No index is negative: torch refuses those here."""
+    """Copy rows; negative indices are invalid here (torch raises)."""
     if 0 in index.type.shape:
         return x
     if x.type.rank == 0:
@@ -101,18 +101,21 @@ def index_copy(ctx: Ctx, x: Value, dim: Axis, index: Value, source: Value) -> Va
 
 
 def replace(x: Value, at: Subscript, values: Value) -> Value:
-    """`x` with `x[at] = values`; what is not written is not read either."""
+    """Return `x` after `x[at] = values`.
+
+    Elements that are not written are not read either.
+    """
     if len(at.axes) == 1 and shapes.product(at.shape) == 1:
         return _replace_one(x, at, values)
-    columns, layout = _counted_through(x, at)
+    columns, layout = _coordinates(x, at)
     updates = cai.broadcast_to(values, [*layout, *cai.sizes(x)[at.axes[-1] + 1 :]])
     return cai.scatter_nd(x, side_by_side(columns, layout), updates)
 
 
 def _replace_one(x: Value, at: Subscript, values: Value) -> Value:
-    """A single place along one axis, as a cache is written: one box is updated.
+    """Write a single position along one axis with slice_update, as a cache does.
 
-    Beyond the axis nothing is written, where torch would raise.
+    A position out of bounds writes nothing, where torch would raise.
     """
     (axis,), (column,) = at.axes, at.columns
     sizes = list(cai.sizes(x))
@@ -124,17 +127,17 @@ def _replace_one(x: Value, at: Subscript, values: Value) -> Value:
     return _update_axis(x, update, axis, first, shapes.add(first, 1))
 
 
-def _counted_through(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, ...]]:
-    """Full addresses, axis by axis, of the rows that `x[at]` names, and the layout they have in it.
+def _coordinates(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, ...]]:
+    """Return the coordinates of the rows that `x[at]` addresses, per axis, and their layout.
 
-    The axes taken whole are counted through, so that the tensor itself need not be turned.
+    The axes that are not indexed are enumerated, so that the tensor needs no transpose.
     """
     sizes, last = cai.sizes(x), at.axes[-1]
-    free = [a for a in range(last) if a not in at.axes]
+    kept = [a for a in range(last) if a not in at.axes]
     entries = len(at.shape)
-    before = at.place if at.adjacent else 0  # free axes that stand before the entries' axes
-    after = len(free) - before
-    layout = (*[sizes[a] for a in free[:before]], *at.shape, *[sizes[a] for a in free[before:]])
+    before = at.place if at.adjacent else 0  # axes without index before the index axes
+    after = len(kept) - before
+    layout = (*[sizes[a] for a in kept[:before]], *at.shape, *[sizes[a] for a in kept[before:]])
     columns = []
     for axis in range(last + 1):
         if axis in at.axes:
@@ -142,23 +145,23 @@ def _counted_through(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, .
             rank = column.type.rank
             columns.append(cai.expand_dims(column, list(range(rank, rank + after))))
         else:
-            place = free.index(axis)
-            stands = place if place < before else place + entries
-            others = [a for a in range(len(layout)) if a != stands]
+            place = kept.index(axis)
+            position = place if place < before else place + entries
+            others = [a for a in range(len(layout)) if a != position]
             columns.append(cai.expand_dims(_count(sizes[axis]), others))
     return columns, layout
 
 
 def _count(extent: Dim) -> Value:
-    """0, 1, ... up to an extent."""
+    """Return 0, 1, ..., extent - 1."""
     if isinstance(extent, int):
         return cai.tensor_constant(torch.arange(extent, dtype=torch.int32), "positions")
     return cai.range_(cai.i32(0), extent, cai.i32(1))
 
 
 def add_at(x: Value, at: Subscript, values: Value) -> Value:
-    """`x` with `x[at] += values`, where a place named twice is added to twice."""
-    columns, layout = _counted_through(x, at)
+    """Return `x` after `x[at] += values`; repeated positions accumulate."""
+    columns, layout = _coordinates(x, at)
     sizes = cai.sizes(x)
     rows, row = sizes[: at.axes[-1] + 1], sizes[at.axes[-1] + 1 :]
     width, count = shapes.product(row), shapes.product(layout)
@@ -170,10 +173,10 @@ def add_at(x: Value, at: Subscript, values: Value) -> Value:
 
 
 def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) -> Value:
-    """Scattered sums and products, one term after the other in the type of `x`, as torch's.
+    """Scatter sums or products sequentially in the dtype of `x`, as torch does.
 
-    Integers go through the widest: torch wraps where, on an overflow, the run time kills the
-    process, as int8 100 + 100 does.
+    Integers are computed in int32 and wrapped after: the runtime (1.0.0b3) aborts the process on an
+    integer overflow, for example int8 100 + 100.
     """
     if cai.is_complex(x):
         return per_part(lambda a, b: scatter_reduced(a, index, b, axis, mode), x, terms)
@@ -210,7 +213,7 @@ def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) 
         case(f32(2, 3), [b1(2, 3, values=(True, False))], f32(3, fixed=True), True),
         case(f32(2, 3), [b1(2, 3, values=(True, False), constant=True)], f32(3, fixed=True)),
         case(i32(4), [b1(4, values=(False,))], i32(1)),
-        case(f32(4), [i64(0)], f32(0), static_only="nothing is assigned"),
+        case(f32(4), [i64(0)], f32(0), static_only="a zero-size index"),
         case(f32(4), [b1(4, values=(False,), constant=True)], f32(1)),
     ],
 )
@@ -223,7 +226,7 @@ def index_put(
     masks = [(a, i) for a, i in given if known[a] is None and cai.is_bool(i)]
     if masks:
         if len(given) > 1:
-            ctx.refuse("a mask computed at run time beside other indices")
+            ctx.refuse("a mask computed at run time together with other indices is not supported")
         return _put_masked(x, *masks[0], terms, accumulate)
     at = subscript(ctx, x, indices, known)
     if 0 in at.shape:
@@ -232,38 +235,38 @@ def index_put(
 
 
 def _put_masked(x: Value, axis: int, mask: Value, values: Value, accumulate: bool) -> Value:
-    """Where the mask holds; how many places that are never matters."""
-    rank, masked = x.type.rank, mask.type.rank
-    trail = rank - axis - masked
-    chosen = cai.expand_dims(mask, list(range(masked, masked + trail)))
-    spread = _spread(x, axis, mask, values, trail)
+    """Write where the mask is true; the number of true elements need not be known."""
+    rank, mask_rank = x.type.rank, mask.type.rank
+    trailing = rank - axis - mask_rank
+    chosen = cai.expand_dims(mask, list(range(mask_rank, mask_rank + trailing)))
+    expanded = _expand_values(x, axis, mask, values, trailing)
     if accumulate:
-        spread = _plus(x, spread)
-    return cai.where(chosen, spread, x)
+        expanded = _accumulate(x, expanded)
+    return cai.where(chosen, expanded, x)
 
 
-def _plus(x: Value, y: Value) -> Value:
+def _accumulate(x: Value, y: Value) -> Value:
     return cai.logical_or(x, y) if cai.is_bool(x) else cai.add(x, y)
 
 
-def _spread(x: Value, axis: int, mask: Value, values: Value, trail: int) -> Value:
-    """Values, given for the chosen places only, over all places that the mask covers."""
-    if values.type.rank <= trail:
+def _expand_values(x: Value, axis: int, mask: Value, values: Value, trailing: int) -> Value:
+    """Expand values that are given for the true elements only to all elements of the mask."""
+    if values.type.rank <= trailing:
         return values
-    counted = values.type.rank - trail - 1  # the axis that runs over the chosen places
-    if values.type.shape[counted] == 1:
-        return cai.expand_dims(values, list(range(counted + 1, counted + mask.type.rank)))
+    value_axis = values.type.rank - trailing - 1  # the axis over the true elements
+    if values.type.shape[value_axis] == 1:
+        return cai.expand_dims(values, list(range(value_axis + 1, value_axis + mask.type.rank)))
     flat, chosen = merged(x, mask, axis)
-    filler = list(cai.sizes(values))
-    filler[counted] = 1  # none chosen means no values, and nothing to gather from
-    source = cai.concat(counted, [values, cai.zeros(values, filler)])
+    padding_shape = list(cai.sizes(values))
+    padding_shape[value_axis] = 1  # without true elements there are no values to gather from
+    source = cai.concat(value_axis, [values, cai.zeros(values, padding_shape)])
     place = ordinals(chosen)
-    rows = gather(source, Subscript((counted,), (place,), cai.sizes(place), counted=False))
+    rows = gather(source, Subscript((value_axis,), (place,), cai.sizes(place), counted=False))
     return cai.reshape(cai.broadcast_to(rows, cai.sizes(flat)), cai.sizes(x))
 
 
 def ordinals(mask: Value) -> Value:
-    """For each place of a flat mask, how many chosen ones came before: where its value lies."""
+    """Return, per element of a flat mask, how many true elements precede it: its value's index."""
     chosen = cai.scan(cai.cast(mask, torch.int32), 0, "sum")
     return cai.maximum(cai.sub(chosen, cai.i32(1)), cai.i32(0))
 
@@ -283,7 +286,7 @@ def ordinals(mask: Value) -> Value:
 def masked_scatter(ctx: Ctx, x: Value, mask: Value, source: Value) -> Value:
     sizes = common_shape([x, mask])
     chosen = cai.broadcast_to(mask, sizes)
-    if 0 in source.type.shape:  # then torch lets the mask choose nothing
+    if 0 in source.type.shape:  # torch requires a mask without true elements then
         return cai.broadcast_to(x, sizes)
     place = ordinals(cai.reshape(chosen, [shapes.product(sizes)]))
     values = cai.reshape(source, [shapes.product(cai.sizes(source))])
