@@ -1,6 +1,6 @@
-"""Generation with models of `transformers`: conversion with a cache as state, and a runner.
+"""Text generation with `transformers` models: conversion with the cache as state, and a runner.
 
-`transformers` is imported when a model is converted; running an asset does without it.
+Only the conversion imports `transformers`; running a saved asset does not need it.
 """
 
 from .converting import convert

@@ -1,4 +1,4 @@
-"""Holds the exported steps to the model: a cache in buffers must not change its numbers."""
+"""Compare the exported steps with the model: a cache in buffers must not change its numbers."""
 
 from __future__ import annotations
 
@@ -10,47 +10,49 @@ from torch import Tensor
 
 from ..errors import ConversionError
 
-LENGTH = 12  # tokens of a trial, or as many as the cache has places
+LENGTH = 12  # tokens of the check prompt, fewer if the cache is shorter
 
-# Of the largest logit. The sums of float32 are added in another order; halves are rounded at other
-# places, since attention over a whole cache is another kernel of torch than attention over a few.
+# Relative to the largest logit. Float32 sums are added in another order. Half precision rounds at
+# other places: torch uses another kernel for attention over a full cache than over a few keys.
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
 HALF = 5e-2
 
 
-def trial(batch: int, places: int, vocabulary: int) -> Tensor:
-    """Tokens to try, the same ones each time."""
+def trial(batch: int, max_length: int, vocabulary: int) -> Tensor:
+    """Return a reproducible random prompt."""
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(0, vocabulary, (batch, min(LENGTH, places)), generator=generator)
+    return torch.randint(0, vocabulary, (batch, min(LENGTH, max_length)), generator=generator)
 
 
 def check_steps(
-    model: Any, programs: dict[str, Any], tokens: Tensor, beside: Sequence[Any], want: Tensor
+    model: Any, programs: dict[str, Any], tokens: Tensor, extra_args: Sequence[Any], want: Tensor
 ) -> None:
-    """Run `prefill` on all tokens and `decode` on one after the other.
+    """Run `prefill` on all tokens and `decode` token by token, and compare both with `want`.
 
-    `want` are the model's own logits after the last of them; `beside` is what both take besides.
+    `want` contains the model's own logits after the last token. `extra_args` are the remaining
+    arguments of both steps.
     """
     prefill, decode = (programs[name].module() for name in ("prefill", "decode"))
-    _check(model, "prefill", prefill(tokens, torch.tensor([0]), *beside), want)
+    _check(model, "prefill", prefill(tokens, torch.tensor([0]), *extra_args), want)
     for position, token in enumerate(tokens.split(1, 1)):
-        made = decode(token, torch.tensor([position]), *beside)
-    _check(model, "decode", made, want)
+        logits = decode(token, torch.tensor([position]), *extra_args)
+    _check(model, "decode", logits, want)
 
 
-def check_encoded(model: Any, made: Sequence[Tensor], want: Sequence[Tensor]) -> None:
-    """Keys and values of a source, in their order."""
-    for one, other in zip(made, want, strict=True):
+def check_encoded(model: Any, actual: Sequence[Tensor], want: Sequence[Tensor]) -> None:
+    """Compare the keys and values of an encoded source, in order."""
+    for one, other in zip(actual, want, strict=True):
         _check(model, "encode", one, other)
 
 
-def _check(model: Any, entrypoint: str, made: Tensor, want: Tensor) -> None:
-    """Refuse what is not the model's."""
-    difference, largest = float((made - want).abs().max()), float(want.abs().max())
-    if not difference <= TOLERANCE.get(want.dtype, HALF) * largest:  # nor NaN
+def _check(model: Any, entrypoint: str, actual: Tensor, want: Tensor) -> None:
+    """Raise if `actual` differs from the model's own result."""
+    difference, largest = float((actual - want).abs().max()), float(want.abs().max())
+    # Written so that a NaN difference fails, too.
+    if not difference <= TOLERANCE.get(want.dtype, HALF) * largest:
         raise ConversionError(
-            f"{type(model).__name__} with a cache of fixed length does not give its own numbers: "
-            f"{entrypoint} is off by {difference:.2g}, the largest is {largest:.2g}\n"
-            "  try   transformers' own model class, whose masks and positions follow the cache; "
-            "verify=False converts it as it is"
+            f"{type(model).__name__} computes other numbers with a cache of fixed length: "
+            f"{entrypoint} differs by {difference:.2g}, the largest value is {largest:.2g}\n"
+            "  try   use a model class of transformers itself, whose masks and positions follow "
+            "the cache; pass verify=False to skip this check"
         )

@@ -1,4 +1,4 @@
-"""`convert`: a model of `transformers` to a program with an entrypoint for each step."""
+"""`convert`: a `transformers` model to a program with one entry point for each step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import ConversionError
 from ..progress import stages
 from .program import GenerationProgram
 
-SHORTEST = 4  # places in a cache: fewer leave no lengths of prompts open
+SHORTEST = 4  # tokens in the cache; below that the prompt's length cannot be dynamic
 
 
 def convert(
@@ -26,12 +26,13 @@ def convert(
     turn_weights: bool = True,
     recognize: bool | Collection[str] = True,
 ) -> GenerationProgram:
-    """Convert a model of `transformers` that can `generate`, with its cache as state.
+    """Convert a `transformers` model that can `generate`, with its cache as state.
 
-    The program has the entrypoints `prefill` (a prompt of any length from 2 on) and `decode` (one
-    token), and `encode` if the model has an encoder; they share weights and states. Program and
-    cache have the model's dtype; the model is not changed. A `ConversionError` tells what cannot
-    be: it remembers in something else than keys and values, or has fewer positions.
+    The program has the entry points `prefill` (a prompt of 2 or more tokens) and `decode` (one
+    token), and `encode` if the model has an encoder. They share weights and states. The program
+    and its cache use the model's dtype; the model is not changed. Raises `ConversionError` if the
+    model stores anything but keys and values between steps, or has fewer positions than
+    `max_length`.
 
     ```text
     program = llm.convert(AutoModelForCausalLM.from_pretrained("..."), max_length=2048)
@@ -39,14 +40,15 @@ def convert(
     ```
 
     Args:
-        model: with its head and in evaluation mode, such as a `LlamaForCausalLM`.
-        max_length: the places of the cache, for prompt and generated tokens together.
-        batch_size: how many sequences are generated at once.
-        max_source_length: the most tokens that an encoder takes; by default `max_length`.
-        verify: torch runs what was exported beside the model, and other logits are refused.
-        turn_weights: weights of linear layers are stored transposed, as they are used. The run
-            time of Linux is several times faster then; the conversion holds them twice.
-        recognize: norms, rotations and attention become composites, as in `TorchConverter`.
+        model: the model with its head, in evaluation mode, such as a `LlamaForCausalLM`.
+        max_length: the size of the cache: prompt and generated tokens together.
+        batch_size: the number of sequences that are generated at once.
+        max_source_length: the maximum number of tokens of the encoder; by default `max_length`.
+        verify: run the exported steps and the model in torch, and raise if their logits differ.
+        turn_weights: store the weights of linear layers transposed, as they are used. This makes
+            the run time of Linux several times faster; the conversion needs memory for both.
+        recognize: convert norms, rotary embeddings and attention to composites, as in
+            `TorchConverter`.
     """
     _check_model(model)
     _check_size("batch_size", batch_size, 1)
@@ -57,43 +59,48 @@ def convert(
 
     wish = export_steps.Wish(batch_size, max_length, source_length, verify, turn_weights)
     has_encoder = model.config.is_encoder_decoder
-    staged = TorchConverter(recognize=recognize)
+    converter = TorchConverter(recognize=recognize)
     with torch.no_grad(), stages() as stage:
         with stage("exporting"):
-            stage_all = export_steps.encoder_decoder if has_encoder else export_steps.decoder
-            description = stage_all(staged, model, wish)
+            add_steps = export_steps.encoder_decoder if has_encoder else export_steps.decoder
+            description = add_steps(converter, model, wish)
         with stage("converting", live=False):
-            program = GenerationProgram.of(staged.to_coreai(), description)
+            program = GenerationProgram.of(converter.to_coreai(), description)
         with stage("optimizing"):
             program.optimize()
     return program
 
 
 def _check_model(model: Any) -> None:
-    """A model that generates, ready to be exported."""
+    """Raise unless the model can generate and is ready to be exported."""
     if find_spec("transformers") is None:
         raise ConversionError(
-            "coreai_torch.llm converts models of transformers, which is not installed\n"
+            "coreai_torch.llm.convert needs transformers, which is not installed\n"
             "  try   pip install transformers"
         )
     from transformers import PreTrainedModel
 
     if not isinstance(model, PreTrainedModel) or not model.can_generate():
         raise ConversionError(
-            f"{type(model).__name__} is no model of transformers that can generate\n"
-            "  try   the class with a head: LlamaForCausalLM instead of LlamaModel, or "
+            f"{type(model).__name__} is not a transformers model that can generate\n"
+            "  try   pass a class with a head (LlamaForCausalLM, not LlamaModel), or call "
             "coreai_torch.convert(model, args) for any other model"
         )
     if model.training:
         raise ConversionError(
-            f"{type(model).__name__} is in training mode, its dropout is on\n  try   model.eval()"
+            f"{type(model).__name__} is in training mode, so dropout is active\n"
+            "  try   call model.eval()"
         )
     if model.device.type != "cpu":
         raise ConversionError(
-            f"{type(model).__name__} lies on {model.device}\n  try   model.to('cpu')"
+            f"{type(model).__name__} is on {model.device}, conversion needs it on the CPU\n"
+            "  try   call model.to('cpu')"
         )
 
 
-def _check_size(name: str, given: Any, least: int) -> None:
-    if not isinstance(given, int) or given < least:
-        raise ConversionError(f"{name} is {given!r}\n  try   an integer of {least} or more")
+def _check_size(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or value < least:
+        raise ConversionError(
+            f"{name} is {value!r}, it must be an integer of at least {least}\n"
+            f"  try   pass {name}={least} or more"
+        )

@@ -15,8 +15,8 @@ from ..capture.exporting import decomposed, exported
 from ..converter import TorchConverter, get_decomp_table
 from ..errors import ConversionError
 from . import checking
-from .entrypoints import CrossStep, Encode, Pair, Step, listed
-from .pretranspose import turn
+from .entrypoints import CrossStep, Encode, Pair, Step, layer_names
+from .pretranspose import transpose_weights
 from .program import Description
 
 SEVERAL = 3  # tokens of an example whose length is left open
@@ -48,7 +48,7 @@ def decoder(staging: TorchConverter, model: Any, wish: Wish) -> Description:
         want = model(input_ids=tokens, use_cache=False).logits[:, -1]
         checking.check_steps(model, programs, tokens, (), want)
     if wish.turn_weights:
-        turn(programs.values())
+        transpose_weights(programs.values())
     for entrypoint, program in programs.items():
         staging.add_exported_program(program, None, ["logits"], step.states, entrypoint)
     return _description(model, wish, vocabulary)
@@ -81,8 +81,8 @@ def encoder_decoder(staging: TorchConverter, model: Any, wish: Wish) -> Descript
         checking.check_encoded(model, encode.module()(*source.inputs), given)
         checking.check_steps(model, programs, tokens, beside, whole.logits[:, -1])
     if wish.turn_weights:
-        turn([encode, *programs.values()])
-    names = listed(("cross_keys", "cross_values"), len(crossed))
+        transpose_weights([encode, *programs.values()])
+    names = layer_names(("cross_keys", "cross_values"), len(crossed))
     staging.add_exported_program(encode, [source.name, *source.mask], names, None, "encode")
     inputs = ["input_ids", "position", *names, *source.mask]
     for entrypoint, program in programs.items():

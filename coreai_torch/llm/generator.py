@@ -1,4 +1,4 @@
-"""`Generator`: greedy tokens from a converted model, on the run time of this machine."""
+"""`Generator`: greedy decoding with a converted model, on the run time of this machine."""
 
 from __future__ import annotations
 
@@ -28,31 +28,32 @@ from .program import Description, GenerationProgram
 Arrays: TypeAlias = dict[str, NDArray]
 Processor: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-# A thread of the run time may ask for the interpreter while it shuts down, and aborts the process.
-_REST = 0.1
+# A thread of the run time (coreai-core 1.0.0b3) may request the interpreter lock while Python shuts
+# down, which aborts the process; seconds to wait for it.
+_EXIT_DELAY = 0.1
 
 
 class Generator:
-    """Runs a converted model token by token; its states are the cache.
+    """Run a converted model token by token; its states are the cache.
 
-    One generator holds one cache: calls from several threads must take turns.
+    A generator has one cache, so concurrent calls from several threads are not allowed.
     """
 
     def __init__(self, source: GenerationProgram | AIModelAsset | Path | str) -> None:
-        """Load a program, a saved asset, or the path of one."""
-        held = ExitStack()
-        asset = _asset(source, held)
-        self.description = Description.loaded(asset)
-        # A thread with a loop of its own, so that a notebook's running loop is not in the way.
+        """Load a program, a saved asset, or an asset from its path."""
+        resources_to_close = ExitStack()
+        asset = _asset(source, resources_to_close)
+        self.description = Description.from_asset(asset)
+        # The thread has its own event loop: a notebook already runs one in the main thread.
         self._thread = ThreadPoolExecutor(1, "coreai-generator")
         self._loop = asyncio.new_event_loop()
-        weakref.finalize(self, _release, self._thread, self._loop, held)
-        atexit.register(time.sleep, _REST)
-        # Functions return garbage once their model is collected.
-        self._model = self._wait(_loaded(asset))
+        weakref.finalize(self, _release, self._thread, self._loop, resources_to_close)
+        atexit.register(time.sleep, _EXIT_DELAY)
+        # Keep the model: functions return garbage once it is garbage-collected.
+        self._model = self._wait(_load(asset))
         names = self._model.function_names
         self._functions = {name: self._model.load_function(name) for name in names}
-        # What a former sequence left in the states is hidden by the model's masks.
+        # States are never cleared: the model's masks hide the values of earlier sequences.
         ports = self._functions["decode"].desc
         self._states = {name: _zeros(ports.state_descriptor(name)) for name in ports.state_names}
 
@@ -67,29 +68,35 @@ class Generator:
         decoder_input_ids: Any = None,
         eos_token_id: int | Sequence[int] | None = None,
         logits_processor: Processor | None = None,
+        **options: Any,
     ) -> Tensor:
-        """Prompt and new tokens, as `generate(do_sample=False)` of transformers gives them.
+        """Return prompt and new tokens, equal to `generate(do_sample=False)` of transformers.
 
-        A `GenerationError` tells what does not fit the program, before anything runs.
+        Raises `GenerationError`, before anything runs, if an argument does not fit the program.
 
         Args:
-            inputs: tokens `[batch, length]`, or what the model encodes. All rows have one length,
-                unless an encoder reads their mask.
-            max_new_tokens: where to stop; by default when the cache is full.
-            input_ids: another name of `inputs`, so that `generate(**tokenizer(...))` works.
-            input_features: the same for Whisper's processor.
-            attention_mask: zero where an encoder's tokens are padding.
-            decoder_input_ids: what a decoder behind an encoder begins with, as they are; by
+            inputs: tokens `[batch, length]`, or the input of the encoder. All rows have one
+                length, unless an encoder reads their mask.
+            max_new_tokens: the number of tokens after which to stop; by default the cache is
+                filled.
+            input_ids: same as `inputs`, so that `generate(**tokenizer(...))` works.
+            input_features: same as `inputs`, for Whisper's processor.
+            attention_mask: zero where the encoder's tokens are padding.
+            decoder_input_ids: the first tokens of a decoder with an encoder, used unchanged; by
                 default its start token.
-            eos_token_id: tokens that end a row, by default the model's own. It is padded then,
-                and all stops when every row has ended.
-            logits_processor: gets the tokens so far and the logits, and returns other logits: a
-                `LogitsProcessorList`, or any function.
+            eos_token_id: tokens that end a row, by default those of the model. An ended row is
+                padded; generation stops when every row has ended.
+            logits_processor: a function of the tokens so far and the logits that returns new
+                logits, such as a `LogitsProcessorList`. Warpers that only affect sampling, such as
+                `TopKLogitsWarper`, are rejected.
+            options: other arguments of transformers' `generate`. Only values that mean greedy
+                search are accepted: `do_sample=False`, `num_beams=1`, `use_cache=True`.
         """
-        given = request_checks.one_of(inputs, input_ids=input_ids, input_features=input_features)
-        prompt, source = self._prepared(given, attention_mask, decoder_input_ids)
-        made = self._steps(prompt, source, max_new_tokens, eos_token_id, logits_processor)
-        return torch.cat([prompt, *(tokens[:, None] for tokens in made)], 1)
+        request_checks.check_options(options)
+        value = request_checks.one_of(inputs, input_ids=input_ids, input_features=input_features)
+        prompt, source = self._prepare(value, attention_mask, decoder_input_ids)
+        steps = self._steps(prompt, source, max_new_tokens, eos_token_id, logits_processor)
+        return torch.cat([prompt, *(tokens[:, None] for tokens in steps)], 1)
 
     def stream(
         self,
@@ -102,38 +109,41 @@ class Generator:
         decoder_input_ids: Any = None,
         eos_token_id: int | Sequence[int] | None = None,
         logits_processor: Processor | None = None,
+        **options: Any,
     ) -> Iterator[Tensor]:
-        """The new tokens of `generate`, `[batch]` at a time, as they are made."""
-        given = request_checks.one_of(inputs, input_ids=input_ids, input_features=input_features)
-        prompt, source = self._prepared(given, attention_mask, decoder_input_ids)
+        """Yield the new tokens of `generate`, `[batch]` at a time; it takes the same arguments."""
+        request_checks.check_options(options)
+        value = request_checks.one_of(inputs, input_ids=input_ids, input_features=input_features)
+        prompt, source = self._prepare(value, attention_mask, decoder_input_ids)
         return self._steps(prompt, source, max_new_tokens, eos_token_id, logits_processor)
 
-    def _prepared(self, given: Any, mask: Any, begun: Any) -> tuple[Tensor, Arrays]:
-        """The tokens to begin with, and what the decoder reads of an encoded source."""
-        held = self.description
-        if held.source is None:
-            if begun is not None:
+    def _prepare(self, value: Any, mask: Any, decoder_input_ids: Any) -> tuple[Tensor, Arrays]:
+        """Return the first tokens, and the decoder's inputs that come from an encoded source."""
+        description = self.description
+        if description.source is None:
+            if decoder_input_ids is not None:
                 raise GenerationError(
-                    "decoder_input_ids are given, the model has no encoder\n  try   input_ids"
+                    "decoder_input_ids are given, but the model has no encoder\n"
+                    "  try   pass them as input_ids"
                 )
-            prompt = request_checks.tokens("input_ids", given, held)
+            prompt = request_checks.tokens("input_ids", value, description)
             request_checks.check_unpadded(mask, prompt)
             return prompt, {}
-        prompt = request_checks.tokens("decoder_input_ids", request_checks.begun(begun, held), held)
-        return prompt, self._encoded(given, mask)
+        start = request_checks.start_tokens(decoder_input_ids, description)
+        prompt = request_checks.tokens("decoder_input_ids", start, description)
+        return prompt, self._encode(value, mask)
 
-    def _encoded(self, given: Any, mask: Any) -> Arrays:
-        """Keys and values of a source, and its mask, under the names of the decoder's inputs."""
-        feeds = request_checks.source(given, mask, self.description)
+    def _encode(self, value: Any, mask: Any) -> Arrays:
+        """Return keys and values of a source, and its mask, by the names of decoder inputs."""
+        feeds = request_checks.source(value, mask, self.description)
         function = self._functions["encode"]
-        described = function.desc
-        arrays = {n: _array(t, described.input_descriptor(n)) for n, t in feeds.items()}
+        ports = function.desc
+        arrays = {n: _array(t, ports.input_descriptor(n)) for n, t in feeds.items()}
         results = self._wait(function(arrays))
-        taken = self._functions["decode"].desc.input_names
-        crossed = {name: results[name] for name in described.output_names}
-        return crossed | {
-            n: a for n, a in arrays.items() if n == request_checks.MASK and n in taken
-        }
+        encoded = {name: results[name] for name in ports.output_names}
+        if request_checks.MASK in self._functions["decode"].desc.input_names:
+            encoded[request_checks.MASK] = arrays[request_checks.MASK]
+        return encoded
 
     def _steps(
         self,
@@ -143,12 +153,13 @@ class Generator:
         eos_token_id: int | Sequence[int] | None,
         processor: Processor | None,
     ) -> Iterator[Tensor]:
-        """Refuses at once; the rest is done as it is asked for."""
+        """Check the arguments at once; the returned iterator generates on demand."""
+        request_checks.check_processor(processor)
         count = request_checks.count(tokens.shape[1], max_new_tokens, self.description)
         ends = request_checks.ends(eos_token_id, self.description)
-        return self._made(tokens, source, count, ends, processor)
+        return self._generate(tokens, source, count, ends, processor)
 
-    def _made(
+    def _generate(
         self,
         tokens: Tensor,
         source: Arrays,
@@ -173,7 +184,7 @@ class Generator:
             tokens = torch.cat([tokens, feed], 1)
 
     def _logits(self, tokens: Tensor, position: int, source: Arrays) -> Tensor:
-        """After the last of the tokens, whose keys and values are cached."""
+        """Add the tokens to the cache and return the logits after the last one."""
         function = self._functions["decode" if tokens.shape[1] == 1 else "prefill"]
         feeds = {
             "input_ids": NDArray(tokens.to(torch.int32).contiguous().numpy()),
@@ -186,48 +197,49 @@ class Generator:
         return self._thread.submit(self._loop.run_until_complete, work).result()
 
 
-def _asset(source: GenerationProgram | AIModelAsset | Path | str, held: ExitStack) -> AIModelAsset:
-    """A saved asset; that of a program lies in a folder that is held."""
+def _asset(source: GenerationProgram | AIModelAsset | Path | str, stack: ExitStack) -> AIModelAsset:
+    """Return a saved asset; a program is saved to a folder that `stack` removes."""
     if isinstance(source, GenerationProgram):
-        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="coreai-torch-"))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="coreai-torch-"))
         return source.save_asset(Path(folder) / "generator.aimodel")
     if isinstance(source, str | Path):
         if not Path(source).is_dir():
             raise GenerationError(
-                f"no asset at {source}\n  try   {request_checks.CONVERT}.save_asset(path)"
+                f"there is no asset at {source}\n"
+                f"  try   write one with {request_checks.CONVERT}.save_asset(path)"
             )
         return resources.asset_at(Path(source))
     if isinstance(source, AIModelAsset):
         return source
     raise GenerationError(
-        f"a {type(source).__name__} cannot be run\n"
-        f"  try   {request_checks.CONVERT}, an asset that was saved from it, or the path of one"
+        f"Generator cannot run a {type(source).__name__}\n"
+        f"  try   pass {request_checks.CONVERT}, an asset that was saved from it, or its path"
     )
 
 
-async def _loaded(asset: AIModelAsset) -> Any:
-    """A loaded model needs the files no more that the context removes."""
+async def _load(asset: AIModelAsset) -> Any:
+    """Load the model; it does not need the files that the context removes on exit."""
     async with asset.executable() as model:
         return model
 
 
-def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop, held: ExitStack) -> None:
+def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop, stack: ExitStack) -> None:
     thread.shutdown()
     loop.close()
-    held.close()
+    stack.close()
 
 
-def _array(value: Tensor, described: Any) -> NDArray:
-    """In the dtype of the port: programs have no integers of 64 bits, models may be half."""
-    return NDArray(value.detach().cpu().contiguous().numpy().astype(described.dtype))
+def _array(value: Tensor, port: Any) -> NDArray:
+    """Convert to the port's dtype: programs have no 64-bit integers, and may use half floats."""
+    return NDArray(value.detach().cpu().contiguous().numpy().astype(port.dtype))
 
 
 def _tensor(array: NDArray) -> Tensor:
-    plain = array.numpy()
-    if plain.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(plain.view(np.uint16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(np.array(plain, copy=True))
+    values = array.numpy()
+    if values.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(values.view(np.uint16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(values, copy=True))
 
 
-def _zeros(described: Any) -> NDArray:
-    return NDArray(np.zeros(described.shape, dtype=described.dtype))
+def _zeros(port: Any) -> NDArray:
+    return NDArray(np.zeros(port.shape, dtype=port.dtype))

@@ -1,4 +1,4 @@
-"""A program that generates, and what its runner must know beside the ports."""
+"""A generation program, and the description that its runner needs besides the ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = "coreai_torch.generation"  # in the asset's metadata
 
 @dataclass(frozen=True)
 class Description:
-    """What `generate` would read off the model's configuration."""
+    """The facts that `generate` of transformers reads from the model's configuration."""
 
     batch_size: int
     max_length: int  # of prompt and generated tokens together
@@ -25,42 +25,44 @@ class Description:
     eos_token_ids: tuple[int, ...]
     pad_token_id: int | None
     source: str | None = None  # the encoder's input, `input_ids` or `input_features`
-    source_shape: tuple[int, ...] = ()  # of it, beside the batch; the most tokens, if it is these
-    start_token_id: int | None = None  # of the decoder behind an encoder
+    # Shape of the encoder's input without the batch; for tokens, their maximum number.
+    source_shape: tuple[int, ...] = ()
+    start_token_id: int | None = None  # of a decoder with an encoder
 
-    def dumped(self) -> str:
-        """As text, for the metadata of an asset."""
+    def to_json(self) -> str:
+        """Serialize for the metadata of an asset."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
-    def loaded(cls, asset: AIModelAsset) -> Description:
-        """Read off a saved asset."""
+    def from_asset(cls, asset: AIModelAsset) -> Description:
+        """Read the description from the metadata of a saved asset."""
         text = asset.metadata.creator_defined_metadata.get(KEY)
         if text is None:
             raise GenerationError(
-                f"{asset.path} does not say how to generate with it\n"
-                "  try   an asset that was saved from coreai_torch.llm.convert(model, ...)"
+                f"{asset.path} has no generation metadata, so it cannot generate\n"
+                "  try   pass an asset that was saved from coreai_torch.llm.convert(model, ...)"
             )
-        held: dict[str, Any] = json.loads(text)
+        fields: dict[str, Any] = json.loads(text)
         for name in ("eos_token_ids", "source_shape"):  # JSON has no tuples
-            held[name] = tuple(held[name])
-        return cls(**held)
+            fields[name] = tuple(fields[name])
+        return cls(**fields)
 
 
 class GenerationProgram(Program):
-    """A `Program` whose assets tell `Generator` how to run them."""
+    """A `Program` that saves the description which `Generator` needs into its assets."""
 
     description: Description
 
     @classmethod
     def of(cls, program: Program, description: Description) -> GenerationProgram:
-        """The same module, described."""
-        made: GenerationProgram = cls._from_mlir_module(program.mlir_module)
-        made.description = description
-        return made
+        """Return a program with the same module and a description."""
+        described: GenerationProgram = cls._from_mlir_module(program.mlir_module)
+        described.description = description
+        return described
 
     def save_asset(self, path: Path | str, *args: Any, **kwargs: Any) -> AIModelAsset:
-        """As `Program.save_asset`; the description goes into the metadata."""
+        """Save like `Program.save_asset`, with the description in the metadata."""
         asset = super().save_asset(path, *args, **kwargs)
-        asset.update_metadata(updates=lambda held: held.set_custom(KEY, self.description.dumped()))
+        text = self.description.to_json()
+        asset.update_metadata(updates=lambda metadata: metadata.set_custom(KEY, text))
         return asset

@@ -1,4 +1,4 @@
-"""Small decoders of transformers with random weights, each as its class builds it."""
+"""Small decoders of transformers with random weights, built by their own classes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SMALL = {
     "bos_token_id": None,
     "eos_token_id": None,
     "pad_token_id": None,
-    # Larger than the libraries' own 0.02, with which few different tokens come out.
+    # transformers' default of 0.02 generates too few different tokens.
     "initializer_range": 0.2,
-    "tie_word_embeddings": False,  # tied random weights repeat the last token for ever
+    "tie_word_embeddings": False,  # tied random weights repeat the last token forever
 }
 WINDOW = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
 
@@ -26,7 +26,7 @@ WINDOW = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attent
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
 LATENT = {"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8}
 
-# Class of the model, class of its configuration, and what it has beside the above.
+# Model class, configuration class, and arguments besides SMALL.
 DECODERS = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", {}),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {}),
@@ -59,15 +59,15 @@ DECODERS = {
 
 
 def decoder(name, **more):
-    """A model in evaluation mode, the same one each time."""
+    """Return a model in evaluation mode with reproducible weights."""
     import transformers
 
-    model, config, own = DECODERS[name]
-    given = {**SMALL, **own, **more}
+    model, config, extra = DECODERS[name]
+    arguments = {**SMALL, **extra, **more}
     if name == "deepseek-v3":
-        del given["head_dim"]  # it follows from the widths of its parts
+        del arguments["head_dim"]  # derived from the widths of its parts
     torch.manual_seed(0)
-    return getattr(transformers, model)(getattr(transformers, config)(**given)).eval()
+    return getattr(transformers, model)(getattr(transformers, config)(**arguments)).eval()
 
 
 def prompt(length, batch=1, vocabulary=256):
@@ -76,7 +76,7 @@ def prompt(length, batch=1, vocabulary=256):
 
 
 def greedy(model, tokens, count, **more):
-    """What transformers itself generates."""
+    """Return the tokens that transformers generates."""
     with torch.no_grad():
         return model.generate(
             tokens,

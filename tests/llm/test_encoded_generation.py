@@ -1,4 +1,4 @@
-"""Whisper and T5: a source is encoded once, then tokens follow as `generate` gives them."""
+"""Generation with Whisper and T5: the source is encoded once, the tokens equal `generate`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def t5():
         decoder_start_token_id=3,
         pad_token_id=0,
         eos_token_id=None,
-        initializer_factor=3.0,  # with 1 the same token comes again and again
+        initializer_factor=3.0,  # with 1 the same token repeats
     )
     return transformers.T5ForConditionalGeneration(config).eval()
 
@@ -64,7 +64,7 @@ def features(seed, batch=1):
 
 @pytest.mark.slow
 @RECOGNIZE
-def test_tokens_of_t5_equal_those_of_transformers(recognize, tmp_path):
+def test_t5_tokens_equal_transformers(recognize, tmp_path):
     model = t5()
     asset = llm.convert(model, 48, recognize=recognize).save_asset(tmp_path / "t5.aimodel")
     generator = llm.Generator(asset)
@@ -78,51 +78,51 @@ def test_tokens_of_t5_equal_those_of_transformers(recognize, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_padded_batch_of_sources_and_a_prompt_of_the_decoder():
+def test_padded_source_batch_with_decoder_prompt():
     model = t5()
     generator = llm.Generator(llm.convert(model, 48, batch_size=2))
     source = prompt(9, 2)
     mask = torch.ones_like(source)
     mask[0, 5:] = 0
-    begun = prompt(4, 2)
-    begun[:, 0] = 3  # transformers puts the start token before what begins otherwise
+    start = prompt(4, 2)
+    start[:, 0] = 3  # transformers prepends the start token if it is missing
     with torch.no_grad():
         want = model.generate(
             source,
             attention_mask=mask,
-            decoder_input_ids=begun,
+            decoder_input_ids=start,
             max_new_tokens=32,
             do_sample=False,
         )
-    got = generator.generate(source, 32, attention_mask=mask, decoder_input_ids=begun)
+    got = generator.generate(source, 32, attention_mask=mask, decoder_input_ids=start)
     assert torch.equal(got, want)
     with pytest.raises(GenerationError, match="49 tokens, the encoder takes 48"):
         generator.generate(prompt(49, 2))
-    with pytest.raises(GenerationError, match=r"of shape \[2, 3\], input_ids of \[2, 9\]"):
+    with pytest.raises(GenerationError, match=r"has shape \[2, 3\], input_ids has shape \[2, 9\]"):
         generator.generate(source, attention_mask=mask[:, :3])
 
 
 @pytest.mark.slow
 @RECOGNIZE
-def test_tokens_of_whisper_equal_those_of_transformers(recognize, tmp_path):
+def test_whisper_tokens_equal_transformers(recognize, tmp_path):
     model = whisper()
     asset = llm.convert(model, 48, recognize=recognize).save_asset(tmp_path / "whisper.aimodel")
     generator = llm.Generator(asset)
     seen = set()
-    for seed, begun in ((0, [[3]]), (1, [[3]]), (2, [[3, 40, 50]])):
-        given = {"input_features": features(seed), "decoder_input_ids": torch.tensor(begun)}
+    for seed, start in ((0, [[3]]), (1, [[3]]), (2, [[3, 40, 50]])):
+        inputs = {"input_features": features(seed), "decoder_input_ids": torch.tensor(start)}
         with torch.no_grad():
-            want = model.generate(**given, max_new_tokens=32, do_sample=False)
+            want = model.generate(**inputs, max_new_tokens=32, do_sample=False)
         seen |= set(want.flatten().tolist())
-        got = generator.generate(**given, max_new_tokens=32)
-        # Whisper's own generate leaves the prompt out.
-        assert torch.equal(got[:, len(begun[0]) :], want)
+        got = generator.generate(**inputs, max_new_tokens=32)
+        # Whisper's generate in transformers omits the prompt.
+        assert torch.equal(got[:, len(start[0]) :], want)
     assert len(seen) > 4
     with pytest.raises(GenerationError, match=r"the encoder takes \[1, 16, 60\]"):
         generator.generate(features(0)[:, :, :50])
 
 
-def test_an_encoder_of_another_kind_is_refused():
+def test_unknown_encoder_raises():
     import transformers
 
     config = transformers.Speech2TextConfig(
@@ -133,6 +133,6 @@ def test_an_encoder_of_another_kind_is_refused():
         llm.convert(model, 16)
 
 
-def test_a_decoder_that_is_too_short_is_refused():
+def test_max_length_beyond_the_decoder_positions_raises():
     with pytest.raises(ConversionError, match="has 64 positions"):
         llm.convert(whisper(), 65)

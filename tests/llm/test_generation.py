@@ -1,4 +1,4 @@
-"""Greedy tokens of converted decoders are those of `generate(do_sample=False)`."""
+"""Greedy tokens of converted decoders equal `generate(do_sample=False)` of transformers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from decoders import DECODERS, decoder, greedy, prompt
 from coreai_torch import llm
 from coreai_torch.errors import GenerationError
 
-BATCH, PLACES = 2, 48
+BATCH, MAX_LENGTH = 2, 48
 
 
 @pytest.fixture(scope="module")
 def llama():
     model = decoder("llama")
-    return model, llm.convert(model, PLACES, batch_size=BATCH)
+    return model, llm.convert(model, MAX_LENGTH, batch_size=BATCH)
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,14 @@ def generator(llama, tmp_path_factory):
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 32])
-def test_tokens_of_llama_equal_those_of_transformers(llama, generator, length):
+def test_llama_tokens_equal_transformers(llama, generator, length):
     tokens = prompt(length, BATCH)
     want = greedy(llama[0], tokens, 16)
     assert len(set(want[:, length:].flatten().tolist())) > 8
     assert torch.equal(generator.generate(tokens, max_new_tokens=16), want)
 
 
-def test_the_program_has_two_entrypoints_over_one_cache(llama):
+def test_program_has_two_entry_points_with_one_cache(llama):
     for entrypoint in ("prefill", "decode"):
         ports = runtime.descriptor(llama[1], entrypoint)
         assert ports.input_names == ["input_ids", "position"]
@@ -44,20 +44,20 @@ def test_the_program_has_two_entrypoints_over_one_cache(llama):
         assert ports.state_names == ["keys_0", "values_0", "keys_1", "values_1"]
 
 
-def test_a_prompt_can_be_given_in_pieces(llama):
+def test_prompt_in_two_pieces(llama):
     model, program = llama
     tokens = prompt(12, BATCH)
     pieces = [(tokens[:, :5], 0), (tokens[:, 5:], 5)]
-    feeds = [{"input_ids": one, "position": torch.tensor([at])} for one, at in pieces]
-    empty = torch.zeros(BATCH, 2, PLACES, 16)
+    feeds = [{"input_ids": piece, "position": torch.tensor([at])} for piece, at in pieces]
+    empty = torch.zeros(BATCH, 2, MAX_LENGTH, 16)
     names = [f"{kind}_{layer}" for layer in range(2) for kind in ("keys", "values")]
-    made, _ = runtime.run_steps(program, feeds, dict.fromkeys(names, empty), "prefill")
+    got, _ = runtime.run_steps(program, feeds, dict.fromkeys(names, empty), "prefill")
     with torch.no_grad():
         want = model(input_ids=tokens).logits[:, -1]
-    torch.testing.assert_close(made["logits"], want, rtol=1e-5, atol=1e-5 * float(want.abs().max()))
+    torch.testing.assert_close(got["logits"], want, rtol=1e-5, atol=1e-5 * float(want.abs().max()))
 
 
-def test_a_row_ends_at_its_end_token_and_is_padded(llama, generator):
+def test_row_is_padded_after_its_end_token(llama, generator):
     tokens = prompt(5, BATCH)
     first, second = greedy(llama[0], tokens, 16)[:, 5:].tolist()
     end = next(one for one in first[3:] if one not in second)
@@ -67,7 +67,7 @@ def test_a_row_ends_at_its_end_token_and_is_padded(llama, generator):
     assert torch.equal(generator.generate(tokens, 16, eos_token_id=end), want)
 
 
-def test_it_stops_when_all_rows_have_ended(llama, generator):
+def test_generation_stops_when_all_rows_have_ended(llama, generator):
     tokens = prompt(5, BATCH)
     ends = [int(one) for one in greedy(llama[0], tokens, 4)[:, -1]]
     want = greedy(llama[0], tokens, 16, eos_token_id=ends)
@@ -75,28 +75,35 @@ def test_it_stops_when_all_rows_have_ended(llama, generator):
     assert torch.equal(generator.generate(tokens, 16, eos_token_id=ends), want)
 
 
-def test_the_cache_is_filled_to_its_end_by_default(llama, generator):
+def test_default_length_fills_the_cache(llama, generator):
     tokens = prompt(40, BATCH)
-    assert torch.equal(generator.generate(tokens), greedy(llama[0], tokens, PLACES - 40))
+    assert torch.equal(generator.generate(tokens), greedy(llama[0], tokens, MAX_LENGTH - 40))
 
 
-def test_what_a_tokenizer_returns_is_taken_as_it_is(generator):
+def test_tokenizer_output_can_be_unpacked(generator):
     tokens = prompt(5, BATCH)
-    given = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
-    assert torch.equal(generator.generate(**given, max_new_tokens=3), generator.generate(tokens, 3))
+    encoding = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    got = generator.generate(**encoding, max_new_tokens=3)
+    assert torch.equal(got, generator.generate(tokens, 3))
 
 
-def test_tokens_come_as_they_are_made(generator):
-    whole = generator.generate(prompt(5, BATCH), 6)
-    made = []
+def test_arguments_that_mean_greedy_search_are_accepted(generator):
+    tokens = prompt(5, BATCH)
+    got = generator.generate(tokens, 3, do_sample=False, num_beams=1, temperature=None)
+    assert torch.equal(got, generator.generate(tokens, 3))
+
+
+def test_stream_yields_tokens_one_by_one(generator):
+    complete = generator.generate(prompt(5, BATCH), 6)
+    streamed = []
     for new in generator.stream(prompt(5, BATCH), 6):
-        made.append(new)
-        if len(made) == 2:
+        streamed.append(new)
+        if len(streamed) == 2:
             break
-    assert torch.equal(torch.stack(made, 1), whole[:, 5:7])
+    assert torch.equal(torch.stack(streamed, 1), complete[:, 5:7])
 
 
-def test_logits_processors_of_transformers_fit(llama, generator):
+def test_transformers_logits_processor(llama, generator):
     from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
     tokens = prompt(5, BATCH)
@@ -106,7 +113,30 @@ def test_logits_processors_of_transformers_fit(llama, generator):
     assert torch.equal(generator.generate(tokens, 16, logits_processor=processor), want)
 
 
-def test_it_runs_where_a_loop_runs_already(generator):
+@pytest.mark.parametrize("in_list", [True, False], ids=["list", "single"])
+@pytest.mark.parametrize(
+    "name", ["Epsilon", "Eta", "MinP", "Temperature", "TopH", "TopK", "TopP"], ids=str
+)
+def test_sampling_warper_raises(generator, name, in_list):
+    import transformers
+
+    argument = 2 if name in ("TopK", "Temperature") else 0.5
+    warper = getattr(transformers.generation.logits_process, f"{name}LogitsWarper")
+    given = warper(float(argument) if name == "Temperature" else argument)
+    if in_list:
+        given = transformers.LogitsProcessorList([given])
+    for call in (generator.generate, generator.stream):
+        with pytest.raises(GenerationError, match=f"^{name}LogitsWarper has no effect") as error:
+            call(prompt(5, BATCH), 2, logits_processor=given)
+        assert f"\n  try   remove {name}LogitsWarper" in str(error.value)
+
+
+def test_plain_list_of_processors_raises(generator):
+    with pytest.raises(GenerationError, match="logits_processor is a list, which cannot be called"):
+        generator.generate(prompt(5, BATCH), 2, logits_processor=[lambda tokens, logits: logits])
+
+
+def test_generate_inside_a_running_event_loop(generator):
     async def notebook():
         return generator.generate(prompt(2, BATCH), 2)
 
@@ -114,16 +144,25 @@ def test_it_runs_where_a_loop_runs_already(generator):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("arguments", "message"),
     [
-        ({"inputs": prompt(5)}, "a batch of 1, the program was converted for one of 2"),
-        ({"inputs": prompt(49, BATCH)}, "input_ids are 49 tokens, the cache has 48 places"),
+        ({"inputs": prompt(5)}, "a batch of 1, the program was converted for a batch of 2"),
+        ({"inputs": prompt(49, BATCH)}, "input_ids has 49 tokens, the cache has 48 places"),
         ({"inputs": prompt(40, BATCH), "max_new_tokens": 9}, "a cache of 48 has 8 places"),
         ({"inputs": prompt(5, BATCH), "max_new_tokens": -1}, "max_new_tokens is -1"),
         ({"inputs": prompt(5, BATCH, 999)}, "the model has the tokens 0 to 255"),
         ({"inputs": torch.randn(2, 5)}, "torch.float32 of shape [2, 5]"),
         ({"inputs": prompt(5, BATCH)[0]}, "torch.int64 of shape [5]"),
-        ({}, "0 inputs are given"),
+        ({}, "the call has 0 inputs, it needs exactly one"),
+        ({"inputs": "a prompt"}, "input_ids is text, Generator takes token ids"),
+        ({"inputs": ["a prompt", "another"]}, "input_ids is text, Generator takes token ids"),
+        ({"inputs": {"input_ids": [[1]]}}, "input_ids is a dict of input_ids"),
+        ({"inputs": [[1, 2], [3]]}, "input_ids is a list that torch cannot convert"),
+        (
+            {"inputs": prompt(5, BATCH), "temperature": 0.7, "do_sample": True},
+            "Generator does not support do_sample, temperature; it always takes",
+        ),
+        ({"inputs": prompt(5, BATCH), "num_beams": 4}, "Generator does not support num_beams"),
         (
             {"inputs": prompt(5, BATCH), "attention_mask": torch.tensor([[0, 1, 1, 1, 1]] * 2)},
             "attention_mask hides tokens",
@@ -142,21 +181,28 @@ def test_it_runs_where_a_loop_runs_already(generator):
         "float",
         "row",
         "none",
+        "text",
+        "texts",
+        "encoding",
+        "ragged",
+        "sampling",
+        "beams",
         "mask",
         "decoder",
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_way_out(generator, given, told):
-    with pytest.raises(GenerationError) as error:
-        generator.generate(**given)
-    assert told in str(error.value)
-    assert "\n  try   " in str(error.value)
+def test_unsupported_request_raises_with_a_hint(generator, arguments, message):
+    for call in (generator.generate, generator.stream):
+        with pytest.raises(GenerationError) as error:
+            call(**arguments)
+        assert message in str(error.value)
+        assert "\n  try   " in str(error.value)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recognize", [True, False], ids=["recognized", "plain"])
 @pytest.mark.parametrize("name", DECODERS)
-def test_tokens_equal_those_of_transformers(name, recognize, tmp_path):
+def test_tokens_equal_transformers(name, recognize, tmp_path):
     model = decoder(name)
     asset = llm.convert(model, 64, recognize=recognize).save_asset(tmp_path / "m.aimodel")
     generator = llm.Generator(asset)

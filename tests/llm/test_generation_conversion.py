@@ -1,4 +1,4 @@
-"""What `llm.convert` refuses, and how much of a model its assets hold."""
+"""Errors of `llm.convert`, and the size and numbers of the assets that it writes."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def _mixed():
 
 
 @pytest.mark.parametrize(
-    ("model", "given", "told"),
+    ("model", "arguments", "message"),
     [
-        (lambda: torch.nn.Linear(2, 2), {}, "Linear is no model of transformers"),
-        (_without_head, {}, "LlamaModel is no model of transformers that can generate"),
+        (lambda: torch.nn.Linear(2, 2), {}, "Linear is not a transformers model"),
+        (_without_head, {}, "LlamaModel is not a transformers model that can generate"),
         (lambda: decoder("llama").train(), {}, "is in training mode"),
         (lambda: decoder("llama"), {"max_length": 3}, "max_length is 3"),
         (lambda: decoder("llama"), {"batch_size": 0}, "batch_size is 0"),
@@ -53,41 +53,41 @@ def _mixed():
     ],
     ids=["other", "headless", "training", "short", "empty", "positions", "recurrent", "mixed"],
 )
-def test_what_cannot_be_converted_is_refused_with_the_way_out(model, given, told):
+def test_unsupported_model_or_size_raises_with_a_hint(model, arguments, message):
     with pytest.raises(ConversionError) as error:
-        llm.convert(model(), **{"max_length": 64, **given})
-    assert told in str(error.value)
+        llm.convert(model(), **{"max_length": 64, **arguments})
+    assert message in str(error.value)
     assert "\n  try   " in str(error.value)
 
 
-def test_an_asset_of_another_kind_is_refused(tmp_path):
+def test_generator_rejects_other_sources(tmp_path):
     path = tmp_path / "linear.aimodel"
     coreai_torch.convert(torch.nn.Linear(2, 2), (torch.ones(1, 2),), verify=False, output=path)
-    with pytest.raises(GenerationError, match="does not say how to generate"):
+    with pytest.raises(GenerationError, match="has no generation metadata"):
         llm.Generator(path)
-    with pytest.raises(GenerationError, match="no asset at"):
+    with pytest.raises(GenerationError, match="there is no asset at"):
         llm.Generator(tmp_path / "other.aimodel")
-    with pytest.raises(GenerationError, match="a Linear cannot be run"):
+    with pytest.raises(GenerationError, match="Generator cannot run a Linear"):
         llm.Generator(torch.nn.Linear(2, 2))
 
 
 @pytest.mark.slow
-def test_transformers_is_not_imported_before_a_model_is_converted():
+def test_importing_llm_does_not_import_transformers():
     code = "import coreai_torch.llm, sys; sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turn", [True, False], ids=["turned", "as they are"])
-def test_weights_are_stored_once_for_both_entrypoints_even_tied_ones(tmp_path, turn):
-    # An embedding of more than 2^18 elements: smaller ones are stored in each layout of use.
+@pytest.mark.parametrize("turn", [True, False], ids=["transposed", "unchanged"])
+def test_tied_weights_are_stored_once_for_both_entry_points(tmp_path, turn):
+    # The embedding has more than 2^18 elements: smaller ones are stored once for each layout.
     model = decoder("llama", vocab_size=5000, tie_word_embeddings=True, attention_bias=True)
-    weights = sum(one.numel() * one.element_size() for one in model.parameters())
+    weights = sum(weight.nbytes for weight in model.parameters())
     path = tmp_path / "tied.aimodel"
     program = llm.convert(model, 64, turn_weights=turn)
     head = "tensor<64x5000xf32>" if turn else "tensor<5000x64xf32>"
     constants = [line for line in str(program).splitlines() if "constant dense_resource" in line]
-    assert sum(head in line for line in constants) == 2  # in two graphs, of one resource
+    assert sum(head in line for line in constants) == 2  # one resource, used in two graphs
     asset = program.save_asset(path)
     size = sum(file.stat().st_size for file in path.iterdir())
     assert weights < size < weights + 60_000
@@ -96,7 +96,7 @@ def test_weights_are_stored_once_for_both_entrypoints_even_tied_ones(tmp_path, t
 
 
 @pytest.mark.slow
-def test_a_model_that_does_not_follow_its_cache_is_refused():
+def test_model_that_ignores_the_cache_position_raises():
     import transformers
 
     class Restarting(transformers.LlamaForCausalLM):
@@ -105,7 +105,7 @@ def test_a_model_that_does_not_follow_its_cache_is_refused():
             return super().forward(input_ids, position_ids=count, **more)
 
     model = Restarting(transformers.LlamaConfig(**SMALL)).eval()
-    with pytest.raises(ConversionError, match="does not give its own numbers: decode is off by"):
+    with pytest.raises(ConversionError, match=r"computes other numbers .*: decode differs by"):
         llm.convert(model, 16)
     assert llm.convert(model, 16, verify=False).description.max_length == 16
 
@@ -126,33 +126,33 @@ def test_compressed_weights_stay_compressed(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("length", [1, 5])
-def test_half_precision_gives_the_logits_of_torch(halves, dtype, length):
-    model, generator = halves(dtype)
+def test_half_precision_logits_equal_torch(half_generator, dtype, length):
+    model, generator = half_generator(dtype)
     want = greedy(model, prompt(length), 16)
     seen = []
 
-    def forced(tokens, logits):
+    def force_want(tokens, logits):
         seen.append(logits)
         return torch.nn.functional.one_hot(want[:, tokens.shape[1]], logits.shape[1]).float()
 
-    generator.generate(prompt(length), 16, logits_processor=forced)
+    generator.generate(prompt(length), 16, logits_processor=force_want)
     with torch.no_grad():
-        by_torch = model(input_ids=want[:, :-1]).logits[0, length - 1 :].float()
-    made = torch.cat(seen)
-    # Two layers of roundings to 8 or 11 bits; the run time of Linux also rounds each sum of
-    # float16, where torch adds in float32: 0.074 of 6.0 was seen, with bfloat16 0.108.
-    assert (made - by_torch).abs().max() < 0.02 * by_torch.abs().max()
+        expected = model(input_ids=want[:, :-1]).logits[0, length - 1 :].float()
+    actual = torch.cat(seen)
+    # Two layers round to 8 or 11 bits, and the run time of Linux rounds each float16 sum where
+    # torch adds in float32. Measured differences: 0.074 of 6.0 in float16, 0.108 in bfloat16.
+    assert (actual - expected).abs().max() < 0.02 * expected.abs().max()
     # One of 32 float16 tokens differs: its two best logits are 0.003 apart in float32.
-    assert (made.argmax(-1) == want[0, length:]).sum() >= (15 if dtype is torch.float16 else 16)
+    assert (actual.argmax(-1) == want[0, length:]).sum() >= (15 if dtype is torch.float16 else 16)
 
 
 @pytest.fixture(scope="module")
-def halves(tmp_path_factory):
+def half_generator(tmp_path_factory):
     @functools.cache
-    def made(dtype):
+    def convert(dtype):
         model = decoder("llama").to(dtype)
         path = tmp_path_factory.mktemp("half") / "half.aimodel"
         llm.convert(model, 64).save_asset(path)
         return model, llm.Generator(AIModelAsset.load(path))
 
-    return made
+    return convert
