@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from coreai.runtime import NDArray
 
+from coreai_torch.ir.types import narrow
+
 # A runtime thread may ask for the interpreter while it shuts down, and aborts the process.
 atexit.register(time.sleep, 0.2)
-
-NARROW = {torch.int64: torch.int32, torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def ndarray(value: Any) -> NDArray:
         return value
     if not isinstance(value, torch.Tensor):
         value = torch.as_tensor(value)
-    value = value.detach().to(NARROW.get(value.dtype, value.dtype)).contiguous()
+    value = value.detach().to(narrow(value.dtype)).contiguous()
     if value.dtype == torch.bfloat16:
         return NDArray(value.view(torch.uint16).numpy().view(ml_dtypes.bfloat16))
     return NDArray(value.numpy())

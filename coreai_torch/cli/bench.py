@@ -33,7 +33,7 @@ def bench(
 ) -> None:
     """Time."""
     from ..interpreter import to_torch
-    from ..verification.isolation import Isolated, Source
+    from ..verification.isolation import Isolated, ProgramFile
 
     functions = to_torch(asset).functions
     check_function(asset, functions, function)
@@ -41,7 +41,7 @@ def bench(
     feeds = {n: drawn(t, size) for n, t in signature.inputs.items()}
     states = {n: drawn(t, size) * 0 for n, t in signature.states.items()}
     began = time.perf_counter()
-    with Isolated(Source(asset=asset.absolute()), entrypoint=function) as loaded:
+    with Isolated(ProgramFile(asset=asset.absolute()), entrypoint=function) as loaded:
         load = time.perf_counter() - began
         seconds = loaded.timed(feeds, states, warmup=warmup, runs=runs)
     told = {

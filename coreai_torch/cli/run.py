@@ -53,7 +53,7 @@ def run(
     from ..interpreter import to_torch
     from ..numerics.arrays import array, tensor
     from ..verification.engines import Engine, start
-    from ..verification.isolation import Source
+    from ..verification.isolation import ProgramFile
 
     functions = to_torch(asset).functions
     check_function(asset, functions, function)
@@ -62,7 +62,7 @@ def run(
     states = {name: _zeros(name, type_) for name, type_ in signature.states.items()}
     runner = start(
         Engine(engine),
-        Source(asset=asset.absolute()),
+        ProgramFile(asset=asset.absolute()),
         entrypoint=function,
         optimize=False,
         timeout=600.0,

@@ -54,7 +54,7 @@ def verify(
     from ..asset import reading
     from ..converter import TorchConverter
     from ..progress import stages
-    from ..verification import Plan
+    from ..verification import TrialPlan
     from ..verification import verify as verify_program
     from .model_source import load
 
@@ -70,7 +70,7 @@ def verify(
             dynamic_shapes=loaded.dynamic_shapes,
             entrypoint_name=function,
             converter=TorchConverter().register_custom_kernels(loaded.kernels),
-            trials=Plan(seeds, sizes, edges, steps),
+            trials=TrialPlan(seeds, sizes, edges, steps),
             tolerance=tolerance,
             engine=engine,
             seconds=seconds,

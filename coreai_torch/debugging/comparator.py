@@ -14,6 +14,7 @@ from ..asset.reading import Source
 from ..capture.io_plan import Names, plan
 from ..converter import TorchConverter
 from ..errors import ConversionError, GuardWarning, NarrowingWarning
+from ..numerics.compare import is_close, max_error
 from .graph import Graph, Key, Operation, graph_of_coreai_program, graph_of_exported_program, named
 from .graph_match import Pairs, alike, matched, paired_by_node
 from .inspector import (
@@ -85,8 +86,7 @@ class Comparator:
         """Find the first pairs that differ by more than `atol + rtol * |source|`."""
 
         def same(want: torch.Tensor, got: torch.Tensor) -> bool:
-            near = torch.isclose(_wide(got), _wide(want), rtol=rtol, atol=atol, equal_nan=True)
-            return bool(near.all())
+            return is_close(got, want, rtol=rtol, atol=atol)
 
         return await self.compare(same, inputs=inputs, strategy=strategy)
 
@@ -110,7 +110,7 @@ class Comparator:
             for key in keys:
                 values = list(_held(want.get(key, ()), got.get(self.pairs[key], ())))
                 if values:
-                    errors[key] = max(_difference(a, b) for a, b in values)
+                    errors[key] = max(max_error(b, a) for a, b in values)
                     passed[key] = all(same(a, b) for a, b in values)
             return passed
 
@@ -225,13 +225,3 @@ def _held(want: Any, got: Any) -> Any:
         if len(same) == len(want):
             return same
     return []
-
-
-def _wide(value: torch.Tensor) -> torch.Tensor:
-    return value.to(torch.complex128 if value.is_complex() else torch.float64)
-
-
-def _difference(want: torch.Tensor, got: torch.Tensor) -> float:
-    a, b = _wide(want), _wide(got)
-    apart = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
-    return float(apart.max()) if apart.numel() else 0.0

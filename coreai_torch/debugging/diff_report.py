@@ -1,16 +1,13 @@
-"""A difference as a page: text with the marks of a diff, or HTML."""
+"""Write a graph difference as a page: text with diff marks, or HTML."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
 from html import escape
-from typing import TYPE_CHECKING
 
 from .graph import Operation
-
-if TYPE_CHECKING:
-    from .graph_diff import GraphDiff
+from .graph_match import GraphDiff
 
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem; }
@@ -22,37 +19,37 @@ _MARKS = {"same": " ", "removed": "-", "added": "+", "rewired": "~", "weight": "
 
 
 def _rows(diff: GraphDiff) -> Iterator[tuple[str, Operation]]:
-    """All operations in the order of the target, those it lacks where the source has them."""
+    """Yield all operations in the target's order; removed ones come where the source has them."""
     partner = {target: source for source, target in diff.pairs.items()}
     rewired = {b.key for _, b in diff.rewired}
     weights = {b.key for _, b in diff.weights}
-    lost = deque(diff.only_in_source)
+    removed = deque(diff.only_in_source)
     order = {operation.key: at for at, operation in enumerate(diff.source_graph)}
-    reached = -1  # in the source
+    reached = -1  # position in the source
     for operation in diff.target_graph:
         if operation.key in partner:
             reached = max(reached, order[partner[operation.key]])
-            while lost and order[lost[0].key] < reached:
-                yield "removed", lost.popleft()
+            while removed and order[removed[0].key] < reached:
+                yield "removed", removed.popleft()
             kind = "weight" if operation.key in weights else "same"
             yield "rewired" if operation.key in rewired else kind, operation
         else:
-            while lost and order[lost[0].key] == reached + 1:
-                yield "removed", lost.popleft()
+            while removed and order[removed[0].key] == reached + 1:
+                yield "removed", removed.popleft()
                 reached += 1
             yield "added", operation
-    yield from (("removed", operation) for operation in lost)
+    yield from (("removed", operation) for operation in removed)
 
 
-def _told(operation: Operation) -> str:
+def _describe(operation: Operation) -> str:
     inputs = ", ".join(str(key) for key in operation.inputs)
     place = f"   ({operation.module})" if operation.module else ""
     return f"{operation.key} = {operation.label} ({inputs}){place}"
 
 
 def text_page(diff: GraphDiff) -> str:
-    """The summary, and each operation after its mark."""
-    lines = [f"{_MARKS[kind]} {_told(operation)}" for kind, operation in _rows(diff)]
+    """Return the summary, then a line for each operation: its mark and what it is."""
+    lines = [f"{_MARKS[kind]} {_describe(operation)}" for kind, operation in _rows(diff)]
     return "\n".join([diff.summary, _legend(_MARKS), "", *lines, ""])
 
 
@@ -61,9 +58,9 @@ def _legend(marks: Mapping[str, str]) -> str:
 
 
 def html_page(diff: GraphDiff) -> str:
-    """The same as one page of HTML; names from a model are escaped."""
+    """Return the same as a page of HTML; names from a model are escaped."""
     rows = "\n".join(
-        f'<span class="{kind}">{_MARKS[kind]} {escape(_told(operation))}</span>'
+        f'<span class="{kind}">{_MARKS[kind]} {escape(_describe(operation))}</span>'
         for kind, operation in _rows(diff)
     )
     return (

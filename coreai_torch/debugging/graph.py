@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -83,16 +83,9 @@ class Graph:
             rows[level].append(operation)
         return tuple(tuple(row) for row in rows)
 
-    def before(self, keys: Iterable[Key]) -> set[Key]:
-        """The keys, and those of all that they depend on."""
-        seen: set[Key] = set()
-        stack = list(keys)
-        while stack:
-            key = stack.pop()
-            if key not in seen:
-                seen.add(key)
-                stack.extend(self.by_key[key].inputs)
-        return seen
+    def inputs_of(self, key: Key) -> tuple[Key, ...]:
+        """Return the keys of the operations whose results this one takes."""
+        return self.by_key[key].inputs
 
     def restricted(self, keys: Collection[Key]) -> Graph:
         """The graph of these alone; what lay between two of them becomes an edge."""

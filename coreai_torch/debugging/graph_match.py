@@ -1,21 +1,78 @@
-"""Which operation of one graph is which of another."""
+"""Match the operations of one graph with those of another."""
 
 from __future__ import annotations
 
 import difflib
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from .graph import Graph, Key, Operation
 
 Pairs = dict[Key, Key]
 
 
-def fingerprints(graph: Graph) -> Mapping[Key, str]:
-    """What each operation computes, from the inputs on, whatever it is called.
+@dataclass(frozen=True)
+class GraphDiff:
+    """Two graphs, and the pairs of operations that correspond to each other."""
 
-    Inputs are told apart by their places, weights by their types alone.
+    source_graph: Graph
+    target_graph: Graph
+    pairs: Mapping[Key, Key]
+
+    @cached_property
+    def is_isomorphic(self) -> bool:
+        """Whether both compute the same from inputs to outputs, whatever values weights have."""
+        source, target = fingerprints(self.source_graph), fingerprints(self.target_graph)
+        return Counter(source.values()) == Counter(target.values()) and [
+            source[key] for key in self.source_graph.outputs
+        ] == [target[key] for key in self.target_graph.outputs]
+
+    @cached_property
+    def only_in_source(self) -> tuple[Operation, ...]:
+        """The operations that the target lacks."""
+        return tuple(o for o in self.source_graph if o.key not in self.pairs)
+
+    @cached_property
+    def only_in_target(self) -> tuple[Operation, ...]:
+        """The operations that the source lacks."""
+        taken = set(self.pairs.values())
+        return tuple(o for o in self.target_graph if o.key not in taken)
+
+    @cached_property
+    def rewired(self) -> tuple[tuple[Operation, Operation], ...]:
+        """Pairs of equal operations whose inputs are not a pair."""
+        return tuple(
+            (a, b) for a, b in self._both() if tuple(map(self.pairs.get, a.inputs)) != b.inputs
+        )
+
+    @cached_property
+    def weights(self) -> tuple[tuple[Operation, Operation], ...]:
+        """Pairs of constants with different values; an exported program records no values."""
+        return tuple((a, b) for a, b in self._both() if a.value != b.value)
+
+    def _both(self) -> list[tuple[Operation, Operation]]:
+        ours, theirs = self.source_graph.by_key, self.target_graph.by_key
+        return [(ours[a], theirs[b]) for a, b in self.pairs.items()]
+
+    @property
+    def summary(self) -> str:
+        """The difference in one line."""
+        counts = (
+            f"{len(self.source_graph)} and {len(self.target_graph)} operations, "
+            f"{len(self.pairs)} in both, {len(self.only_in_source)} only in the source, "
+            f"{len(self.only_in_target)} only in the target, {len(self.rewired)} rewired, "
+            f"{len(self.weights)} weights with different values"
+        )
+        return f"{'isomorphic' if self.is_isomorphic else 'different'}: {counts}"
+
+
+def fingerprints(graph: Graph) -> Mapping[Key, str]:
+    """Return a hash of what each operation computes from the inputs; names do not count.
+
+    Inputs are distinguished by position, weights by type alone.
     """
     made: dict[Key, str] = {}
     inputs = 0
@@ -30,12 +87,12 @@ def fingerprints(graph: Graph) -> Mapping[Key, str]:
 
 
 def alike(source: Graph, target: Graph) -> Pairs:
-    """Pairs that compute the same."""
-    return _in_order(_by(fingerprints(source), source), _by(fingerprints(target), target))
+    """Return the pairs that compute the same."""
+    return _pair_groups(_group(fingerprints(source), source), _group(fingerprints(target), target))
 
 
 def matched(source: Graph, target: Graph) -> Pairs:
-    """Pairs that compute the same; of what is left, those that do the same in the same order."""
+    """Return the pairs that compute the same, then pair the rest by label and order."""
     pairs = alike(source, target)
     taken = set(pairs.values())
     left = [operation for operation in source if operation.key not in pairs]
@@ -48,22 +105,22 @@ def matched(source: Graph, target: Graph) -> Pairs:
     return pairs
 
 
-def _by(names: Mapping[Key, str], graph: Graph) -> Mapping[str, list[Operation]]:
+def _group(names: Mapping[Key, str], graph: Graph) -> Mapping[str, list[Operation]]:
     groups: dict[str, list[Operation]] = defaultdict(list)
     for operation in graph:
         groups[names[operation.key]].append(operation)
     return groups
 
 
-def _in_order(
+def _pair_groups(
     source: Mapping[str, list[Operation]], target: Mapping[str, list[Operation]]
 ) -> Pairs:
-    """Members of the same group; weights of the same type rather with the same content."""
+    """Pair the members of equal groups; prefer constants with equal values."""
     pairs: Pairs = {}
     for name, group in source.items():
         others = list(target.get(name, ()))
-        held = {operation.value for operation in others}
-        for operation in sorted(group, key=lambda o: o.value not in held):
+        values = {operation.value for operation in others}
+        for operation in sorted(group, key=lambda o: o.value not in values):
             if others:
                 same = [o for o in others if o.value == operation.value]
                 other = (same or others)[0]
@@ -73,23 +130,26 @@ def _in_order(
 
 
 def paired_by_node(source: Graph, target: Graph) -> Pairs:
-    """Pairs of operations that hold the result of the same FX node, by the recorded locations."""
+    """Pair the operations that give the result of the same FX node, by the recorded locations."""
     left, right = _results(source), _results(target)
     return {left[node]: right[node] for node in left if node in right}
 
 
 def _results(graph: Graph) -> Mapping[str, Key]:
-    """The operation that holds the result of each FX node: none of the node's others uses it."""
+    """Return the operation that gives each FX node's result: no other one of the node uses it."""
     groups: dict[str, list[Operation]] = defaultdict(list)
     for operation in graph:
         if operation.fx_node and not operation.is_constant and operation.op != "input":
             groups[operation.fx_node].append(operation)
-    picked = _picked(graph)
-    return {node: picked.get(key := _last(group), key) for node, group in groups.items()}
+    used = _only_used_result(graph)
+    return {node: used.get(key := _last(group), key) for node, group in groups.items()}
 
 
-def _picked(graph: Graph) -> Mapping[Key, Key]:
-    """The one result in use of a node with several, as of a norm that also gives its mean."""
+def _only_used_result(graph: Graph) -> Mapping[Key, Key]:
+    """Map a node with several results to its `getitem` if only one result is used.
+
+    An example is a norm that also returns its mean.
+    """
     parts: dict[Key, list[Key]] = defaultdict(list)
     for operation in graph:
         if operation.op.endswith("getitem"):

@@ -1,121 +1,76 @@
-"""In which order operations are looked at until the first faulty ones are found."""
+"""The order in which operations are looked at until the first faulty ones are found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
+from ..numerics.bisect import BATCH, Bisection, Search, TopDown
 from .graph import Graph, Key, Operation
 
-_BATCH = 10  # operations whose values are asked for in one run
-_FEW = 40  # a graph that top-down needs four runs for at most
+_FEW = 40  # operations; top-down needs at most four runs for them
 
 
 class SearchStrategy(Protocol):
-    """Says what to look at next; what it was told before narrows the choice."""
+    """Says which operations to look at next, given what was seen before."""
 
     def next_batch(self) -> list[Operation]:
-        """The operations to look at in the next run; none when the search is over."""
+        """Return the operations to look at in the next run; an empty list ends the search."""
         ...
 
     def report(self, passed: Mapping[Key, bool]) -> None:
-        """Tell which of the last batch passed; one without a value is left out."""
+        """Take in which operations of the last batch passed; those without a value are absent."""
         ...
 
     def failed(self) -> list[Operation]:
-        """The failing operations before which none is known to fail."""
+        """Return the failing operations that depend on no other one known to fail."""
         ...
 
 
 class LevelOrderStrategy:
-    """Strategies that go by level: the longest way to an operation from the inputs."""
+    """Strategies that go by level: the length of the longest path from the inputs."""
 
     @staticmethod
-    def bisection(graph: Graph, batch_size: int = _BATCH) -> SearchStrategy:
+    def bisection(graph: Graph, batch_size: int = BATCH) -> SearchStrategy:
         """Narrow down to one first fault, in runs that grow with the logarithm of the graph.
 
-        All that a passing operation depends on is taken to pass: a fault that a later operation
-        hides, as a NaN behind a `where`, may be missed.
+        Everything that a passing operation depends on is taken to pass, so a fault that a later
+        operation hides, such as a NaN before a `where`, may be missed.
         """
-        return _Bisection(graph, batch_size)
+        return _OnGraph(graph, Bisection(_level_order(graph), graph.inputs_of, batch_size))
 
     @staticmethod
-    def top_down(graph: Graph, batch_size: int = _BATCH) -> SearchStrategy:
-        """Look at level after level, up to the first batch with a fault; none is missed."""
-        return _TopDown(graph, batch_size)
+    def top_down(graph: Graph, batch_size: int = BATCH) -> SearchStrategy:
+        """Look at level after level, up to the first batch with a fault; misses none."""
+        return _OnGraph(graph, TopDown(_level_order(graph), graph.inputs_of, batch_size))
 
     @staticmethod
-    def auto(graph: Graph, batch_size: int = _BATCH) -> SearchStrategy:
-        """Top-down for a small graph, bisection for a large one."""
-        kind = _TopDown if len(graph) <= _FEW else _Bisection
-        return kind(graph, batch_size)
+    def auto(graph: Graph, batch_size: int = BATCH) -> SearchStrategy:
+        """Go top-down in a small graph, and bisect a large one."""
+        small = len(graph) <= _FEW
+        choose = LevelOrderStrategy.top_down if small else LevelOrderStrategy.bisection
+        return choose(graph, batch_size)
 
 
-def _checked(batch_size: int) -> int:
-    if batch_size < 1:
-        raise ValueError(f"a batch holds one operation or more, not {batch_size}")
-    return batch_size
+class _OnGraph:
+    """A search over keys, as a strategy over the operations of a graph."""
 
-
-class _TopDown:
-    def __init__(self, graph: Graph, batch_size: int) -> None:
-        self._graph, self._size = graph, _checked(batch_size)
-        self._left = _in_level_order(graph)
-        self._bad: set[Key] = set()
+    def __init__(self, graph: Graph, search: Search[Key]) -> None:
+        self._graph, self._search = graph, search
 
     def next_batch(self) -> list[Operation]:
-        """What comes next, until something fails."""
-        if self._bad:
-            return []
-        batch, self._left = self._left[: self._size], self._left[self._size :]
-        return batch
+        """Return the operations of the next batch."""
+        return [self._graph.by_key[key] for key in self._search.next_batch()]
 
     def report(self, passed: Mapping[Key, bool]) -> None:
-        """Note what fails."""
-        self._bad |= {key for key, ok in passed.items() if not ok}
+        """Pass the results on."""
+        self._search.report(passed)
 
     def failed(self) -> list[Operation]:
-        """Those that fail and depend on none that does."""
-        return [
-            operation
-            for operation in self._graph
-            if operation.key in self._bad
-            and not (self._graph.before([operation.key]) - {operation.key}) & self._bad
-        ]
+        """Return the first faults in the order of the graph."""
+        keys = set(self._search.failed())
+        return [operation for operation in self._graph if operation.key in keys]
 
 
-class _Bisection:
-    def __init__(self, graph: Graph, batch_size: int) -> None:
-        self._graph, self._size = graph, _checked(batch_size)
-        self._ordered = _in_level_order(graph)
-        self._suspects = {operation.key for operation in self._ordered}
-        self._asked: list[Operation] = []
-        self._found: Operation | None = None
-
-    def next_batch(self) -> list[Operation]:
-        """Suspects at even distances, the last among them."""
-        left = [operation for operation in self._ordered if operation.key in self._suspects]
-        self._asked = _spread(left, self._size)
-        return self._asked
-
-    def report(self, passed: Mapping[Key, bool]) -> None:
-        """Keep what lies before the first fault and not before what passes."""
-        self._suspects -= {operation.key for operation in self._asked}
-        self._suspects -= self._graph.before(key for key, ok in passed.items() if ok)
-        bad = next((o for o in self._asked if not passed.get(o.key, True)), None)
-        if bad is not None:
-            self._found = bad
-            self._suspects &= self._graph.before([bad.key])
-
-    def failed(self) -> list[Operation]:
-        """The one it narrowed down to."""
-        return [self._found] if self._found is not None else []
-
-
-def _in_level_order(graph: Graph) -> list[Operation]:
-    return [operation for level in graph.levels for operation in level]
-
-
-def _spread(operations: Sequence[Operation], count: int) -> list[Operation]:
-    count = min(count, len(operations))
-    return [operations[(i + 1) * len(operations) // count - 1] for i in range(count)]
+def _level_order(graph: Graph) -> list[Key]:
+    return [operation.key for level in graph.levels for operation in level]

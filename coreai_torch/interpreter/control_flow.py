@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..asset.reading import Op
-from .plan import STRUCTURAL, Plan, Runner, Steps, Values, Watch
+from .plan import STRUCTURAL, ExecutionPlan, Runner, Steps, Values, Watch
 
 
 @dataclass
@@ -19,8 +19,10 @@ class State:
 
 def _structural(
     name: str,
-) -> Callable[[Callable[[Op, Plan], Runner]], Callable[[Op, Plan], Runner]]:
-    def register(make: Callable[[Op, Plan], Runner]) -> Callable[[Op, Plan], Runner]:
+) -> Callable[[Callable[[Op, ExecutionPlan], Runner]], Callable[[Op, ExecutionPlan], Runner]]:
+    def register(
+        make: Callable[[Op, ExecutionPlan], Runner],
+    ) -> Callable[[Op, ExecutionPlan], Runner]:
         STRUCTURAL[f"coreai.{name}"] = make
         return make
 
@@ -33,7 +35,7 @@ def _bind(values: Values, numbers: tuple[int, ...], given: list[Any]) -> None:
 
 
 @_structural("if")
-def _if(op: Op, plan: Plan) -> Runner:
+def _if(op: Op, plan: ExecutionPlan) -> Runner:
     condition = op.operands[0]
     then, otherwise = (plan.block(region) for region in op.regions)
 
@@ -45,7 +47,7 @@ def _if(op: Op, plan: Plan) -> Runner:
 
 
 @_structural("while")
-def _while(op: Op, plan: Plan) -> Runner:
+def _while(op: Op, plan: ExecutionPlan) -> Runner:
     before, after = (plan.block(region) for region in op.regions)
 
     def run(values: Values, watch: Watch | None) -> None:
@@ -63,7 +65,7 @@ def _while(op: Op, plan: Plan) -> Runner:
 
 
 @_structural("isolated_group")
-def _isolated_group(op: Op, plan: Plan) -> Runner:
+def _isolated_group(op: Op, plan: ExecutionPlan) -> Runner:
     inside: Steps = plan.block(op.regions[0])
 
     def run(values: Values, watch: Watch | None) -> None:
@@ -74,7 +76,7 @@ def _isolated_group(op: Op, plan: Plan) -> Runner:
 
 
 @_structural("invoke")
-def _invoke(op: Op, plan: Plan) -> Runner:
+def _invoke(op: Op, plan: ExecutionPlan) -> Runner:
     callee = plan.plan_of(op.attributes["callee"])
 
     def run(values: Values, watch: Watch | None) -> None:
@@ -85,13 +87,13 @@ def _invoke(op: Op, plan: Plan) -> Runner:
 
 @_structural("create_token")
 @_structural("join_token")
-def _token(op: Op, plan: Plan) -> Runner:
+def _token(op: Op, plan: ExecutionPlan) -> Runner:
     """Tokens order what touches a state; the order of the program already does."""
     return lambda values, watch: None
 
 
 @_structural("read_handle")
-def _read_handle(op: Op, plan: Plan) -> Runner:
+def _read_handle(op: Op, plan: ExecutionPlan) -> Runner:
     handle, result = op.operands[0], op.results[0]
 
     def run(values: Values, watch: Watch | None) -> None:
@@ -101,7 +103,7 @@ def _read_handle(op: Op, plan: Plan) -> Runner:
 
 
 @_structural("write_handle")
-def _write_handle(op: Op, plan: Plan) -> Runner:
+def _write_handle(op: Op, plan: ExecutionPlan) -> Runner:
     handle, content = op.operands[:2]
 
     def run(values: Values, watch: Watch | None) -> None:
@@ -111,7 +113,7 @@ def _write_handle(op: Op, plan: Plan) -> Runner:
 
 
 @_structural("metal4_kernel")
-def _metal_kernel(op: Op, plan: Plan) -> Runner:
+def _metal_kernel(op: Op, plan: ExecutionPlan) -> Runner:
     """Run by the emulation of Metal on the CPU, which compiles the source at its first call."""
     segments = len(op.operands) - 2 - len(op.results)
     inputs, (grid, group, *shapes) = op.operands[:segments], op.operands[segments:]

@@ -18,19 +18,12 @@ from ..errors import (
     UnknownNameError,
     UnsupportedOpError,
 )
+from ..ir.types import narrow
 from . import registry
 from .control_flow import State
-from .plan import STRUCTURAL, Plan, Plans, Watch, memory_of
+from .plan import STRUCTURAL, ExecutionPlan, Plans, Watch, memory_of
 
 _ENDS = {"coreai.output", "coreai.yield", "coreai.condition", "coreai.constant"}
-
-# Wide inputs that stand for narrow ones, as the converter narrows them.
-_NARROWED = {
-    torch.int64: torch.int32,
-    torch.uint64: torch.uint32,
-    torch.float64: torch.float32,
-    torch.complex128: torch.complex64,
-}
 
 
 def to_torch(source: reading.Source) -> Module:
@@ -133,7 +126,7 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
             )
         return self._functions[name]
 
-    def plan(self, name: str, *, is_watched: bool) -> Plan:
+    def plan(self, name: str, *, is_watched: bool) -> ExecutionPlan:
         """A function ready to run; one that is watched computes everything at every call."""
         return (self._watched if is_watched else self._plans)(name)
 
@@ -190,14 +183,14 @@ def _tensor(port: Port, value: Any) -> torch.Tensor:
     tensor = _as_tensor(value).detach()
     wanted = port.type.dtype
     if tensor.dtype != wanted:
-        if _NARROWED.get(tensor.dtype) != wanted:
+        if narrow(tensor.dtype) != wanted:
             raise ArgumentTypeError(
                 f"{port.name!r} is {port.type}, a tensor of {tensor.dtype} was given"
             )
-        narrow = tensor.to(wanted)
-        if not wanted.is_floating_point and bool((narrow.to(tensor.dtype) != tensor).any()):
+        narrowed = tensor.to(wanted)
+        if not wanted.is_floating_point and bool((narrowed.to(tensor.dtype) != tensor).any()):
             raise ConversionError(f"{port.name!r} holds numbers that {wanted} cannot")
-        tensor = narrow
+        tensor = narrowed
     sizes = port.type.shape
     if len(sizes) != tensor.dim() or any(
         s not in (DYNAMIC, n) for s, n in zip(sizes, tensor.shape, strict=True)

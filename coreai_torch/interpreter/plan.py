@@ -82,10 +82,12 @@ def memory_of(value: Any) -> int:
     return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
 
 
-class Plan:
+class ExecutionPlan:
     """One function, planned; `template` holds its constants and what follows from them alone."""
 
-    def __init__(self, function: Function, plan_of: Callable[[str], Plan], *, fold: bool) -> None:
+    def __init__(
+        self, function: Function, plan_of: Callable[[str], ExecutionPlan], *, fold: bool
+    ) -> None:
         self.function, self.plan_of, self._fold = function, plan_of, fold
         self.template: Values = [None] * function.size
         self.fixed: set[int] = set()
@@ -137,7 +139,7 @@ class Plan:
 
 
 # Ops that hold regions, call functions or touch states: each makes its own runner.
-STRUCTURAL: dict[str, Callable[[Op, Plan], Runner]] = {}
+STRUCTURAL: dict[str, Callable[[Op, ExecutionPlan], Runner]] = {}
 
 
 def _uses(op: Op) -> set[int]:
@@ -149,7 +151,7 @@ def _uses(op: Op) -> set[int]:
     return used
 
 
-def _argument(how: str, number: int, plan: Plan) -> tuple[bool, Any]:
+def _argument(how: str, number: int, plan: ExecutionPlan) -> tuple[bool, Any]:
     """Whether an argument is known now, and it, or else how to get it from the values."""
     if number in plan.fixed and how != "tensor":
         held = plan.template[number]
@@ -169,7 +171,7 @@ def _hows(op: Op, parameters: Sequence[registry.Parameter]) -> list[str]:
     return hows
 
 
-def _runner(op: Op, plan: Plan) -> Runner:
+def _runner(op: Op, plan: ExecutionPlan) -> Runner:
     made = registry.implementation(op)
     hows = _hows(op, made.parameters)
     known = [_argument(how, n, plan) for how, n in zip(hows, op.operands, strict=True)]
@@ -225,9 +227,9 @@ class Plans:
 
     def __init__(self, functions: Functions, *, fold: bool) -> None:
         self._functions, self._fold = functions, fold
-        self._made: dict[str, Plan] = {}
+        self._made: dict[str, ExecutionPlan] = {}
 
-    def __call__(self, name: str) -> Plan:
+    def __call__(self, name: str) -> ExecutionPlan:
         if name not in self._made:
-            self._made[name] = Plan(self._functions[name], self, fold=self._fold)
+            self._made[name] = ExecutionPlan(self._functions[name], self, fold=self._fold)
         return self._made[name]

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from ..ir.types import narrow
+from ..numerics.compare import largest, mismatches
+from ..numerics.tolerance import METAL_KERNEL, limits
 from .reports import Finding
 
-# By the dtype of a result; integers and booleans must be equal.
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1.6e-2}
+_LIMITS = limits(METAL_KERNEL)
 
 
 @dataclass(frozen=True)
@@ -81,16 +82,8 @@ def first_difference(
 
 
 def _unequal(metal: torch.Tensor, reference: torch.Tensor, given: float | None) -> torch.Tensor:
-    if not reference.dtype.is_floating_point:
-        return metal.ne(reference)
-    a, b = metal.double(), reference.double()
-    allowed = TOLERANCE[narrow(reference.dtype)] if given is None else given
-    finite = b[b.isfinite()].abs()
-    # Sums that cancel keep the rounding errors of their terms, so the largest value counts too.
-    scale = finite.max() if finite.numel() else b.new_zeros(())
-    close = (a - b).abs() <= allowed * (b.abs() + scale)
-    same = (a == b) | (a.isnan() & b.isnan())
-    return ~(close & b.isfinite() | same)
+    limit = _LIMITS.get(narrow(reference.dtype), 0.0) if given is None else given
+    return mismatches(metal, reference, limit, largest(reference))
 
 
 def compared(

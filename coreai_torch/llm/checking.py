@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from ..errors import ConversionError
+from ..numerics.tolerance import DECODER_STEP, limits
 
 LENGTH = 12  # tokens of the check prompt, fewer if the cache is shorter
 
-# Relative to the largest logit. Float32 sums are added in another order. Half precision rounds at
-# other places: torch uses another kernel for attention over a full cache than over a few keys.
-TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
-HALF = 5e-2
+LIMITS = limits(DECODER_STEP)
 
 
 def trial(batch: int, max_length: int, vocabulary: int) -> Tensor:
@@ -49,7 +47,7 @@ def _check(model: Any, entrypoint: str, actual: Tensor, want: Tensor) -> None:
     """Raise if `actual` differs from the model's own result."""
     difference, largest = float((actual - want).abs().max()), float(want.abs().max())
     # Written so that a NaN difference fails, too.
-    if not difference <= TOLERANCE.get(want.dtype, HALF) * largest:
+    if not difference <= LIMITS[want.dtype] * largest:
         raise ConversionError(
             f"{type(model).__name__} computes other numbers with a cache of fixed length: "
             f"{entrypoint} differs by {difference:.2g}, the largest value is {largest:.2g}\n"

@@ -1,1 +1,1 @@
-"""Comparison of numbers: the one judge of whether two results agree."""
+"""The one judge of numbers: tolerances, comparison of results, and search for the first fault."""

@@ -1,65 +1,31 @@
-"""How far a result is from torch's, and how far it may be."""
+"""Compare a result with torch's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.fx as fx
 
 from ..ir.types import narrow
 from .output_error import OutputError
-
-# For one op, by the dtype it computes in; integers and booleans must be equal.
-TOLERANCE = {
-    torch.float32: 1e-5,
-    torch.complex64: 1e-5,
-    torch.float16: 1e-3,
-    torch.bfloat16: 1e-2,  # eight bits of mantissa: one unit is 0.8 %
-    torch.float8_e4m3fn: 1e-1,
-    torch.float8_e5m2: 2e-1,
-}
+from .tolerance import Limits
 
 
-def allowed(graph: fx.Graph) -> dict[torch.dtype, float]:
-    """The tolerance of a whole graph for outputs of each dtype.
-
-    Roundings add up like the steps of a random walk, so that of one op grows with the square root
-    of the longest chain of ops. An output is as precise as the narrowest type on the way to it.
-    """
-    depth: dict[fx.Node, int] = {}
-    coarsest = 0.0
-    for node in graph.nodes:
-        before = max((depth[n] for n in node.all_input_nodes), default=0)
-        depth[node] = before + (node.op == "call_function")
-        if node.op == "call_function":
-            coarsest = max([coarsest, *(TOLERANCE.get(d, 0.0) for d in _dtypes(node))])
-    growth = math.sqrt(max([1, *depth.values()]))
-    return {dtype: max(rounding, coarsest) * growth for dtype, rounding in TOLERANCE.items()}
-
-
-def _dtypes(node: fx.Node) -> list[torch.dtype]:
-    val = node.meta.get("val")
-    parts = val if isinstance(val, list | tuple) else [val]
-    return [narrow(p.dtype) for p in parts if isinstance(p, torch.Tensor)]
-
-
-def compared(
+def compare(
     name: str,
     got: torch.Tensor,
     want: torch.Tensor,
-    tolerance: Mapping[torch.dtype, float],
+    limits: Limits,
     usual: float = 0.0,
 ) -> OutputError:
-    """One result held against torch's; 64-bit results of torch are narrowed first.
+    """Compare one result with torch's; narrow a 64-bit result of torch first.
 
-    `usual` is the largest value of this result on other inputs. It counts where the values are
-    unusually small: the norm of a constant row is 0, or 2e-6 for the rounding of its mean.
+    `usual` is the largest value of this result on other inputs. It raises the limit where the
+    values are unusually small: the norm of a constant row is 0, or 2e-6 if its mean is rounded.
     """
     want = want.detach().to(narrow(want.dtype))
-    limit = tolerance.get(want.dtype, 0.0)
+    limit = limits.get(want.dtype, 0.0)
     dtype, shape = str(want.dtype).removeprefix("torch."), tuple(want.shape)
     if got.dtype != want.dtype or got.shape != want.shape:
         problem = (
@@ -69,24 +35,49 @@ def compared(
         return OutputError(name, dtype, shape, False, limit, problem=problem)
     if want.numel() == 0:
         return OutputError(name, dtype, shape, True, limit)
-    figures = _figures(_wide(got), _wide(want), limit, usual)
+    figures = _figures(widen(got), widen(want), limit, usual)
     figures["argmax_agreement"] = _argmax_agreement(got, want)
     return OutputError(name, dtype, shape, tolerance=limit, **figures)
 
 
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
+def widen(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor in float64 or complex128."""
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def largest(tensor: torch.Tensor) -> float:
-    """The largest finite absolute value."""
-    wide = _wide(tensor)
+    """Return the largest finite absolute value, or 0 if there is none."""
+    wide = widen(tensor)
     finite = wide[wide.isfinite()]
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 
+def max_error(got: torch.Tensor, want: torch.Tensor) -> float:
+    """Return the largest absolute difference; equal infinities and two NaN do not differ."""
+    a, b = widen(got), widen(want)
+    error = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
+    return float(error.max()) if error.numel() else 0.0
+
+
+def is_close(got: torch.Tensor, want: torch.Tensor, *, rtol: float, atol: float) -> bool:
+    """Return whether all elements differ by at most `atol + rtol * |want|`; NaN equals NaN."""
+    return bool(torch.isclose(widen(got), widen(want), rtol=rtol, atol=atol, equal_nan=True).all())
+
+
+def mismatches(got: torch.Tensor, want: torch.Tensor, limit: float, scale: float) -> torch.Tensor:
+    """Return the mask of the elements that differ by more than `limit * (|want| + scale)`.
+
+    NaN matches NaN, and an infinity only itself. Integers and booleans must be equal.
+    """
+    if not (want.is_floating_point() or want.is_complex()):
+        return got.ne(want)
+    a, b = widen(got), widen(want)
+    close = b.isfinite() & ((a - b).abs() <= limit * (b.abs() + scale))
+    return ~(close | (a == b) | (a.isnan() & b.isnan()))
+
+
 def _figures(got: torch.Tensor, want: torch.Tensor, limit: float, usual: float) -> dict[str, Any]:
-    """All figures over the elements that are finite on both sides."""
+    """Return the figures of two wide tensors over the elements that are finite in both."""
     nan_agrees = bool((got.isnan() == want.isnan()).all())
     infinite = want.isinf() | got.isinf()
     inf_agrees = bool((got[infinite] == want[infinite]).all())
@@ -95,11 +86,10 @@ def _figures(got: torch.Tensor, want: torch.Tensor, limit: float, usual: float) 
     size = torch.where(finite, want.abs(), 0.0)
     scale = max(float(size.max()), usual)
     count = max(1, int(finite.sum()))
-    close = error <= limit * (size + scale)
     root = math.sqrt(float((error**2).sum()) / count)
     index = _worst(error - limit * size, got, want)
     return {
-        "ok": nan_agrees and inf_agrees and bool(close.all()),
+        "ok": nan_agrees and inf_agrees and not mismatches(got, want, limit, scale).any(),
         "max_abs": float(error.max()),
         "mean_abs": float(error.sum()) / count,
         "max_rel": float(error.max()) / scale if scale else (math.inf if root else 0.0),
@@ -114,7 +104,7 @@ def _figures(got: torch.Tensor, want: torch.Tensor, limit: float, usual: float) 
 
 
 def _worst(excess: torch.Tensor, got: torch.Tensor, want: torch.Tensor) -> tuple[int, ...]:
-    """The place to show: where only one side is NaN or infinite, or else the largest error."""
+    """Return the index to show: where only one side is NaN or infinite, or the largest error."""
     apart = (got.isnan() != want.isnan()) | ((got.isinf() | want.isinf()) & (got != want))
     flat = int(apart.flatten().to(torch.uint8).argmax() if apart.any() else excess.argmax())
     return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape))
@@ -128,7 +118,7 @@ def _cosine(got: torch.Tensor, want: torch.Tensor) -> float | None:
 
 
 def _argmax_agreement(got: torch.Tensor, want: torch.Tensor) -> float | None:
-    """The share of rows along the last axis whose largest element is at the same place."""
+    """Return the share of rows along the last axis whose argmax is equal."""
     if not want.is_floating_point() or want.dim() == 0 or want.shape[-1] < 2:
         return None
     got, want = got.float(), want.float()

@@ -1,7 +1,7 @@
 """Holds a converted program to torch's numbers, and finds the op where they part."""
 
 from ..numerics.output_error import OutputError
-from .draws import Plan
+from .draws import TrialPlan
 from .subject import Subject
 from .verdict import Divergence, Trial, Verdict
 from .verifying import Settings, examine, verify
@@ -9,10 +9,10 @@ from .verifying import Settings, examine, verify
 __all__ = [
     "Divergence",
     "OutputError",
-    "Plan",
     "Settings",
     "Subject",
     "Trial",
+    "TrialPlan",
     "Verdict",
     "examine",
     "verify",

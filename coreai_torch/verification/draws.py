@@ -25,7 +25,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrialPlan:
     """How many inputs are tried, and of which kind."""
 
     seeds: int = 2  # random inputs in the domain of the given ones
@@ -34,7 +34,7 @@ class Plan:
     steps: int = 3  # calls on one state, if the program has any
 
 
-def draws(subject: Subject, given: Leaves, plan: Plan) -> Iterator[Draw]:
+def draws(subject: Subject, given: Leaves, plan: TrialPlan) -> Iterator[Draw]:
     """All inputs to try, the given ones first."""
     nodes = subject.arguments
     known = _known(nodes, given)

@@ -13,7 +13,7 @@ from ..errors import NativeError
 from ..interpreter import to_torch
 from ..numerics.arrays import array
 from ..torch_compat import OpOverload
-from .isolation import Arrays, Isolated, Ports, Saved, Source
+from .isolation import Arrays, Isolated, Ports, ProgramFile, Saved
 from .trials import Runner
 
 # What multiplies matrices: in float16 the Linux run time adds up in 16 bits (4096 times 0.1 gives
@@ -68,7 +68,7 @@ def _half_product(node: torch.fx.Node) -> bool:
 
 
 def start(
-    engine: Engine, source: Source, *, entrypoint: str, optimize: bool, timeout: float
+    engine: Engine, source: ProgramFile, *, entrypoint: str, optimize: bool, timeout: float
 ) -> Runner:
     """Load the program in this engine."""
     if engine is Engine.TORCH:
@@ -82,7 +82,12 @@ class RunByTorch:
     alive = True
 
     def __init__(
-        self, source: Source, *, entrypoint: str = "main", optimize: bool = False, timeout: float
+        self,
+        source: ProgramFile,
+        *,
+        entrypoint: str = "main",
+        optimize: bool = False,
+        timeout: float,
     ) -> None:
         """Optimize if asked, save, and read the program back."""
         with Saved(source, optimize=optimize, timeout=timeout) as path:

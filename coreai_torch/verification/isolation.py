@@ -30,7 +30,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
-class Source:
+class ProgramFile:
     """A program in a file: raw bytecode of a module, or an asset."""
 
     bytecode: Path | None = None
@@ -51,7 +51,7 @@ class Isolated:
 
     def __init__(
         self,
-        source: Source,
+        source: ProgramFile,
         *,
         entrypoint: str = "main",
         optimize: bool = False,
@@ -66,7 +66,9 @@ class Isolated:
             self._child.close()
             raise
 
-    def load(self, source: Source, *, entrypoint: str = "main", optimize: bool = False) -> None:
+    def load(
+        self, source: ProgramFile, *, entrypoint: str = "main", optimize: bool = False
+    ) -> None:
         """Load another program in the place of the one that is loaded."""
         self._load = ("load", {**_request(source, optimize), "entrypoint": entrypoint})
         self.ports = Ports(**_ask(self._child, [self._load], self._timeout))
@@ -108,7 +110,7 @@ class Isolated:
 class Saved:
     """The path of an asset that a child optimized and saved, as long as the block lasts."""
 
-    def __init__(self, source: Source, *, optimize: bool, timeout: float) -> None:
+    def __init__(self, source: ProgramFile, *, optimize: bool, timeout: float) -> None:
         self._request = ("save", _request(source, optimize))
         self._timeout = timeout
         self._stack = ExitStack()
@@ -126,7 +128,7 @@ class Saved:
         self._stack.close()
 
 
-def _request(source: Source, optimize: bool) -> dict[str, Any]:
+def _request(source: ProgramFile, optimize: bool) -> dict[str, Any]:
     return {
         "bytecode": str(source.bytecode) if source.bytecode else None,
         "asset": str(source.asset) if source.asset else None,

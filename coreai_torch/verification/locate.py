@@ -26,15 +26,15 @@ from ..ir.types import BY_NAME, narrow
 from ..lowering.program import Staged, build
 from ..lowering.registry import Registry
 from ..numerics.arrays import array, tensor
-from ..numerics.compare import compared
+from ..numerics.bisect import Bisection, ancestors
+from ..numerics.compare import compare
 from ..numerics.output_error import OutputError
 from .engines import Engine, start
-from .isolation import Source
-from .subject import Call, Subject
+from .isolation import ProgramFile
+from .subject import ReferenceCall, Subject
 from .trials import Failure
 from .verdict import Divergence
 
-_PROBES = 10  # intermediate results asked for in one run
 Values = dict[fx.Node, torch.Tensor]
 
 
@@ -56,13 +56,14 @@ class Search:
                 "torch's own run of the exported and decomposed graph differs from the model: "
                 f"{changed}; export or decomposition changed the numbers"
             )
-        node, error = self._narrowed(failure, want)
-        if node is None or error is None:
+        found = self._bisect(failure, want)
+        if found is None:
             return None, (
                 "the difference vanishes when intermediate results are returned too: it comes "
                 "from a rewrite across ops, from externalization, or from an asset that is not "
                 "what the source converts to now"
             )
+        node, error = found
         op = node.args[0] if node.target is operator.getitem else node  # of an op with several
         divergence = Divergence(
             op.name,
@@ -75,32 +76,27 @@ class Search:
         )
         return divergence, ""
 
-    def _changed_by_export(self, call: Call, want: Values) -> OutputError | None:
+    def _changed_by_export(self, call: ReferenceCall, want: Values) -> OutputError | None:
         for output, expected in zip(self.subject.plan.outputs, call.outputs, strict=True):
             if output.held in want:
                 held = want[output.held]
                 held = held.to(narrow(held.dtype))
-                error = compared(output.name, held, expected, self.tolerance)
+                error = compare(output.name, held, expected, self.tolerance)
                 if not error.ok:
                     return error
         return None
 
-    def _narrowed(self, failure: Failure, want: Values) -> tuple[fx.Node | None, Any]:
-        suspects = _before(self._ends(failure)) & _comparable(self.subject, want)
-        found: tuple[fx.Node | None, Any] = (None, None)
-        while suspects:
-            ordered = [n for n in self.subject.exported.graph.nodes if n in suspects]
-            probes = _spread(ordered, _PROBES)
+    def _bisect(self, failure: Failure, want: Values) -> tuple[fx.Node, OutputError] | None:
+        """Return the first node that diverges, with its error."""
+        suspects = ancestors(self._ends(failure), _inputs) & _comparable(self.subject, want)
+        ordered = [n for n in self.subject.exported.graph.nodes if n in suspects]
+        search = Bisection(ordered, _inputs)
+        errors: dict[fx.Node, OutputError] = {}
+        while probes := search.next_batch():
             got = self._run(probes, failure)
-            errors = {n: compared(n.name, got[n], want[n], self.tolerance) for n in probes}
-            bad = next((n for n in probes if not errors[n].ok), None)
-            if bad is None:
-                suspects -= _before(probes)
-                continue
-            found = (bad, errors[bad])
-            good = [n for n in probes if errors[n].ok]
-            suspects = (suspects & _before([bad])) - _before(good) - {bad}
-        return found
+            errors |= {n: compare(n.name, got[n], want[n], self.tolerance) for n in probes}
+            search.report({n: errors[n].ok for n in probes})
+        return next(((node, errors[node]) for node in search.failed()), None)
 
     def _ends(self, failure: Failure) -> list[fx.Node]:
         plan, trial = self.subject.plan, failure.trial
@@ -123,7 +119,7 @@ class Search:
             write_module(program, path)
             runner = start(
                 self.engine,
-                Source(bytecode=path),
+                ProgramFile(bytecode=path),
                 entrypoint="main",
                 optimize=failure.trial.optimized,
                 timeout=self.timeout,
@@ -149,10 +145,10 @@ class Search:
                 local = node.target(*args, **kwargs)
         except Exception:  # an operand that is no tensor, as a size
             return None
-        return not compared(node.name, got[node], local, self.tolerance).ok
+        return not compare(node.name, got[node], local, self.tolerance).ok
 
 
-def _eager(subject: Subject, call: Call) -> Values:
+def _eager(subject: Subject, call: ReferenceCall) -> Values:
     """Torch's own run of the converted graph: the tensors of all its nodes."""
     plan = subject.plan
     feed: dict[fx.Node, Any] = dict(plan.folded)
@@ -178,22 +174,8 @@ def _comparable(subject: Subject, want: Values) -> set[fx.Node]:
     }
 
 
-def _before(ends: Sequence[fx.Node]) -> set[fx.Node]:
-    """The nodes and all they depend on."""
-    seen: set[fx.Node] = set()
-    stack = list(ends)
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            stack.extend(node.all_input_nodes)
-    return seen
-
-
-def _spread(nodes: Sequence[fx.Node], count: int) -> list[fx.Node]:
-    """Up to `count` nodes at even distances, the last among them."""
-    count = min(count, len(nodes))
-    return [nodes[(i + 1) * len(nodes) // count - 1] for i in range(count)]
+def _inputs(node: fx.Node) -> list[fx.Node]:
+    return list(node.all_input_nodes)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ..capture.io_plan import IOPlan
-from ..numerics.compare import compared
+from ..numerics.compare import compare
 from .isolation import Ports
 
 
@@ -65,10 +65,10 @@ def swapped(
     tolerance: Mapping[torch.dtype, float],
 ) -> list[str]:
     """Outputs that hold what torch returns under another name."""
-    wrong = [n for n in want if not compared(n, got[n], want[n], tolerance).ok]
+    wrong = [n for n in want if not compare(n, got[n], want[n], tolerance).ok]
     found = []
     for name in wrong:
-        holds = [o for o in wrong if o != name and compared(o, got[name], want[o], tolerance).ok]
+        holds = [o for o in wrong if o != name and compare(o, got[name], want[o], tolerance).ok]
         if holds:
             found.append(f"the output {name!r} holds what torch returns as {holds[0]!r}")
     return found

@@ -18,8 +18,9 @@ from ..errors import ConversionError, NarrowingWarning, NativeError, NotDecompos
 from ..lowering.cases import Case, T
 from ..lowering.registry import BUILTIN, key
 from ..numerics.arrays import array, tensor
-from ..numerics.compare import TOLERANCE, compared
-from .isolation import Isolated, Source
+from ..numerics.compare import compare
+from ..numerics.tolerance import limits
+from .isolation import Isolated, ProgramFile
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def _tried(
             path = Path(folder) / "case.mlirbc"
             names = _converted(model, path)
             if runner is None or not runner.alive:
-                runner = Isolated(Source(bytecode=path), optimize=optimized)
+                runner = Isolated(ProgramFile(bytecode=path), optimize=optimized)
             else:
-                runner.load(Source(bytecode=path), optimize=optimized)
+                runner.load(ProgramFile(bytecode=path), optimize=optimized)
             feeds = zip(names, model.feeds, strict=True)
             raw, _ = runner.call({n: array(v) for n, v in feeds}, {})
         got = [tensor(raw[name]) for name in runner.ports.outputs]
@@ -108,9 +109,11 @@ def _converted(model: _CaseModel, path: Path) -> list[str]:
 
 
 def _differences(got: list[torch.Tensor], want: list[torch.Tensor], case: Case) -> str:
-    limits = TOLERANCE if case.tolerance is None else dict.fromkeys(TOLERANCE, max(case.tolerance))
+    allowed = limits()
+    if case.tolerance is not None:
+        allowed = dict.fromkeys(allowed, max(case.tolerance))
     errors = [
-        compared(f"result {i}", g, w, limits)
+        compare(f"result {i}", g, w, allowed)
         for i, (g, w) in enumerate(zip(got, want, strict=True))
     ]
     return "; ".join(str(error) for error in errors if not error.ok)

@@ -20,7 +20,7 @@ Leaves = list[Any]  # the arguments of `forward`, flattened
 
 
 @dataclass(frozen=True)
-class Call:
+class ReferenceCall:
     """One call in torch: what went in, the states before it, and what came out."""
 
     leaves: Leaves
@@ -77,10 +77,10 @@ class Subject:
         finally:
             self._restore(kept)
 
-    def calls(self, leaves_of: Callable[[int], Leaves], steps: int) -> list[Call]:
+    def calls(self, leaves_of: Callable[[int], Leaves], steps: int) -> list[ReferenceCall]:
         """Several calls on one state, in torch; `leaves_of` gives the arguments of each."""
         mutated = self._mutated()
-        made: list[Call] = []
+        made: list[ReferenceCall] = []
         with self.untouched(), torch.no_grad():
             for step in range(steps):
                 leaves = [_own(leaf) for leaf in leaves_of(step)]
@@ -90,7 +90,7 @@ class Subject:
                 made.append(self._call(leaves))
         return made
 
-    def _call(self, leaves: Leaves) -> Call:
+    def _call(self, leaves: Leaves) -> ReferenceCall:
         before = self._states(leaves)
         given = [_own(leaf) for leaf in leaves]
         args, kwargs = pytree.tree_unflatten(given, self.exported.call_spec.in_spec)
@@ -100,7 +100,7 @@ class Subject:
             for leaf in pytree.tree_leaves(result)
             if isinstance(leaf, torch.Tensor | bool | int | float)
         ]
-        return Call(leaves, before, outputs, self._states(given))
+        return ReferenceCall(leaves, before, outputs, self._states(given))
 
     def _mutated(self) -> dict[int, int]:
         """From the place of an argument that is state to the place of the state."""

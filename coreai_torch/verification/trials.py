@@ -12,12 +12,12 @@ import torch
 
 from ..errors import NativeError, VerificationInputError
 from ..numerics.arrays import array, tensor
-from ..numerics.compare import compared, largest
+from ..numerics.compare import compare, largest
 from ..numerics.output_error import OutputError
 from . import ports
 from .draws import Draw
 from .isolation import Arrays, Ports
-from .subject import Call, Subject
+from .subject import ReferenceCall, Subject
 from .verdict import Trial
 
 
@@ -49,7 +49,7 @@ class Failure:
     """The first call that did not agree: what to look for the cause with."""
 
     draw: Draw
-    call: Call
+    call: ReferenceCall
     trial: Trial
 
 
@@ -128,7 +128,7 @@ class Trials:
     def _steps(
         self,
         draw: Draw,
-        calls: list[Call],
+        calls: list[ReferenceCall],
         runner: Runner,
         pairing: ports.Pairing,
         optimized: bool,
@@ -175,7 +175,7 @@ class Trials:
             "difference is the program's"
         )
 
-    def _inputs(self, call: Call) -> list[Any]:
+    def _inputs(self, call: ReferenceCall) -> list[Any]:
         places = {node: at for at, node in enumerate(self.subject.arguments)}
         return [call.leaves[places[port.node]] for port in self.subject.plan.inputs]
 
@@ -184,7 +184,7 @@ class Trials:
     ) -> tuple[OutputError, ...]:
         for name, value in want.items():
             self.usual[name] = max(self.usual.get(name, 0.0), largest(value))
-        return tuple(compared(n, got[n], want[n], self.tolerance, self.usual[n]) for n in want)
+        return tuple(compare(n, got[n], want[n], self.tolerance, self.usual[n]) for n in want)
 
 
 def _arrays(names: list[str], values: list[Any]) -> Arrays:

@@ -20,10 +20,10 @@ from ..capture.io_plan import Names, plan
 from ..converter import TorchConverter, check_converter, get_decomp_table
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
-from ..numerics import compare
-from .draws import Plan, draws
+from ..numerics.tolerance import graph_limits
+from .draws import TrialPlan, draws
 from .engines import Engine, chosen, kernels, start
-from .isolation import Source
+from .isolation import ProgramFile
 from .locate import Search
 from .subject import Leaves, Subject
 from .trials import Runner, Trials
@@ -31,7 +31,7 @@ from .verdict import Divergence, Verdict
 
 _LARGE = 1 << 30  # bytes of a program that is loaded only once at a time
 
-Program: TypeAlias = "AIProgram | AIModelAsset | Path | str"
+ProgramLike: TypeAlias = "AIProgram | AIModelAsset | Path | str"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Settings:
     entrypoint: str = "main"
     named: bool = False  # the names of the plan were asked for, and others are wrong
     converter: TorchConverter | None = None
-    trials: Plan = field(default_factory=Plan)
+    trials: TrialPlan = field(default_factory=TrialPlan)
     tolerance: float | None = None
     seconds: float = 60.0
     timeout: float = 600.0
@@ -51,7 +51,7 @@ class Settings:
 
 def verify(
     model_or_exported: torch.nn.Module | torch.export.ExportedProgram,
-    program: Program | None = None,
+    program: ProgramLike | None = None,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -83,7 +83,7 @@ def verify(
         output_names: likewise.
         state_names: likewise.
         entrypoint_name: the function of the program.
-        settings: `trials`, a `Plan` of the inputs to generate; `seconds` (60) for trying them;
+        settings: `trials`, a `TrialPlan` of the inputs to generate; `seconds` (60) for trying them;
             `tolerance`, relative to the largest value of an output, in place of that of its dtype;
             `converter`, whose lowerings and kernels made the program; `locate=False` to leave out
             the search for the first wrong op; `engine`, the `runtime` of this machine or `torch`,
@@ -107,8 +107,10 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
         raise TypeError(f"verify has no argument {unknown[0]!r}; there are {sorted(known)}")
     if given.get("trials") is None:
         given.pop("trials", None)
-    if not isinstance(given.get("trials", Plan()), Plan):
-        raise ArgumentTypeError(f"trials is {given['trials']!r}\n  try   Plan(seeds=2, steps=3)")
+    if not isinstance(given.get("trials", TrialPlan()), TrialPlan):
+        raise ArgumentTypeError(
+            f"trials is {given['trials']!r}\n  try   TrialPlan(seeds=2, steps=3)"
+        )
     check_converter(given.get("converter"))
     engine = given.pop("engine", Engine.AUTO)
     if engine not in list(Engine):
@@ -117,7 +119,7 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
     return Settings(entrypoint, named, engine=engine, **given)
 
 
-def examine(subject: Subject, program: Program, given: Leaves, how: Settings) -> Verdict:
+def examine(subject: Subject, program: ProgramLike, given: Leaves, how: Settings) -> Verdict:
     """Hold a program to a subject that is at hand; what `verify` does once it has one."""
     began = time.monotonic()
     made = Trials(subject, _limits(subject, how.tolerance), how.named, how.seconds)
@@ -171,12 +173,12 @@ def _converted(subject: Subject, names: Names, how: Settings) -> AIProgram:
 
 
 def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, float]:
-    limits = compare.allowed(subject.exported.graph)
+    limits = graph_limits(subject.exported.graph)
     return limits if tolerance is None else dict.fromkeys(limits, tolerance)
 
 
 @contextmanager
-def _starter(engine: Engine, program: Program, how: Settings) -> Iterator[Starter]:
+def _starter(engine: Engine, program: ProgramLike, how: Settings) -> Iterator[Starter]:
     with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
         yield Starter(engine, _source(program, Path(folder)), how.entrypoint, how.timeout)
 
@@ -186,7 +188,7 @@ class Starter:
     """Loads a program from its file."""
 
     engine: Engine
-    source: Source
+    source: ProgramFile
     entrypoint: str
     timeout: float
 
@@ -201,7 +203,7 @@ class Starter:
         )
 
 
-def _loaded_together(source: Source) -> list[tuple[bool, ...]]:
+def _loaded_together(source: ProgramFile) -> list[tuple[bool, ...]]:
     """A large program is loaded once at a time, though torch then runs twice."""
     path = source.bytecode if source.asset is None else source.asset / "main.mlirb"
     large = path is not None and path.exists() and path.stat().st_size > _LARGE
@@ -221,11 +223,11 @@ def _second_opinion(made: Trials, engine: Engine, starter: Starter) -> str:
     return made.opinion(runner)
 
 
-def _source(program: Program, folder: Path) -> Source:
+def _source(program: ProgramLike, folder: Path) -> ProgramFile:
     if isinstance(program, AIProgram):
         path = folder / "program.mlirbc"
         write_module(program, path)
-        return Source(bytecode=path)
+        return ProgramFile(bytecode=path)
     if not isinstance(program, AIModelAsset | Path | str):
         raise ArgumentTypeError(
             f"a {type(program).__name__} is no Core AI program\n"
@@ -237,7 +239,7 @@ def _source(program: Program, folder: Path) -> Source:
             f"there is no asset at {path}\n  try   the path of an .aimodel, or a program"
         )
     resources.check(path)
-    return Source(asset=path)
+    return ProgramFile(asset=path)
 
 
 def _cause(made: Trials, engine: Engine, how: Settings) -> tuple[Divergence | None, str]:

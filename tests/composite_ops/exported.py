@@ -1,11 +1,12 @@
 """Exports a module as a user would, and holds the program to the module."""
 
 import torch
+from numeric_limits import BFLOAT16_STEP
 from torch.export import Dim, ExportedProgram
 
-# float16 has 11 significant bits and bfloat16 8: these are one step between neighbours at the
-# worst place, so two right answers that round differently still agree.
-RTOL = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 2.0**-7}
+from coreai_torch.numerics.tolerance import limits
+
+RTOL = limits(BFLOAT16_STEP)
 NARROW = [torch.float16, torch.bfloat16]
 FLOATS = [torch.float32, *NARROW]
 

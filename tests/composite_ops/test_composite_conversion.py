@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 import torch
 from compat.programs import graphs
+from numeric_limits import BFLOAT16_STEP
 from runtime import descriptor, run
 from torch import nn
 from torch.export import Dim
 
 from coreai_torch import ExternalizeSpec, TorchConverter, get_decomp_table
 from coreai_torch.composite_ops import SDPA, GatedDeltaUpdate, GatherMM, RMSNormImpl, RoPE
+from coreai_torch.numerics.tolerance import limits
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 FLOATS = (F32, F16, BF16)
-# One step between neighbours of the dtype; statistics, softmax and recurrence run in float32.
-TOLERANCE = {F32: 1e-5, F16: 1e-3, BF16: 2.0**-7}
+TOLERANCE = limits(BFLOAT16_STEP)  # statistics, softmax and recurrence run in float32
 CONTRACT = {
     RMSNormImpl: ("rms_norm", ["axes", "eps"]),
     RoPE: ("rope", ["scale", "base", "dims", "interleaved"]),

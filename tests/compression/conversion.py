@@ -12,8 +12,9 @@ from torch.nn.utils import parametrize
 
 import coreai_torch
 from coreai_torch._compression.utils import wrap_for_parametrization
+from coreai_torch.numerics.tolerance import limits
 
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+TOLERANCE = limits()
 
 
 def compressed(module: nn.Module, layer: nn.Module, name: str = "weight") -> nn.Module:

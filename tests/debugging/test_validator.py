@@ -129,6 +129,6 @@ def test_a_restricted_graph_keeps_the_ways():
     assert graph.outputs == (9,)
 
 
-def test_an_empty_batch_is_refused():
-    with pytest.raises(ValueError, match="one operation or more, not 0"):
+def test_a_batch_size_of_zero_is_rejected():
+    with pytest.raises(ValueError, match="batch_size is 0"):
         LevelOrderStrategy.bisection(chain(3), batch_size=0)

@@ -94,7 +94,7 @@ SECTIONS = (
         "Verification",
         "coreai_torch.verification",
         "What `verify` takes and gives: [verify](verify.md).",
-        ("Plan", "Verdict", "Trial", "OutputError", "Divergence"),
+        ("TrialPlan", "Verdict", "Trial", "OutputError", "Divergence"),
     ),
     Section(
         "Contents, differences, hazards",

@@ -6,11 +6,12 @@ import copy
 
 import torch
 from compat.programs import composites, graphs
-from runtime import NARROW, descriptor, run_with_state
+from runtime import descriptor, run_with_state
 from torch import nn
 from torch.utils import _pytree as pytree
 
 from coreai_torch import ExternalizeSpec, TorchConverter, get_decomp_table
+from coreai_torch.ir.types import narrow
 
 __all__ = ["Model", "Norm", "agrees", "composites", "converted", "graphs", "kept", "staged"]
 
@@ -68,7 +69,7 @@ def converted(model, *args, modules, **options):
 
 def _plain(values):
     tensors = [v.detach() for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor)]
-    return [t.to(NARROW.get(t.dtype, t.dtype)) for t in tensors]
+    return [t.to(narrow(t.dtype)) for t in tensors]
 
 
 def agrees(program, model, *calls, entrypoint="main", tolerance=1e-5):

@@ -5,9 +5,16 @@ import torch
 from kernels.tried import ID, ran
 
 from coreai_torch import MetalParameter
+from coreai_torch.numerics.tolerance import Tolerance, limits
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+_TWO_ROUNDINGS = "a body of several operations rounds after each; torch computes in float32"
+TOLERANCE = limits(
+    {
+        torch.float16: Tolerance(2e-3, _TWO_ROUNDINGS),
+        torch.bfloat16: Tolerance(2e-2, _TWO_ROUNDINGS),
+    }
+)
 
 
 X = torch.linspace(-3, 3, 64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numeric_limits
 import pytest
 import runtime
 import second_size
@@ -12,16 +13,12 @@ import torch
 import coreai_torch
 import coreai_torch.ops  # fills the registry; the package imports it when it is needed
 from coreai_torch.errors import NotDecomposedError
+from coreai_torch.ir.types import narrow
 from coreai_torch.lowering.cases import Case, T
 from coreai_torch.lowering.registry import BUILTIN
 
 # Relative and absolute, by the dtype of the result; integers and booleans are exact.
-TOLERANCE = {
-    torch.float32: (1e-5, 1e-5),
-    torch.complex64: (1e-5, 1e-5),
-    torch.float16: (1e-3, 1e-3),
-    torch.bfloat16: (1e-2, 1e-2),  # eight bits of mantissa: one unit is 0.8 %
-}
+TOLERANCE = numeric_limits.pairs(numeric_limits.EXACT_FLOAT8)
 
 
 def registered():
@@ -116,7 +113,7 @@ def listed(result):
 
 
 def compare(got, want, tolerance=None):
-    want = want.to(runtime.NARROW.get(want.dtype, want.dtype))
+    want = want.to(narrow(want.dtype))
     assert (got.dtype, tuple(got.shape)) == (want.dtype, tuple(want.shape))
     relative, absolute = tolerance or TOLERANCE.get(want.dtype, (0, 0))
     torch.testing.assert_close(got, want, rtol=relative, atol=absolute, equal_nan=True)

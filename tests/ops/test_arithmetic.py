@@ -7,6 +7,7 @@ import runtime
 import torch
 
 import coreai_torch
+from coreai_torch.ir.types import narrow
 
 
 class Call(torch.nn.Module):
@@ -119,6 +120,6 @@ def test_a_size_known_at_run_time_is_a_number_like_others(name):
     for shape in ((3, 4), (5, 2)):
         x = torch.linspace(-2, 3, shape[0] * shape[1]).reshape(shape)
         (got,), want = runtime.run(program, {port: x}).values(), fn(x)
-        want = want.to(runtime.NARROW.get(want.dtype, want.dtype))
+        want = want.to(narrow(want.dtype))
         near = 1e-3 if want.dtype == torch.float16 else 1e-5
         torch.testing.assert_close(got, want, rtol=near, atol=near, equal_nan=True)

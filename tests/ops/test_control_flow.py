@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.ir import dialect as cai
+from coreai_torch.ir.types import narrow
 
 
 class Call(nn.Module):
@@ -43,7 +44,7 @@ def check(fn, *variants, dynamic_shapes=None):
             want = fn(Call(fn), *inputs)
             for g, w in zip(got, pytree.tree_leaves(want), strict=True):
                 w = torch.as_tensor(w)
-                w = w.to(runtime.NARROW.get(w.dtype, w.dtype))
+                w = w.to(narrow(w.dtype))
                 torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5)
     return program
 

@@ -7,6 +7,7 @@ import runtime
 import torch
 
 import coreai_torch
+from coreai_torch.ir.types import narrow
 
 AUTO = torch.export.Dim.AUTO
 
@@ -48,7 +49,7 @@ def test_one_program_serves_all_sizes(function):
         for mine, torchs in zip(got, function(x), strict=True):
             torch.testing.assert_close(
                 mine,
-                torchs.to(runtime.NARROW.get(torchs.dtype, torchs.dtype)),
+                torchs.to(narrow(torchs.dtype)),
                 rtol=1e-5,
                 atol=1e-5,
             )

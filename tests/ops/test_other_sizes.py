@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import coreai_torch
+from coreai_torch.ir.types import narrow
 
 pytestmark = pytest.mark.filterwarnings("ignore:var.*degrees of freedom:UserWarning")
 AUTO = torch.export.Dim.AUTO
@@ -172,5 +173,5 @@ def test_other_sizes(name):
         given = inputs(*sizes)
         want = model(*given)
         (got,) = runtime.run(program, dict(zip(names, given, strict=True))).values()
-        want = want.to(runtime.NARROW.get(want.dtype, want.dtype))
+        want = want.to(narrow(want.dtype))
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, equal_nan=True)

@@ -11,6 +11,8 @@ from staging import converted
 from torch import nn
 from torch.export import Dim
 
+from coreai_torch.ir.types import narrow
+
 AUTO = Dim.AUTO
 
 
@@ -36,7 +38,7 @@ def check(fn, sample, others, dynamic_shapes=None):
             want = fn(*inputs)
             for g, w in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
                 w = torch.as_tensor(w)
-                w = w.to(runtime.NARROW.get(w.dtype, w.dtype))
+                w = w.to(narrow(w.dtype))
                 torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5)
     return program
 

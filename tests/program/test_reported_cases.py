@@ -12,8 +12,11 @@ from staging import converted
 from torch import nn
 from torch.nn import functional as F
 
+from coreai_torch.ir.types import narrow
+from coreai_torch.numerics.tolerance import limits
+
 INF, NAN = float("inf"), float("nan")
-TOLERANCES = {torch.float16: 1e-3}  # else 1e-5, and integers exactly
+TOLERANCES = limits()
 
 
 class Call(nn.Module):
@@ -126,8 +129,8 @@ def check(program, model, args):
     for value, expected in zip(
         got.values(), want if isinstance(want, tuple) else [want], strict=True
     ):
-        expected = expected.to(runtime.NARROW.get(expected.dtype, expected.dtype))
-        near = TOLERANCES.get(expected.dtype, 1e-5)
+        expected = expected.to(narrow(expected.dtype))
+        near = TOLERANCES.get(expected.dtype, 0.0)
         torch.testing.assert_close(value, expected, rtol=near, atol=near, equal_nan=True)
 
 

@@ -9,6 +9,7 @@ from staging import converted, exported
 from torch import nn
 
 from coreai_torch import TorchConverter
+from coreai_torch.ir.types import narrow
 
 
 class KVCache(nn.Module):
@@ -150,9 +151,9 @@ def test_every_way_of_writing(write, dtype):
         for got, expected in zip(
             outputs.values(), want if isinstance(want, tuple) else [want], strict=True
         ):
-            expected = expected.to(runtime.NARROW.get(expected.dtype, expected.dtype))
+            expected = expected.to(narrow(expected.dtype))
             torch.testing.assert_close(got, expected)
-        final = model.cache.to(runtime.NARROW.get(dtype, dtype))
+        final = model.cache.to(narrow(dtype))
         torch.testing.assert_close(after["b_cache"], final)
 
 

@@ -16,6 +16,7 @@ from steps import MAKERS
 
 import coreai_torch
 from coreai_torch.errors import NotDecomposedError
+from coreai_torch.ir.types import narrow
 
 _SIZES = (1, 2, 3, 4, 5, 2, 3, 1, 0)
 
@@ -89,7 +90,7 @@ def _table():
 
 
 def _difference(got: torch.Tensor, held: Held) -> str:
-    want = held.eager.to(runtime.NARROW.get(held.eager.dtype, held.eager.dtype))
+    want = held.eager.to(narrow(held.eager.dtype))
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype} {tuple(got.shape)}, not {want.dtype} {tuple(want.shape)}"
     if want.dtype not in EPSILON:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 
 import torch
+from numeric_limits import BFLOAT16_STEP
 from runtime import descriptor, run
 from torch import nn
 
 from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.numerics.tolerance import Tolerance, limits
 from coreai_torch.passes.recognize import recognized
 
 aten = torch.ops.aten
-# One step between neighbours at the worst place; float16 products add up in float16 at run time.
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2.0**-7}
+_HALF_SUMS = Tolerance(2e-3, "the Linux run time adds up float16 products in float16")
+TOLERANCE = limits({**BFLOAT16_STEP, torch.float16: _HALF_SUMS})
 
 
 class Plain(nn.Module):

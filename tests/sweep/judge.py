@@ -23,6 +23,7 @@ from coreai_torch.errors import (
     module_path,
     target_name,
 )
+from coreai_torch.ir.types import narrow
 
 from .. import runtime
 from . import entries
@@ -291,7 +292,7 @@ def _run(
 
 
 def _compared(name: str, call: Call, got: Sequence[torch.Tensor]) -> Outcome:
-    want = [w.to(runtime.NARROW.get(w.dtype, w.dtype)) for w in call.eager()]
+    want = [w.to(narrow(w.dtype)) for w in call.eager()]
     if len(got) != len(want):
         return Outcome(Kind.WRONG, f"{len(got)} results, not {len(want)}")
     got, want = settled(name, call, got), settled(name, call, want)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+import numeric_limits
 import torch
 
 # Relative and absolute, by the dtype of the result; integers and booleans are exact.
-BY_DTYPE = {
-    torch.float32: (1e-5, 1e-5),
-    torch.complex64: (1e-5, 1e-5),
-    torch.float16: (1e-3, 1e-3),
-    torch.bfloat16: (1e-2, 1e-2),  # eight bits of mantissa: one unit is 0.8 %
-}
+BY_DTYPE = numeric_limits.pairs(numeric_limits.EXACT_FLOAT8)
 
 # (entry, dtype of the result): (relative, absolute, reason)
 LOOSENED: dict[tuple[str, torch.dtype], tuple[float, float, str]] = {

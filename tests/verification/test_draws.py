@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from coreai_torch.capture.io_plan import Names, plan
-from coreai_torch.verification.draws import Plan, drawn, draws
+from coreai_torch.verification.draws import TrialPlan, drawn, draws
 from coreai_torch.verification.subject import Subject
 
 
@@ -35,7 +35,7 @@ def subject():
 
 def test_every_draw_is_one_that_torch_takes(subject):
     given = subject.leaves(None, None)
-    made = list(draws(subject, given, Plan(seeds=2, sizes=3)))
+    made = list(draws(subject, given, TrialPlan(seeds=2, sizes=3)))
     labels = [d.label for d in made]
     assert labels[0] == "given"
     assert labels[-4:] == ["seed 1", "seed 2", "zeros", "extremes"]
@@ -52,7 +52,7 @@ def test_every_draw_is_one_that_torch_takes(subject):
 
 def test_a_draw_is_the_same_each_time_and_differs_between_calls(subject):
     given = subject.leaves(None, None)
-    (draw,) = (d for d in draws(subject, given, Plan()) if d.label == "seed 1")
+    (draw,) = (d for d in draws(subject, given, TrialPlan()) if d.label == "seed 1")
     assert torch.equal(draw.leaves(0)[0], draw.leaves(0)[0])
     assert not torch.equal(draw.leaves(0)[0], draw.leaves(1)[0])
 

@@ -8,7 +8,7 @@ from torch import nn
 from verification.models import Net, leaky
 
 from coreai_torch import MetalParameter, TorchConverter, TorchMetalKernel
-from coreai_torch.verification import Plan, verify
+from coreai_torch.verification import TrialPlan, verify
 
 ID = MetalParameter("id", "uint", "thread_position_in_grid")
 X = torch.linspace(-2, 2, 24)
@@ -47,7 +47,7 @@ def verdict_of(kernel, **options):
 
 def test_kernels_run_from_their_metal_source():
     rows = torch.export.Dim("rows", min=1, max=99)
-    verdict = verdict_of(RIGHT, dynamic_shapes=({0: rows},), trials=Plan(seeds=0, edges=False))
+    verdict = verdict_of(RIGHT, dynamic_shapes=({0: rows},), trials=TrialPlan(seeds=0, edges=False))
     assert verdict, str(verdict)
     assert verdict.kernels == ("verified_right",)
     assert {t.outputs[0].shape for t in verdict.trials} == {(24,), (1,), (25,)}
@@ -55,7 +55,7 @@ def test_kernels_run_from_their_metal_source():
 
 
 def test_a_kernel_that_is_not_its_reference_is_the_first_op_to_part():
-    verdict = verdict_of(WRONG, trials=Plan(seeds=0, edges=False))
+    verdict = verdict_of(WRONG, trials=TrialPlan(seeds=0, edges=False))
     assert not verdict
     assert verdict.kernels == ("verified_wrong",)
     assert verdict.divergence.op.startswith("coreai_kernels.verified_wrong.")
@@ -69,11 +69,16 @@ class Product(nn.Module):
 
 def test_half_precision_products_add_up_as_on_devices():
     x = torch.full((2, 4096), 0.1, dtype=torch.float16)
-    verdict = verify(Product(), None, (x,), trials=Plan(seeds=0, edges=False))
+    verdict = verify(Product(), None, (x,), trials=TrialPlan(seeds=0, edges=False))
     assert verdict, str(verdict)
     assert any("float16 products" in note for note in verdict.notes)
     narrow = verify(
-        Product(), None, (x,), trials=Plan(seeds=0, edges=False), engine="runtime", locate=False
+        Product(),
+        None,
+        (x,),
+        trials=TrialPlan(seeds=0, edges=False),
+        engine="runtime",
+        locate=False,
     )
     assert not narrow
     assert any("the difference is the run time's" in note for note in narrow.notes)
@@ -82,7 +87,7 @@ def test_half_precision_products_add_up_as_on_devices():
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["runtime", "torch"])
 def test_both_engines_judge_alike(engine):
-    plan = Plan(seeds=0, edges=False)
+    plan = TrialPlan(seeds=0, edges=False)
     model, x = Net().eval(), X.reshape(3, 8)
     assert verify(model, None, (x,), trials=plan, engine=engine)
     wrong = verify(model, None, (x,), trials=plan, engine=engine, converter=leaky())

@@ -17,7 +17,7 @@ from verification.models import Net
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.asset.program import write_module
 from coreai_torch.errors import NativeError, NativeTimeout
-from coreai_torch.verification.isolation import Isolated, Source
+from coreai_torch.verification.isolation import Isolated, ProgramFile
 
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 
@@ -27,7 +27,7 @@ def source(tmp_path_factory):
     program = torch.export.export(Net().eval(), (X,)).run_decompositions(get_decomp_table())
     path = tmp_path_factory.mktemp("program") / "net.mlirbc"
     write_module(TorchConverter().add_exported_program(program).to_coreai(), path)
-    return Source(bytecode=path)
+    return ProgramFile(bytecode=path)
 
 
 def test_a_loaded_function_is_called_many_times_and_survives_a_refusal(source):
@@ -66,8 +66,8 @@ def test_an_unknown_entrypoint_is_refused_with_those_there_are(source):
 def test_a_parent_that_is_killed_leaves_no_child_and_no_folder(source, tmp_path):
     script = (
         "import os, sys\nfrom pathlib import Path\n"
-        "from coreai_torch.verification.isolation import Isolated, Source\n"
-        "loaded = Isolated(Source(bytecode=Path(sys.argv[1])))\n"
+        "from coreai_torch.verification.isolation import Isolated, ProgramFile\n"
+        "loaded = Isolated(ProgramFile(bytecode=Path(sys.argv[1])))\n"
         "print(loaded._child._process.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )

@@ -7,14 +7,16 @@ import math
 import pytest
 import torch
 
-from coreai_torch.numerics.compare import TOLERANCE, allowed, compared, largest
+from coreai_torch.numerics.compare import compare, largest
+from coreai_torch.numerics.tolerance import graph_limits, limits
 
 NAN, INF = math.nan, math.inf
+LIMITS = limits()
 
 
 def error(got, want, dtype=torch.float32):
     got, want = (torch.tensor(v, dtype=dtype) for v in (got, want))
-    return compared("y", got, want, TOLERANCE)
+    return compare("y", got, want, LIMITS)
 
 
 def test_equal_is_exact():
@@ -68,13 +70,13 @@ def test_integers_and_booleans_are_exact(dtype):
 
 
 def test_64_bits_are_narrowed_before_comparing():
-    assert compared("y", torch.tensor([1], dtype=torch.int32), torch.tensor([1]), {}).ok
+    assert compare("y", torch.tensor([1], dtype=torch.int32), torch.tensor([1]), {}).ok
 
 
 def test_other_shapes_and_dtypes_are_problems():
-    found = compared("y", torch.zeros(2), torch.zeros(3), TOLERANCE)
+    found = compare("y", torch.zeros(2), torch.zeros(3), LIMITS)
     assert (found.ok, found.problem) == (False, "is [2] float32, torch gives [3] float32")
-    assert "int32" in compared("y", torch.zeros(2).int(), torch.zeros(2), TOLERANCE).problem
+    assert "int32" in compare("y", torch.zeros(2).int(), torch.zeros(2), LIMITS).problem
 
 
 def test_argmax_is_judged_by_rows():
@@ -90,7 +92,7 @@ def test_psnr_is_in_decibels():
 def test_complex_numbers_and_nothing_at_all():
     assert error([1 + 1j], [1 + 1j], torch.complex64).ok
     assert not error([1 + 1j], [1 - 1j], torch.complex64).ok
-    assert compared("y", torch.zeros(0), torch.zeros(0), TOLERANCE).ok
+    assert compare("y", torch.zeros(0), torch.zeros(0), LIMITS).ok
 
 
 class Deep(torch.nn.Module):
@@ -102,7 +104,7 @@ class Deep(torch.nn.Module):
 
 def test_the_tolerance_of_a_graph_grows_with_its_depth_and_its_narrowest_type():
     program = torch.export.export(Deep(), (torch.ones(2),))
-    limits = allowed(program.graph)
+    limits = graph_limits(program.graph)
     assert limits[torch.float32] == pytest.approx(1e-3 * math.sqrt(102), rel=0.02)
 
 
@@ -117,5 +119,5 @@ def test_the_largest_value_of_any_dtype(values, want):
 
 def test_values_that_are_small_for_once_are_held_to_the_usual_size():
     got, want = torch.tensor([2e-6]), torch.tensor([0.0])
-    assert not compared("y", got, want, TOLERANCE).ok
-    assert compared("y", got, want, TOLERANCE, usual=1.0).ok
+    assert not compare("y", got, want, LIMITS).ok
+    assert compare("y", got, want, LIMITS, usual=1.0).ok

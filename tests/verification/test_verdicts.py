@@ -13,9 +13,9 @@ import coreai_torch
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.errors import VerificationError, VerificationInputError
 from coreai_torch.ir import dialect as cai
-from coreai_torch.verification import Plan, verify
+from coreai_torch.verification import TrialPlan, verify
 
-GIVEN_ONLY = Plan(seeds=0, sizes=0, edges=False, steps=1)
+GIVEN_ONLY = TrialPlan(seeds=0, sizes=0, edges=False, steps=1)
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 
 
@@ -181,7 +181,7 @@ class Half(nn.Module):
 def test_sizes_keep_to_what_the_export_promises():
     half = torch.export.Dim("half", min=2, max=5)
     program = torch.export.export(Half(), (X[:2].repeat(2, 1),), dynamic_shapes=({0: 2 * half},))
-    verdict = verify(program, trials=Plan(seeds=0, sizes=4, edges=False))
+    verdict = verify(program, trials=TrialPlan(seeds=0, sizes=4, edges=False))
     assert verdict, str(verdict)
     assert {t.outputs[0].shape[0] for t in verdict.trials} == {2, 3, 5}
 
@@ -193,7 +193,7 @@ class Positive(nn.Module):
 
 
 def test_inputs_that_torch_refuses_are_left_out_with_the_reason():
-    verdict = verify(Positive(), None, (X.abs() + 1,), trials=Plan(seeds=0, sizes=0))
+    verdict = verify(Positive(), None, (X.abs() + 1,), trials=TrialPlan(seeds=0, sizes=0))
     assert verdict, str(verdict)
     (left,) = (left for left in verdict.left_out if left.startswith("zeros"))
     assert left.startswith("zeros: torch itself refuses them: ")

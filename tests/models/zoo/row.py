@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-TOLERANCE = 1e-4  # of the largest output: errors add up over the layers of a model
+# Relative to the largest output. The limit of one float32 op times ten: errors add up over the
+# layers of a model.
+TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
