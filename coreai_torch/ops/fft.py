@@ -1,6 +1,7 @@
-"""Fourier transforms as products with the matrix of the transform, written in torch.
+"""Fourier transforms as real products with constant matrices.
 
-The matrix depends on the length alone, so it is folded in 64 bits and only then narrowed.
+Up to `DENSE` elements, and for every dynamic length, the transform is one product with its full
+matrix; `_lib/fourier.py` splits a longer one into factors.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ from collections.abc import Sequence
 
 import torch
 
-from ..lowering import case, decomposes
+from ..ir import dialect as cai
+from ..ir import shapes
+from ..ir.dialect import Dim, Value
+from ..lowering import Ctx, case, lowers
 from ..lowering.cases import c64, f32
 from ..torch_compat import aten
+from ._lib import windows
+from ._lib.fourier import DENSE, Signal, inverse_to_real, transform, transform_of_real
 
 _LONG = (
     "sums of n terms of both signs: the absolute error grows with the sum of their sizes, "
@@ -22,104 +28,182 @@ _CLOSE = (1e-5, 3e-5)
 _LENGTH = "the length is a number of the case"
 
 
-def _waves(rows: int, columns: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine of 2 pi j k / length; the turns are taken off while they are integers."""
-    turns = torch.arange(rows).unsqueeze(1) * torch.arange(columns) % length
-    angle = turns.to(torch.float64) * (2 * math.pi / length)
-    return angle.cos().to(torch.float32), angle.sin().to(torch.float32)
+def _waves(rows: Dim, columns: Dim, length: Dim) -> tuple[windows.Table, windows.Table]:
+    """Return cosine and sine of `2 pi j k / length`; whole turns are removed as integers."""
+    turns = windows.mul(windows.column(windows.count(rows)), windows.row(windows.count(columns)))
+    if isinstance(turns, Value):
+        turns = cai.modulo(turns, shapes.number(length))
+        step = cai.div(cai.constant(2 * math.pi, torch.float32), windows.number(length))
+        angle = cai.mul(cai.cast(turns, torch.float32), step)
+        return cai.cos(angle), cai.sin(angle)
+    angle = (turns % length).to(torch.float64) * (2 * math.pi / length)
+    return angle.cos(), angle.sin()
 
 
-def _scale(normalization: int, length: int) -> float:
-    """None, by the root of the length, or by the length."""
-    return (1.0, length**-0.5, 1.0 / length)[normalization]
+def _scale(normalization: int, length: Dim) -> windows.Term:
+    """Return 1, the inverse of the root of the length, or the inverse of the length."""
+    if normalization == 0:
+        return 1.0
+    if isinstance(length, int):
+        return float(length ** (-0.5 if normalization == 1 else -1.0))
+    size = windows.value(windows.number(length))
+    return cai.rsqrt(size) if normalization == 1 else cai.div(cai.like(size, 1), size)
 
 
-def _along(x: torch.Tensor, matrix: torch.Tensor, dim: int) -> torch.Tensor:
-    rows = x.movedim(dim, -1).unsqueeze(-2)  # a product with a vector would squeeze in place
-    return (rows @ matrix.to(x.dtype)).squeeze(-2).movedim(-1, dim)
+def _matrix(table: windows.Table) -> Value:
+    """Return a table as an f32 value."""
+    return windows.value(windows.cast(table, torch.float32))
+
+
+def _along(x: Value, table: windows.Table, axis: int) -> Value:
+    """Multiply the rows along an axis with a matrix."""
+    order = [*(a for a in range(x.type.rank) if a != axis), axis]
+    rows = cai.transpose(x, order)
+    lone = rows.type.rank == 1
+    rows = cai.expand_dims(rows, [0]) if lone else rows
+    found = cai.matmul(rows, _matrix(table))
+    found = cai.shrink_dims(found, [0]) if lone else found
+    return cai.transpose(found, [order.index(a) for a in range(x.type.rank)])
+
+
+def _is_long(length: Dim) -> bool:
+    return isinstance(length, int) and length > DENSE
+
+
+class _Columns:
+    """Moves an axis to the front of a matrix `[length, columns]`, and back."""
+
+    def __init__(self, x: Value, axis: int) -> None:
+        self.order = [axis, *(a for a in range(x.type.rank) if a != axis)]
+        self.others = [d for a, d in enumerate(cai.sizes(x)) if a != axis]
+        self.count = shapes.product(self.others)
+
+    def of(self, x: Value) -> Value:
+        turned = cai.transpose(x, self.order)
+        return cai.reshape(turned, [cai.size(turned, 0), self.count])
+
+    def back(self, x: Value) -> Value:
+        turned = cai.reshape(x, [cai.size(x, 0), *self.others])
+        return cai.transpose(turned, [self.order.index(a) for a in range(len(self.order))])
 
 
 def _complex_pass(
-    real: torch.Tensor, imaginary: torch.Tensor, dim: int, normalization: int, forward: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    length = real.shape[dim]
-    cosine, sine = (w * _scale(normalization, length) for w in _waves(length, length, length))
-    sine = -sine if forward else sine
+    real: Value, imaginary: Value, axis: int, normalization: int, forward: bool
+) -> tuple[Value, Value]:
+    length = cai.size(real, axis)
+    scale, sign = _scale(normalization, length), -1 if forward else 1
+    if isinstance(length, int) and length > DENSE and isinstance(scale, float):
+        columns = _Columns(real, axis)
+        signal = Signal(columns.of(real), columns.of(imaginary))
+        found = transform(signal, length, columns.count, sign, scale).parts()
+        return columns.back(found[0]), columns.back(found[1])
+    cosine, sine = (windows.mul(w, scale) for w in _waves(length, length, length))
+    sine = windows.mul(sine, float(sign))
     return (
-        _along(real, cosine, dim) - _along(imaginary, sine, dim),
-        _along(real, sine, dim) + _along(imaginary, cosine, dim),
+        cai.sub(_along(real, cosine, axis), _along(imaginary, sine, axis)),
+        cai.add(_along(real, sine, axis), _along(imaginary, cosine, axis)),
     )
 
 
-@decomposes(
+@lowers(
     aten._fft_c2c.default,
     cases=[
         case(c64(8), [0], 0, True, tolerance=_CLOSE, because=_LONG),
         case(c64(3, 5), [1], 1, False, tolerance=_CLOSE, because=_LONG),
         case(c64(3, 4), [0, 1], 2, True, tolerance=_CLOSE, because=_LONG),
+        *(
+            case(c64(*shape, fixed=True), [axis], 1, forward, tolerance=_CLOSE, because=_LONG)
+            for shape, axis, forward in (
+                ((2, 384), 1, True),
+                ((384, 2), 0, False),
+                ((521,), 0, True),  # a prime above 256
+                ((1042,), 0, False),  # twice that
+            )
+        ),
     ],
 )
-def fft_c2c(x: torch.Tensor, dim: Sequence[int], normalization: int, forward: bool) -> torch.Tensor:
-    parts = torch.view_as_real(x)
-    real, imaginary = parts.select(-1, 0), parts.select(-1, 1)
+def fft_c2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, forward: bool) -> Value:
+    real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     for axis in dim:
-        axis = axis % x.dim()
+        axis = axis % x.type.rank
         real, imaginary = _complex_pass(real, imaginary, axis, normalization, forward)
-    return torch.complex(real, imaginary)
+    return cai.create_complex(real, imaginary)
 
 
-@decomposes(
+def _real_pass(x: Value, axis: int, normalization: int, kept: Dim) -> tuple[Value, Value]:
+    length = cai.size(x, axis)
+    scale = _scale(normalization, length)
+    if _is_long(length) and isinstance(scale, float):
+        columns = _Columns(x, axis)
+        found = transform_of_real(columns.of(x), length, columns.count, scale, kept).parts()
+        return columns.back(found[0]), columns.back(found[1])
+    cosine, sine = (windows.mul(w, scale) for w in _waves(length, kept, length))
+    return _along(x, cosine, axis), _along(x, windows.mul(sine, -1.0), axis)
+
+
+@lowers(
     aten._fft_r2c.default,
     cases=[
         case(f32(8), [0], 0, True, tolerance=_CLOSE, because=_LONG),
         case(f32(3, 7), [1], 1, True, tolerance=_CLOSE, because=_LONG),
         case(f32(3, 6), [1], 2, False, tolerance=_CLOSE, because=_LONG),
         case(f32(4, 6), [0, 1], 0, True, tolerance=_CLOSE, because=_LONG),
+        *(
+            case(f32(*shape, fixed=True), axes, 1, onesided, tolerance=_CLOSE, because=_LONG)
+            for shape, axes, onesided in (
+                ((2, 384), [1], True),
+                ((3, 1125), [1], False),  # three factors, all odd
+                ((514, 2), [0], True),  # a factor of 2, and a prime above 256
+                ((521,), [0], True),
+                ((300, 3), [1, 0], True),
+            )
+        ),
     ],
 )
-def fft_r2c(
-    x: torch.Tensor, dim: Sequence[int], normalization: int, onesided: bool
-) -> torch.Tensor:
-    *rest, last = [axis % x.dim() for axis in dim]
-    length = x.shape[last]
-    kept = length // 2 + 1 if onesided else length
-    cosine, sine = (w * _scale(normalization, length) for w in _waves(length, kept, length))
-    real, imaginary = _along(x, cosine, last), _along(x, -sine, last)
+def fft_r2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, onesided: bool) -> Value:
+    *rest, last = [axis % x.type.rank for axis in dim]
+    length = cai.size(x, last)
+    kept = shapes.add(shapes.floordiv(length, 2), 1) if onesided else length
+    real, imaginary = _real_pass(x, last, normalization, kept)
     for axis in rest:
         real, imaginary = _complex_pass(real, imaginary, axis, normalization, True)
-    return torch.complex(real, imaginary)
+    return cai.create_complex(real, imaginary)
 
 
-@decomposes(
+def _mirror_weights(kept: Dim, length: Dim) -> windows.Table:
+    """Return 2 for the lines that stand for their mirror image too, 1 for the first and middle."""
+    number = windows.count(kept)
+    twice = windows.mul(number, 2)
+    paired = windows.both(windows.greater(number, 0), windows.greater(length, twice))
+    return windows.add(windows.cast(paired, torch.float32), 1.0)
+
+
+@lowers(
     aten._fft_c2r.default,
     cases=[
         case(c64(5), [0], 0, 8, tolerance=_CLOSE, because=_LONG),
         case(c64(3, 4), [1], 2, 7, static_only=_LENGTH, tolerance=_CLOSE, because=_LONG),
-        case(
-            c64(4, 4),
-            [0, 1],
-            1,
-            6,
-            static_only=_LENGTH,
-            tolerance=_CLOSE,
-            because=_LONG,
+        case(c64(4, 4), [0, 1], 1, 6, static_only=_LENGTH, tolerance=_CLOSE, because=_LONG),
+        *(
+            case(c64(*shape, fixed=True), [0], 1, length, tolerance=_CLOSE, because=_LONG)
+            for shape, length in (((193, 2), 384), ((563,), 1125), ((261,), 521))
         ),
     ],
 )
 def fft_c2r(
-    x: torch.Tensor, dim: Sequence[int], normalization: int, last_dim_size: int
-) -> torch.Tensor:
-    *rest, last = [axis % x.dim() for axis in dim]
-    parts = torch.view_as_real(x)
-    real, imaginary = parts.select(-1, 0), parts.select(-1, 1)
+    ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, last_dim_size: Dim
+) -> Value:
+    *rest, last = [axis % x.type.rank for axis in dim]
+    real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     for axis in rest:
         real, imaginary = _complex_pass(real, imaginary, axis, normalization, False)
-    kept = last_dim_size // 2 + 1
-    real, imaginary = real.narrow(last, 0, kept), imaginary.narrow(last, 0, kept)
-    # The other half of the spectrum mirrors this one; the first and a middle line stand alone.
-    number = torch.arange(kept)
-    alone = (number == 0) | (number * 2 == last_dim_size)
-    weight = torch.where(alone, 1.0, 2.0) * _scale(normalization, last_dim_size)
-    cosine, sine = _waves(kept, last_dim_size, last_dim_size)
-    weight = weight.unsqueeze(1)
-    return _along(real, cosine * weight, last) - _along(imaginary, sine * weight, last)
+    length, scale = last_dim_size, _scale(normalization, last_dim_size)
+    if _is_long(length) and isinstance(scale, float):
+        columns = _Columns(real, last)
+        half = Signal(columns.of(real), columns.of(imaginary))
+        return columns.back(inverse_to_real(half, length, columns.count, scale))
+    kept = shapes.add(shapes.floordiv(length, 2), 1)
+    real, imaginary = (cai.slice_axis(p, last, 0, kept) for p in (real, imaginary))
+    weight = windows.column(windows.mul(_mirror_weights(kept, length), scale))
+    cosine, sine = (windows.mul(w, weight) for w in _waves(kept, length, length))
+    return cai.sub(_along(real, cosine, last), _along(imaginary, sine, last))
