@@ -1,0 +1,1 @@
+"""Time and memory of single ops at the sizes that models use."""

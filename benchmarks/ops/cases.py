@@ -1,0 +1,125 @@
+"""The measured calls: a function and its arguments, by op and size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Call = tuple[Callable[..., Any] | torch.nn.Module, tuple[Tensor, ...]]
+
+
+def _boxes(count: int) -> tuple[Tensor, Tensor]:
+    corner = torch.rand(count, 2) * 600
+    return torch.cat([corner, corner + 10 + torch.rand(count, 2) * 100], 1), torch.rand(count)
+
+
+def _nms(boxes: Tensor, scores: Tensor) -> Tensor:
+    return torch.ops.torchvision.nms(boxes, scores, 0.5)
+
+
+def _fold(channels: int, size: int, kernel: int, stride: int, padding: int) -> Call:
+    windows = (size + 2 * padding - kernel) // stride + 1
+    columns = torch.randn(1, channels * kernel * kernel, windows * windows)
+    return lambda x: functional.fold(x, size, kernel, padding=padding, stride=stride), (columns,)
+
+
+def _table(count: int) -> Call:
+    def positions(table: Tensor, x: Tensor) -> Tensor:
+        place = torch.arange(count)
+        return x + table[place[:, None] - place[None] + count - 1]
+
+    return positions, (torch.randn(2 * count - 1), torch.randn(count, count))
+
+
+def _scan(steps: int) -> Call:
+    def combine(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        state = state * 0.9 + x
+        return state, state * 1.0
+
+    def run(x: Tensor) -> Any:
+        return torch._higher_order_ops.scan(combine, torch.zeros(x.shape[1]), x)
+
+    return run, (torch.randn(steps, 16),)
+
+
+def _while(steps: int) -> Call:
+    def run(x: Tensor) -> Any:
+        return torch.while_loop(
+            lambda k, y: k < steps, lambda k, y: (k + 1, y * 0.999 + 1.0), (torch.tensor(0), x)
+        )
+
+    return run, (torch.randn(64),)
+
+
+def _ascending(count: int) -> Tensor:
+    return torch.sort(torch.randn(count)).values
+
+
+CASES: dict[str, Callable[[], Call]] = {
+    "rfft 48,000": lambda: (torch.fft.rfft, (torch.randn(48_000),)),
+    "rfft 4x16,384": lambda: (torch.fft.rfft, (torch.randn(4, 16_384),)),
+    "fft 10,007": lambda: (torch.fft.fft, (torch.randn(10_007, dtype=torch.complex64),)),
+    "irfft 48,000": lambda: (torch.fft.irfft, (torch.randn(24_001, dtype=torch.complex64),)),
+    "fft2 256x256": lambda: (torch.fft.fft2, (torch.randn(256, 256, dtype=torch.complex64),)),
+    "stft 16,000 of 400": lambda: (
+        lambda x, w: torch.stft(x, 400, 160, window=w, return_complex=True),
+        (torch.randn(1, 16_000), torch.hann_window(400)),
+    ),
+    "searchsorted 100,000 in 10,000": lambda: (
+        torch.searchsorted,
+        (_ascending(10_000), torch.randn(100_000)),
+    ),
+    "searchsorted 1,000 in 100,000": lambda: (
+        torch.searchsorted,
+        (_ascending(100_000), torch.randn(1_000)),
+    ),
+    "bucketize 1M in 256": lambda: (torch.bucketize, (torch.randn(1_000_000), _ascending(256))),
+    "fold 192 of 28x28": lambda: _fold(192, 28, 3, 2, 1),
+    "fold 192 of 56x56": lambda: _fold(192, 56, 3, 1, 1),
+    "logcumsumexp 4x8,192": lambda: (lambda x: x.logcumsumexp(1), (torch.randn(4, 8_192),)),
+    "cumprod 4x8,192": lambda: (lambda x: x.cumprod(1), (torch.rand(4, 8_192) + 0.5,)),
+    "cummax 4x8,192": lambda: (lambda x: x.cummax(1), (torch.randn(4, 8_192),)),
+    "nms 8,400": lambda: (_nms, _boxes(8_400)),
+    "topk 50 of 151,936": lambda: (lambda x: x.topk(50), (torch.randn(1, 151_936),)),
+    "median 100,001": lambda: (torch.median, (torch.randn(100_001),)),
+    "kthvalue 100,001": lambda: (lambda x: x.kthvalue(1_000), (torch.randn(100_001),)),
+    "unique 100,000": lambda: (torch.unique, (torch.randint(0, 5_000, (100_000,)),)),
+    "sort 100,000": lambda: (torch.sort, (torch.randn(100_000),)),
+    "grid_sample bicubic 256x256": lambda: (
+        lambda x, g: functional.grid_sample(x, g, mode="bicubic", align_corners=False),
+        (torch.randn(1, 3, 256, 256), torch.rand(1, 256, 256, 2) * 2 - 1),
+    ),
+    "roll 224x224x96": lambda: (
+        lambda x: torch.roll(x, (-3, -3), (1, 2)),
+        (torch.randn(1, 224, 224, 96),),
+    ),
+    "adaptive_avg_pool2d 57x57 to 7x7": lambda: (
+        lambda x: functional.adaptive_avg_pool2d(x, 7),
+        (torch.randn(1, 512, 57, 57),),
+    ),
+    "repeat_interleave 10,000": lambda: (
+        lambda x, n: torch.repeat_interleave(x, n, 0),
+        (torch.randn(10_000, 64), torch.randint(0, 4, (10_000,))),
+    ),
+    "one_hot 4,096 of 1,000": lambda: (
+        lambda x: functional.one_hot(x, 1_000),
+        (torch.randint(0, 1_000, (4_096,)),),
+    ),
+    "masked_scatter 1M": lambda: (
+        torch.masked_scatter,
+        (torch.randn(1_000_000), torch.rand(1_000_000) > 0.5, torch.randn(1_000_000)),
+    ),
+    "isin 100,000 in 10,000": lambda: (
+        torch.isin,
+        (torch.randint(0, 50_000, (100_000,)), torch.randint(0, 50_000, (10_000,))),
+    ),
+    "relative positions 512": lambda: _table(512),
+    "lstm 1,000 steps": lambda: (torch.nn.LSTM(64, 64), (torch.randn(1_000, 1, 64),)),
+    "lstm 10,000 steps": lambda: (torch.nn.LSTM(64, 64), (torch.randn(10_000, 1, 64),)),
+    "scan 4,096 steps": lambda: _scan(4_096),
+    "while_loop 10,000 steps": lambda: _while(10_000),
+}
