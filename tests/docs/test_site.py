@@ -1,4 +1,4 @@
-"""Every page is in the site's navigation, and every link between pages leads somewhere."""
+"""Check that every page is in the navigation of the site and that no link is broken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-LINKING = [*PAGES, ROOT / "README.md"]
+LINKING = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -18,7 +18,7 @@ NAV_ENTRY = re.compile(r"^\s+- (?:[^:]+: )?(\S+\.md)$", re.MULTILINE)
 
 
 def slug(heading):
-    """The anchor that a heading has on the site: its words in small letters, with hyphens."""
+    """Return the anchor of a heading on the site: lowercase words joined by hyphens."""
     plain = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
     return re.sub(r"[\s-]+", "-", plain)
 
@@ -34,7 +34,7 @@ def test_every_page_is_in_the_navigation_once():
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page):
+def test_no_link_is_broken(page):
     broken = []
     for link in LINK.findall(FENCE.sub("", page.read_text())):
         if re.match(r"[a-z]+:", link):
@@ -53,5 +53,5 @@ def test_every_link_leads_somewhere(page):
         ("`convert`: f16, or not?", "convert-f16-or-not"),
     ],
 )
-def test_anchors_are_those_of_the_site(heading, anchor):
+def test_anchor_of_heading(heading, anchor):
     assert slug(heading) == anchor
