@@ -1,4 +1,4 @@
-"""Activations: relu and its kin, gelu, the hard ones, softmax and log_softmax."""
+"""Lower activations (relu, elu, gelu, hardswish, ...), softmax and log_softmax."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def rrelu(
     generator: None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     if training:
-        raise ConversionError("rrelu draws random slopes in training\n  try   model.eval()")
+        raise ConversionError(
+            "rrelu draws random slopes in training mode\n  try   call model.eval() before exporting"
+        )
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
 
 
@@ -68,16 +70,16 @@ def rrelu(
     cases=[*_CASES, case(f32(6), 2.0, 1.5, 0.5), case(f16(6), 1.7, 1.05)],
 )
 def elu(ctx: Ctx, x: Value, alpha: Number, scale: Number, input_scale: Number) -> Value:
-    bent = expm1(cai.mul(x, cai.like(x, input_scale)))
-    bent = cai.mul(cai.mul(bent, cai.like(x, alpha)), cai.like(x, scale))
-    straight = cai.mul(x, cai.like(x, scale))
-    return cai.where(cai.greater(x, cai.like(x, 0)), straight, bent)
+    curved_branch = expm1(cai.mul(x, cai.like(x, input_scale)))
+    curved_branch = cai.mul(cai.mul(curved_branch, cai.like(x, alpha)), cai.like(x, scale))
+    linear_branch = cai.mul(x, cai.like(x, scale))
+    return cai.where(cai.greater(x, cai.like(x, 0)), linear_branch, curved_branch)
 
 
 @lowers(
     aten.gelu.default,
     cases=[
-        # torch's vector code makes NaN of gelu(inf), its scalar code inf: that one is left out.
+        # torch's vectorized code returns NaN for gelu(inf), its scalar code inf: inf is left out.
         *(case(t, approximate="none") for t in (f32(9, values=_EDGES.values), *_FLOATS[1:])),
         *(case(t, approximate="tanh") for t in _FLOATS),
     ],
@@ -93,11 +95,12 @@ def silu(ctx: Ctx, x: Value) -> Value:
 
 @lowers(aten.mish.default, promote=Promote.WIDE, cases=_CASES)
 def mish(ctx: Ctx, x: Value) -> Value:
-    """`x * tanh(softplus(x))`, where tanh(log(1 + e)) is n / (n + 2) with n = e * (e + 2)."""
+    """Return `x * tanh(softplus(x))` as `x * n / (n + 2)`, where n = e * (e + 2) and e = exp(x)."""
     two = cai.like(x, 2)
-    grown = cai.exp(cai.minimum(x, cai.like(x, 20)))  # from there on the quotient is 1
-    share = cai.mul(grown, cai.add(grown, two))
-    return cai.mul(x, cai.div(share, cai.add(share, two)))
+    # from 20 on the quotient is 1 in float32
+    exponential = cai.exp(cai.minimum(x, cai.like(x, 20)))
+    numerator = cai.mul(exponential, cai.add(exponential, two))
+    return cai.mul(x, cai.div(numerator, cai.add(numerator, two)))
 
 
 @lowers(
@@ -106,39 +109,39 @@ def mish(ctx: Ctx, x: Value) -> Value:
     cases=[*_CASES, case(f32(6, high=30), 0.5, 3), case(_STEEP, 2, 60.0), case(f32(6), -1.5)],
 )
 def softplus(ctx: Ctx, x: Value, beta: Number, threshold: Number) -> Value:
-    """`log(1 + exp(x))` whose exponential cannot overflow."""
+    """Return `log(1 + exp(x))` without overflow of the exponential."""
     scaled = cai.mul(x, cai.like(x, beta))
-    rest = log1p(cai.exp(cai.neg(cai.abs_(scaled))))
-    curved = cai.div(cai.add(cai.relu(scaled), rest), cai.like(x, beta))
+    correction = log1p(cai.exp(cai.neg(cai.abs_(scaled))))
+    curved = cai.div(cai.add(cai.relu(scaled), correction), cai.like(x, beta))
     return cai.where(cai.greater(scaled, cai.like(x, threshold)), x, curved)
 
 
-def _ramp(x: Value) -> Value:
-    """0 up to -3, 6 from 3 on."""
+def _relu6_shifted(x: Value) -> Value:
+    """Return `x + 3` clamped to 0..6."""
     return clamped(cai.add(x, cai.like(x, 3)), 0, 6)
 
 
 @lowers(aten.hardswish.default, promote=Promote.WIDE, cases=[*_CASES, case(f16(2, high=3e4))])
 def hardswish(ctx: Ctx, x: Value) -> Value:
-    return cai.div(cai.mul(x, _ramp(x)), cai.like(x, 6))
+    return cai.div(cai.mul(x, _relu6_shifted(x)), cai.like(x, 6))
 
 
 @lowers(aten.hardsigmoid.default, cases=_CASES)
 def hardsigmoid(ctx: Ctx, x: Value) -> Value:
     def hard_sigmoid(input: Value) -> Value:
         x = cai.wide(input)
-        return cai.cast(cai.div(_ramp(x), cai.like(x, 6)), cai.dtype(input))
+        return cai.cast(cai.div(_relu6_shifted(x), cai.like(x, 6)), cai.dtype(input))
 
     (output,) = ctx.emit(Composite("hard_sigmoid", inputs=("input",)), hard_sigmoid, x)
     return output
 
 
-# Rows that hold an infinity, only negative ones, or NaN; far-off and equal numbers.
+# Rows with an infinity, with only -inf, or with NaN; large and equal numbers.
 _ROWS = f32(
     6, 3,
     values=(_NAN, 1, 2, _INF, 1, 2, -_INF, 1, 2, -_INF, -_INF, -_INF, 1e4, 1e4, 0, 3e38, -3e38, 0),
 )  # fmt: skip
-_NORMALISED = [
+_NORMALIZED = [
     case(f32(2, 5), -1, False),
     case(f32(2, 5), 0, False),
     case(f32(2, 3, 4), 1, False),
@@ -150,20 +153,20 @@ _NORMALISED = [
 ]
 
 
-def _along(axis: Axis, x: Value, normalise: Callable[[Value], Value]) -> Value:
-    """Normalise along an axis; a number is a row of one."""
+def _along(axis: Axis, x: Value, normalize: Callable[[Value], Value]) -> Value:
+    """Normalize along an axis; a rank-0 tensor is treated as a row of one element."""
     if x.type.rank:
-        return normalise(x)
-    return cai.shrink_dims(normalise(cai.expand_dims(x, [0])), [0])
+        return normalize(x)
+    return cai.shrink_dims(normalize(cai.expand_dims(x, [0])), [0])
 
 
-@lowers(aten._softmax.default, ignore=("half_to_float",), cases=_NORMALISED)
+@lowers(aten._softmax.default, ignore=("half_to_float",), cases=_NORMALIZED)
 def _softmax(ctx: Ctx, x: Value, dim: Axis) -> Value:
-    given = cai.cast(x, ctx.out_dtype)  # which is where `half_to_float` shows
+    given = cai.cast(x, ctx.out_dtype)  # the result dtype already reflects `half_to_float`
     return _along(dim, given, lambda row: cai.softmax(row, dim))
 
 
-@lowers(aten._log_softmax.default, ignore=("half_to_float",), cases=_NORMALISED)
+@lowers(aten._log_softmax.default, ignore=("half_to_float",), cases=_NORMALIZED)
 def _log_softmax(ctx: Ctx, x: Value, dim: Axis) -> Value:
     def log_softmax(input: Value) -> Value:
         x = cai.wide(input)

@@ -1,8 +1,8 @@
-"""Scaled dot-product attention, kept whole as one composite.
+"""Lower scaled_dot_product_attention to one composite.
 
-The composite's contract is that of `composite_ops.SDPA`: `[batch, heads, length, width]`, query
-heads a multiple of key heads, a causal mask that ends at the last key. What torch allows beyond
-that is brought to this form outside of it.
+The composite has the contract of `composite_ops.SDPA`: operands of shape `[batch, heads, length,
+width]`, a number of query heads that is a multiple of the key heads, and a causal mask aligned with
+the last key. Other forms that torch accepts are converted to this one outside of the composite.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _positions(length: Dim) -> Value:
 
 
 def _visible(queries: Dim, keys: Dim) -> Value:
-    """`[queries, keys]`: true where a key does not come after the query, both counted from 0."""
+    """Return `[queries, keys]`: whether the key's position is not after the query's, from 0."""
     later = cai.greater(
         cai.expand_dims(_positions(keys), [0]), cai.expand_dims(_positions(queries), [1])
     )
@@ -52,93 +52,100 @@ def _scaled(query: Value, scale: float | None) -> Value:
 def _attend(
     query: Value, key: Value, value: Value, mask: Value | None, scale: float | None, causal: bool
 ) -> Value:
-    """In float32 throughout; a query that sees no key gets zeros, as in torch."""
+    """Attend in float32; a query whose keys are all masked returns zeros, as in torch."""
     batch, heads, queries, width = cai.sizes(query)
     kv_heads, keys = cai.size(key, 1), cai.size(key, 2)
-    # Query heads that share a key head are more rows of one product: no key is ever copied.
-    rows = queries if heads == kv_heads else shapes.mul(_share(heads, kv_heads), queries)
+    # Query heads that share a key head become rows of one product, so that keys are not copied.
+    rows = queries if heads == kv_heads else shapes.mul(_heads_per_group(heads, kv_heads), queries)
     scaled = cai.reshape(_scaled(_wide(query), scale), [batch, kv_heads, rows, width])
     logits = cai.matmul(scaled, cai.transpose(_wide(key), [0, 1, 3, 2]))
-    logits = _masked(cai.reshape(logits, [batch, heads, queries, keys]), mask, causal)
+    logits = _apply_mask(cai.reshape(logits, [batch, heads, queries, keys]), mask, causal)
     weights = cai.softmax(logits, 3)
     if mask is not None:
-        blind = cai.equal(cai.reduce_max(logits, [3]), cai.like(logits, -_INF))
-        weights = cai.where(blind, cai.like(weights, 0.0), weights)
+        all_masked = cai.equal(cai.reduce_max(logits, [3]), cai.like(logits, -_INF))
+        weights = cai.where(all_masked, cai.like(weights, 0.0), weights)
     result = cai.matmul(cai.reshape(weights, [batch, kv_heads, rows, keys]), _wide(value))
     shaped = cai.reshape(result, [batch, heads, queries, cai.size(value, 3)])
     return cai.cast(shaped, cai.dtype(query))
 
 
-def _masked(logits: Value, mask: Value | None, causal: bool) -> Value:
-    unseen = cai.like(logits, -_INF)
+def _apply_mask(logits: Value, mask: Value | None, causal: bool) -> Value:
+    minus_inf = cai.like(logits, -_INF)
     if mask is not None and cai.is_bool(mask):
-        logits = cai.where(mask, logits, unseen)
+        logits = cai.where(mask, logits, minus_inf)
     elif mask is not None:
         logits = cai.add(logits, _wide(mask))
     if not causal:
         return logits
-    return cai.where(_visible(cai.size(logits, 2), cai.size(logits, 3)), logits, unseen)
+    return cai.where(_visible(cai.size(logits, 2), cai.size(logits, 3)), logits, minus_inf)
 
 
-def _share(heads: Dim, kv_heads: Dim) -> Dim:
-    """How many query heads read one key head."""
+def _heads_per_group(heads: Dim, kv_heads: Dim) -> Dim:
+    """Return how many query heads share one key head."""
     return shapes.floordiv(heads, kv_heads)
 
 
-def _common(sizes: Sequence[Dim]) -> Dim:
-    """The size that these broadcast to; sizes that are not known are taken for equal."""
+def _common_size(sizes: Sequence[Dim]) -> Dim:
+    """Return the size that these broadcast to; dynamic sizes are assumed to be equal."""
     larger = [s for s in sizes if s != 1]
     return min(larger, key=lambda s: not isinstance(s, int)) if larger else 1
 
 
-def _stacked(x: Value, lead: Sequence[Dim]) -> Value:
-    """`x` with its leading axes, all but the heads, broadcast to `lead` and made one."""
-    own = cai.sizes(x)
-    if any(have != want for have, want in zip(own, lead, strict=False) if have == 1):
-        x = cai.broadcast_to(x, [*lead, *own[len(lead) :]])
+def _flatten_lead(x: Value, lead: Sequence[Dim]) -> Value:
+    """Broadcast the leading axes (all before the heads) to `lead` and flatten them into one."""
+    own_sizes = cai.sizes(x)
+    if any(size != target for size, target in zip(own_sizes, lead, strict=False) if size == 1):
+        x = cai.broadcast_to(x, [*lead, *own_sizes[len(lead) :]])
     if len(lead) == 1:
         return x
-    return cai.reshape(x, [shapes.product(lead), *own[len(lead) :]])
+    return cai.reshape(x, [shapes.product(lead), *own_sizes[len(lead) :]])
 
 
-def _with_heads(x: Value, heads: Dim) -> Value:
-    """Every head repeated until there are this many."""
-    batch, own, length, width = cai.sizes(x)
-    if own == heads or not isinstance(own, int):
+def _repeat_heads(x: Value, heads: Dim) -> Value:
+    """Repeat each head until there are `heads`."""
+    batch, own_heads, length, width = cai.sizes(x)
+    if own_heads == heads or not isinstance(own_heads, int):
         return x
-    copies = _share(heads, own)
-    spread = cai.broadcast_to(cai.expand_dims(x, [2]), [batch, own, copies, length, width])
-    return cai.reshape(spread, [batch, heads, length, width])
+    copies = _heads_per_group(heads, own_heads)
+    repeated = cai.broadcast_to(cai.expand_dims(x, [2]), [batch, own_heads, copies, length, width])
+    return cai.reshape(repeated, [batch, heads, length, width])
 
 
-def _in_contract(
+def _to_contract(
     query: Value, key: Value, value: Value, mask: Value | None
 ) -> tuple[list[Value], Value | None, list[Dim]]:
-    """Four axes, equal batches, as many value heads as key heads; and the batch as it was."""
+    """Bring the operands to rank 4, equal batches, and as many value heads as key heads.
+
+    Also return the batch sizes before flattening.
+    """
     rank = max(4, *(x.type.rank for x in (query, key, value)))
     full = [cai.expand_dims(x, range(rank - x.type.rank)) for x in (query, key, value)]
-    every = [cai.sizes(x) for x in full]
-    lead = [_common(sizes) for sizes in zip(*(s[: rank - 3] for s in every), strict=True)]
-    query, key, value = (_stacked(x, lead) for x in full)
+    all_sizes = [cai.sizes(x) for x in full]
+    lead = [_common_size(sizes) for sizes in zip(*(s[: rank - 3] for s in all_sizes), strict=True)]
+    query, key, value = (_flatten_lead(x, lead) for x in full)
     if mask is not None and rank > 4:
-        mask = _stacked(cai.expand_dims(mask, range(rank - mask.type.rank)), lead)
-    kv_heads = _common([cai.size(key, 1), cai.size(value, 1)])
-    heads = _common([cai.size(query, 1), kv_heads])
-    operands = [_with_heads(query, heads), _with_heads(key, kv_heads), _with_heads(value, kv_heads)]
+        mask = _flatten_lead(cai.expand_dims(mask, range(rank - mask.type.rank)), lead)
+    kv_heads = _common_size([cai.size(key, 1), cai.size(value, 1)])
+    heads = _common_size([cai.size(query, 1), kv_heads])
+    operands = [
+        _repeat_heads(query, heads),
+        _repeat_heads(key, kv_heads),
+        _repeat_heads(value, kv_heads),
+    ]
     return operands, mask, lead
 
 
 def _hides_nothing(mask: torch.Tensor | None) -> bool:
-    """Whether a mask is known to let every query see every key; encoders are given such masks."""
+    """Return whether a constant mask hides no key; encoders are often given such masks."""
     if mask is None:
         return False
-    # A mask is most often one row that was expanded: 12 looks at 197 x 197 of one take 40 ms.
+    # A mask is mostly one expanded row: 12 checks of all elements of a 197 x 197 mask take 40 ms.
     distinct = mask[tuple(slice(None) if step else slice(1) for step in mask.stride())]
     return bool(distinct.all()) if mask.dtype == torch.bool else not distinct.any()
 
 
-def _unseen_by_position(query: Value, key: Value, mask: Value | None) -> Value:
-    """Torch's causal mask, which starts at the first key, joined with the one that is given."""
+def _with_causal_mask(query: Value, key: Value, mask: Value | None) -> Value:
+    """Return torch's causal mask, aligned with the first key, combined with the given mask."""
     visible = _visible(cai.size(query, query.type.rank - 2), cai.size(key, key.type.rank - 2))
     if mask is None:
         return visible
@@ -188,7 +195,7 @@ _PENALTY = (0.0, -1.5, -_INF, 2.0, 0.5, -_INF, 1.0)
         case(f16(2, 2, 3, 4), f16(2, 2, 5, 4), f16(2, 2, 5, 4)),
         case(f16(2, 2, 3, 4), f16(2, 2, 5, 4), f16(2, 2, 5, 4), f32(3, 5)),
         case(bf16(2, 2, 3, 4), bf16(2, 2, 5, 4), bf16(2, 2, 5, 4), bf16(3, 5)),
-        case(f32(2, 2, 3, 4), f32(2, 2, 0, 4), f32(2, 2, 0, 4), static_only="no keys at all"),
+        case(f32(2, 2, 3, 4), f32(2, 2, 0, 4), f32(2, 2, 0, 4), static_only="zero keys"),
     ],
 )
 def scaled_dot_product_attention(
@@ -208,8 +215,8 @@ def scaled_dot_product_attention(
     if attn_mask is not None and _hides_nothing(ctx.known("attn_mask")):
         attn_mask = None
     if is_causal and not statically_known_true(lengths[0] == lengths[1]):
-        attn_mask, is_causal = _unseen_by_position(query, key, attn_mask), False
-    operands, mask, lead = _in_contract(query, key, value, attn_mask)
+        attn_mask, is_causal = _with_causal_mask(query, key, attn_mask), False
+    operands, mask, lead = _to_contract(query, key, value, attn_mask)
     width = operands[0].type.shape[-1]
     if scale is None and width > 0:
         scale = float(width**-0.5)

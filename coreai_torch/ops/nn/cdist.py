@@ -1,4 +1,4 @@
-"""Distances between all pairs of vectors, written in torch."""
+"""Lower cdist and pdist from differences, written in torch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ _NORMS = (2.0, 0.0, 1.0, 1.5, float("inf"))
 
 
 def _norm(difference: torch.Tensor, p: float) -> torch.Tensor:
-    """The p-norm over the last axis; from differences, for products lose what is small."""
-    size = difference.abs()
+    """Return the p-norm over the last axis.
+
+    It uses differences: the expansion with matrix products loses small distances to cancellation.
+    """
+    magnitude = difference.abs()
     if p == 0:
         return (difference != 0).to(difference.dtype).sum(-1)
     if p == 1:
-        return size.sum(-1)
+        return magnitude.sum(-1)
     if p == 2:
         return (difference * difference).sum(-1).sqrt()
     if p == float("inf"):
-        return size.amax(-1)
-    return (size**p).sum(-1) ** (1 / p)
+        return magnitude.amax(-1)
+    return (magnitude**p).sum(-1) ** (1 / p)
 
 
 @decomposes(

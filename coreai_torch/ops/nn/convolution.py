@@ -1,4 +1,7 @@
-"""Convolutions of one to three spatial axes, plain and transposed, through one window."""
+"""Lower convolutions and transposed convolutions of one to three spatial axes.
+
+Integer convolutions, which the dialect lacks, become sums of shifted products.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from ...torch_compat import aten
 
 @dataclass(frozen=True)
 class _Window:
-    """How a kernel slides: one number per spatial axis in each field but the last."""
+    """Geometry of a convolution: one number per spatial axis in each field but `groups`."""
 
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -27,7 +30,7 @@ class _Window:
     groups: int
 
     def with_height(self) -> _Window:
-        """The same window on a plane one row high."""
+        """Return the window for a plane of height 1."""
         return _Window(
             (1, *self.stride),
             (0, *self.padding),
@@ -38,21 +41,21 @@ class _Window:
 
 
 def _per_axis(given: Sequence[int], spatial: int) -> tuple[int, ...]:
-    """One number for all axes may stand alone."""
+    """Repeat a single number for all axes."""
     return tuple(given) * spatial if len(given) == 1 else tuple(given)
 
 
-def _padded(x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
+def _pad(x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
     return cai.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
 
 
 def _forward(ctx: Ctx, x: Value, weight: Value, w: _Window) -> Value:
-    return cai.conv(_padded(x, w.padding, w.padding), weight, w.stride, w.dilation, w.groups)
+    return cai.conv(_pad(x, w.padding, w.padding), weight, w.stride, w.dilation, w.groups)
 
 
 def _transposed(ctx: Ctx, x: Value, weight: Value, w: _Window) -> Value:
-    """The result is f32: the bias is to be added before it is narrowed."""
-    # In its own type the run time adds up narrowly: 4096 channels of 0.1 give 256 in f16.
+    """Return a float32 result, to which the bias is added before the final cast."""
+    # In float16 the runtime (1.0.0b3) accumulates in float16: 4096 channels of 0.1 sum to 256.
     x, weight = cai.cast(x, torch.float32), cai.cast(weight, torch.float32)
     sizes = list(ctx.out.shape)
     if len(sizes) < x.type.rank:
@@ -70,15 +73,18 @@ def _transposed(ctx: Ctx, x: Value, weight: Value, w: _Window) -> Value:
 
 
 def _integer(x: Value, weight: Value, w: _Window) -> Value:
-    """A sum of shifted products: the dialect convolves floats only, and f32 ends at 2**24."""
-    x = _padded(x, w.padding, w.padding)
+    """Sum shifted products.
+
+    The dialect convolves floats only, and float32 is exact only up to 2**24.
+    """
+    x = _pad(x, w.padding, w.padding)
     (batch, _, *extents), (features, depth, *kernel) = cai.sizes(x), cai.sizes(weight)
-    reach = [shapes.mul(d, shapes.sub(k, 1)) for d, k in zip(w.dilation, kernel, strict=True)]
+    span = [shapes.mul(d, shapes.sub(k, 1)) for d, k in zip(w.dilation, kernel, strict=True)]
     outs = [
         shapes.add(shapes.floordiv(shapes.sub(shapes.sub(e, r), 1), s), 1)
-        for e, r, s in zip(extents, reach, w.stride, strict=True)
+        for e, r, s in zip(extents, span, w.stride, strict=True)
     ]
-    spread = [
+    read_sizes = [
         shapes.add(shapes.mul(shapes.sub(o, 1), s), 1) for o, s in zip(outs, w.stride, strict=True)
     ]
     grouped = cai.reshape(x, [batch, w.groups, 1, depth, *extents])
@@ -86,62 +92,64 @@ def _integer(x: Value, weight: Value, w: _Window) -> Value:
     total: Value | None = None
     for at in itertools.product(*(range(int(k)) for k in kernel)):
         starts = [a * d for a, d in zip(at, w.dilation, strict=True)]
-        ends = [shapes.add(s, e) for s, e in zip(starts, spread, strict=True)]
-        piece = _box(grouped, starts, ends, w.stride)
-        tap = _box(taps, at, [a + 1 for a in at], [1] * len(at))
-        part = cai.reduce_sum(cai.mul(piece, tap), [3])
+        ends = [shapes.add(s, e) for s, e in zip(starts, read_sizes, strict=True)]
+        slice_ = _slice_spatial(grouped, starts, ends, w.stride)
+        tap = _slice_spatial(taps, at, [a + 1 for a in at], [1] * len(at))
+        part = cai.reduce_sum(cai.mul(slice_, tap), [3])
         total = part if total is None else cai.add(total, part)
     assert total is not None  # a kernel has at least one tap
     return cai.reshape(total, [batch, features, *outs])
 
 
-def _box(x: Value, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[int]) -> Value:
-    """A slice of the last axes, the first four whole."""
-    whole = cai.sizes(x)[:4]
-    return cai.slice_(x, [0] * 4 + [*starts], [*whole, *ends], [1] * 4 + [*strides])
+def _slice_spatial(
+    x: Value, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[int]
+) -> Value:
+    """Slice the spatial axes; the first four axes are kept."""
+    leading = cai.sizes(x)[:4]
+    return cai.slice_(x, [0] * 4 + [*starts], [*leading, *ends], [1] * 4 + [*strides])
 
 
 def _integer_transposed(x: Value, weight: Value, w: _Window) -> Value:
-    """A plain convolution of the input spread out with zeros and the kernel turned around."""
+    """Convolve the zero-stuffed input with the flipped kernel."""
     for axis, step in enumerate(w.stride, start=2):
-        x = _spread(x, axis, step)
+        x = _stuff_zeros(x, axis, step)
     channels, features, *kernel = (int(k) for k in cai.sizes(weight))
     depth = channels // w.groups
-    turned = cai.reverse(weight, range(2, x.type.rank))
-    turned = cai.reshape(turned, [w.groups, depth, features, *kernel])
-    turned = cai.transpose(turned, [0, 2, 1, *range(3, x.type.rank + 1)])
-    turned = cai.reshape(turned, [w.groups * features, depth, *kernel])
-    room = [d * (k - 1) - p for d, k, p in zip(w.dilation, kernel, w.padding, strict=True)]
-    after = [r + o for r, o in zip(room, w.output_padding, strict=True)]
-    x = _padded(x, [max(r, 0) for r in room], [max(r, 0) for r in after])
-    for axis, (before, behind) in enumerate(zip(room, after, strict=True), start=2):
-        end = shapes.add(cai.size(x, axis), min(behind, 0))
+    flipped = cai.reverse(weight, range(2, x.type.rank))
+    flipped = cai.reshape(flipped, [w.groups, depth, features, *kernel])
+    flipped = cai.transpose(flipped, [0, 2, 1, *range(3, x.type.rank + 1)])
+    flipped = cai.reshape(flipped, [w.groups * features, depth, *kernel])
+    excess = [d * (k - 1) - p for d, k, p in zip(w.dilation, kernel, w.padding, strict=True)]
+    after = [r + o for r, o in zip(excess, w.output_padding, strict=True)]
+    x = _pad(x, [max(r, 0) for r in excess], [max(r, 0) for r in after])
+    for axis, (before, cropped_after) in enumerate(zip(excess, after, strict=True), start=2):
+        end = shapes.add(cai.size(x, axis), min(cropped_after, 0))
         x = cai.slice_axis(x, axis, max(-before, 0), end)
-    still = (1,) * len(kernel)
-    none = (0,) * len(kernel)
-    return _integer(x, turned, replace(w, stride=still, padding=none, output_padding=none))
+    ones = (1,) * len(kernel)
+    zeros = (0,) * len(kernel)
+    return _integer(x, flipped, replace(w, stride=ones, padding=zeros, output_padding=zeros))
 
 
-def _spread(x: Value, axis: int, step: int) -> Value:
-    """Zeros between neighbours along an axis, `step - 1` of them."""
+def _stuff_zeros(x: Value, axis: int, step: int) -> Value:
+    """Insert `step - 1` zeros between neighbours along an axis."""
     if step == 1:
         return x
     sizes = list(cai.sizes(x))
     stuffed = cai.expand_dims(x, [axis + 1])
-    room = [(0, 0)] * stuffed.type.rank
-    room[axis + 1] = (0, step - 1)
+    padding = [(0, 0)] * stuffed.type.rank
+    padding[axis + 1] = (0, step - 1)
     sizes[axis] = shapes.mul(sizes[axis], step)
-    stuffed = cai.reshape(cai.pad(stuffed, room), sizes)
+    stuffed = cai.reshape(cai.pad(stuffed, padding), sizes)
     return cai.slice_axis(stuffed, axis, 0, shapes.sub(sizes[axis], step - 1))
 
 
 def _convolve(ctx: Ctx, x: Value, weight: Value, w: _Window, transposed: bool) -> Value:
-    if cai.is_complex(x):  # torch takes complex convolutions apart before they come here
-        ctx.refuse("a complex convolution that was not decomposed")
+    if cai.is_complex(x):  # torch decomposes complex convolutions
+        ctx.refuse("complex convolutions are supported only after decomposition")
     if cai.is_float(x):
         return (_transposed if transposed else _forward)(ctx, x, weight, w)
     if not shapes.is_static(cai.sizes(weight)):
-        ctx.refuse("an integer convolution whose kernel size is known only at run time")
+        ctx.refuse("an integer convolution with a dynamic kernel size is not supported")
     return (_integer_transposed if transposed else _integer)(x, weight, w)
 
 
@@ -178,7 +186,7 @@ _UP = ([2], [1], [1], True, [1], 1)
             f16(2, 3, 2, 2, 2),
             f16(3),
             *_UP,
-            one_size="the run time adds up float16 products in float16",
+            one_size="the runtime accumulates float16 products in float16",
         ),
         case(bf16(1, 2, 3, 3), bf16(2, 3, 2, 2, fixed=True), None, *_UP),
         case(i64(2, 4, 7), i64(6, 2, 3, fixed=True), i64(6), [2], [1], [2], False, [0], 2),
@@ -200,7 +208,7 @@ def convolution(
 ) -> Value:
     spatial = x.type.rank - 2
     if spatial not in (1, 2, 3):
-        ctx.refuse(f"one to three spatial axes are known, this input has {spatial}")
+        ctx.refuse(f"only one to three spatial axes are supported, this input has {spatial}")
     window = _Window(
         _per_axis(stride, spatial),
         _per_axis(padding, spatial),
@@ -208,7 +216,7 @@ def convolution(
         _per_axis(output_padding, spatial),
         groups,
     )
-    if spatial == 1:  # the dialect starts at two axes: lend a height of one
+    if spatial == 1:  # the dialect needs two spatial axes: add a height of 1
         x, weight = cai.expand_dims(x, [2]), cai.expand_dims(weight, [2])
         window = window.with_height()
     y = _convolve(ctx, x, weight, window, transposed)
@@ -227,6 +235,6 @@ def convolution(
 def conv_tbc(
     input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0
 ) -> torch.Tensor:
-    """Time, batch, channel: the same convolution with its axes in another order."""
-    moved = input.permute(1, 2, 0), weight.permute(2, 1, 0)
-    return torch.nn.functional.conv1d(*moved, bias, padding=pad).permute(2, 0, 1)
+    """Lower the [time, batch, channel] layout to conv1d."""
+    channels_first = input.permute(1, 2, 0), weight.permute(2, 1, 0)
+    return torch.nn.functional.conv1d(*channels_first, bias, padding=pad).permute(2, 0, 1)

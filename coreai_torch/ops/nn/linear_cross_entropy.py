@@ -1,6 +1,6 @@
-"""Cross entropy of a linear layer's output, which torch takes in chunks to save memory.
+"""Lower linear_cross_entropy, which torch computes in chunks to save memory.
 
-The chunks make no difference to the loss; the gradients that torch computes along are refused.
+The chunks do not change the loss. Gradients computed along with the loss are rejected.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def linear_cross_entropy(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if any(gradients):
         raise ConversionError(
-            "linear_cross_entropy: gradients along with the loss\n  try   exporting under "
-            "torch.no_grad()"
+            "linear_cross_entropy: gradients along with the loss are not supported\n"
+            "  try   export under torch.no_grad()"
         )
     loss = _loss(
         x,

@@ -1,4 +1,4 @@
-"""Losses whose decompositions in torch give other numbers than torch."""
+"""Lower losses whose decompositions in torch differ from torch's kernels."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ _LABELS = i64(3, 4, values=(1, 0, -1, 3, 2, 2, -1, -1, -1, 0, 1, 2))
 def multilabel_margin_loss_forward(
     self: Tensor, target: Tensor, reduction: int
 ) -> tuple[Tensor, Tensor]:
-    """Torch's decomposition also counts the labels after the first -1, as if they were 0."""
+    """Count the labels up to the first -1 only.
+
+    Torch's decomposition also counts later ones as 0.
+    """
     scores, labels = torch.atleast_2d(self), torch.atleast_2d(target)
     count = scores.shape[1]
-    place = torch.arange(count, device=target.device)
-    end = torch.where(labels == -1, place, count).amin(-1, keepdim=True)
-    counts = place < end
-    is_target = (place == torch.where(counts, labels, -1).unsqueeze(-1)).any(1)
-    own = scores.gather(-1, torch.where(counts, labels, 0))
-    margin = (1.0 - own.unsqueeze(-1) + scores.unsqueeze(1)).clamp_min(0) / count
-    kept = counts.unsqueeze(-1) & ~is_target.unsqueeze(1)
-    losses = torch.where(kept, margin, 0).sum((-2, -1))
+    position = torch.arange(count, device=target.device)
+    end = torch.where(labels == -1, position, count).amin(-1, keepdim=True)
+    is_label = position < end
+    is_target = (position == torch.where(is_label, labels, -1).unsqueeze(-1)).any(1)
+    label_scores = scores.gather(-1, torch.where(is_label, labels, 0))
+    margin = (1.0 - label_scores.unsqueeze(-1) + scores.unsqueeze(1)).clamp_min(0) / count
+    mask = is_label.unsqueeze(-1) & ~is_target.unsqueeze(1)
+    losses = torch.where(mask, margin, 0).sum((-2, -1))
     if reduction == _MEAN:
         loss = losses.mean()
     elif reduction == _SUM:

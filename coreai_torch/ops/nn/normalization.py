@@ -1,7 +1,7 @@
-"""Batch, layer, group, instance and root-mean-square norms, each kept whole as a composite.
+"""Lower batch, layer, group, instance and RMS norm, each to a composite.
 
-Statistics and eps are float32 whatever the dtype of the operands: in float16 an eps of 1e-8 is
-zero, a running variance of 1e-8 too, and their quotient infinite.
+Statistics and eps are float32 whatever the dtype of the operands: in float16 an eps of 1e-8 and a
+running variance of 1e-8 round to zero, and the quotient is infinite.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _wide(x: Value) -> Value:
     return cai.cast(x, torch.float32)
 
 
-def _filled(x: Value, number: float, dims: Sequence[Dim]) -> Value:
-    """A tensor of one number in the elements of `x`, for a weight or bias that is absent."""
+def _full(x: Value, number: float, dims: Sequence[Dim]) -> Value:
+    """Return a tensor filled with a number, in the dtype of `x`, for an absent weight or bias."""
     if shapes.is_static(dims):
         one = torch.full((), number, dtype=cai.dtype(x))
         return cai.tensor_constant(one.expand([int(d) for d in dims if isinstance(d, int)]))
@@ -35,13 +35,13 @@ def _filled(x: Value, number: float, dims: Sequence[Dim]) -> Value:
 def _affine(
     x: Value, weight: Value | None, bias: Value | None, dims: Sequence[Dim]
 ) -> tuple[Value, Value]:
-    """Weight and bias, ones and zeros where the model has none: a composite names them all."""
-    gamma = _filled(x, 1.0, dims) if weight is None else weight
-    return gamma, _filled(x, 0.0, dims) if bias is None else bias
+    """Return weight and bias; ones and zeros if absent, because the composite requires both."""
+    gamma = _full(x, 1.0, dims) if weight is None else weight
+    return gamma, _full(x, 0.0, dims) if bias is None else bias
 
 
 def _moments(x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
-    """Mean and biased variance over some axes, which stay at size one."""
+    """Return the mean and the biased variance; the reduced axes are kept at size 1."""
     mean = cai.reduce_mean(x, axes)
     centred = cai.sub(x, mean)
     return mean, cai.reduce_mean(cai.mul(centred, centred), axes)
@@ -57,7 +57,7 @@ def _normalized(x: Value, axes: Sequence[int], eps: float) -> Value:
 
 
 def _per_channel(vector: Value, rank: int) -> Value:
-    """A vector over the channels, in float32, in the shape that meets `[N, C, ...]`."""
+    """Return a per-channel vector in float32, shaped to broadcast with `[N, C, ...]`."""
     return cai.expand_dims(_wide(vector), [0, *range(2, rank)])
 
 
@@ -81,19 +81,23 @@ def _batch_norm(
     contract = Composite(
         "batch_norm", inputs=("input", "gamma", "beta", "mean", "variance"), attrs={"eps": eps}
     )
-    moments = [_vector(ctx, "running_mean", mean), _vector(ctx, "running_var", variance)]
+    moments = [
+        _float32_operand(ctx, "running_mean", mean),
+        _float32_operand(ctx, "running_var", variance),
+    ]
     affine = _affine(moments[0], weight, bias, [cai.size(x, 1)])
-    scales = [_vector(ctx, n, v) for n, v in zip(("weight", "bias"), affine, strict=True)]
+    scales = [_float32_operand(ctx, n, v) for n, v in zip(("weight", "bias"), affine, strict=True)]
     (output,) = ctx.emit(contract, body, x, *scales, *moments)
     return output
 
 
-def _vector(ctx: Ctx, name: str, value: Value) -> Value:
-    """An operand in float32, also where the input is narrower.
+def _float32_operand(ctx: Ctx, name: str, value: Value) -> Value:
+    """Return an operand in float32, even if the input is narrower.
 
-    The rewrite folds a batch norm whose operands share one dtype into the convolution before
-    it, in that dtype: a float16 variance of 1e-5 then gives NaN. And a float16 constant that
-    is cast when the program is loaded loses its subnormal values, all below 6e-5.
+    The rewrite pipeline (coreai-core 1.0.0b3) fuses a batch norm whose operands share one dtype
+    into the preceding convolution, in that dtype: a float16 variance of 1e-5 then gives NaN. A
+    float16 constant that is cast when the program is loaded flushes subnormal values, all below
+    6e-5, to zero.
     """
     if cai.dtype(value) == torch.float32:
         return value
@@ -112,8 +116,8 @@ _BATCH_NORM = [
 ]
 
 
-def _flagged(training: bool, cases: Sequence[Any], *rest: Any) -> list[Any]:
-    """The same cases for the overloads that say whether they train."""
+def _with_training_flag(training: bool, cases: Sequence[Any], *rest: Any) -> list[Any]:
+    """Return the same cases for overloads with a `training` argument."""
     return [case(*c.args[:5], training, *c.args[5:], *rest) for c in cases]
 
 
@@ -124,17 +128,17 @@ def _batch_moments(x: Value) -> tuple[Value, Value]:
 
 
 def _statistic(ctx: Ctx, result: int, value: Value) -> Value | None:
-    """Mean or reciprocal deviation in the dtype and shape of the result that returns it."""
+    """Return the mean or reciprocal deviation in the dtype and shape of that result."""
     if not ctx.uses(result):
         return None
-    promised = ctx.outs[result]
-    kept = [cai.size(value, i) for i in range(promised.rank)]
-    return cai.reshape(cai.cast(value, types.dtype_of(promised)), kept)
+    result_type = ctx.outs[result]
+    sizes = [cai.size(value, i) for i in range(result_type.rank)]
+    return cai.reshape(cai.cast(value, types.dtype_of(result_type)), sizes)
 
 
 @lowers(
     aten._native_batch_norm_legit_no_training.default,
-    ignore=("momentum",),  # it moves the running statistics, and these stay
+    ignore=("momentum",),  # it updates the running statistics, which do not change here
     cases=_BATCH_NORM,
 )
 def native_batch_norm_no_training(
@@ -152,7 +156,7 @@ def native_batch_norm_no_training(
 
 @lowers(
     aten._native_batch_norm_legit.no_stats,
-    ignore=("training", "momentum"),  # without running statistics the batch's own are used
+    ignore=("training", "momentum"),  # without running statistics the batch statistics are used
     cases=[
         case(f32(2, 3, 4, 4), _VECTOR, _VECTOR, True, 0.1, 1e-5),
         case(f32(4, 3), None, None, True, 0.1, 1e-3),
@@ -170,7 +174,7 @@ def native_batch_norm_no_stats(
 @lowers(
     aten._native_batch_norm_legit_functional.default,
     ignore=("momentum",),
-    cases=_flagged(False, _BATCH_NORM[:2]),
+    cases=_with_training_flag(False, _BATCH_NORM[:2]),
 )
 def native_batch_norm_functional(
     ctx: Ctx,
@@ -185,15 +189,15 @@ def native_batch_norm_functional(
     if training:
         _refuse_training(ctx, "batch")
     output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
-    # Export promises float32 statistics for a batch of halves, whatever the buffers are.
-    moved = _statistic(ctx, 3, running_mean), _statistic(ctx, 4, running_var)
-    return [output, torch.empty(0), torch.empty(0), *moved]
+    # Export declares float32 statistics for a float16 batch, whatever the buffers are.
+    statistics = _statistic(ctx, 3, running_mean), _statistic(ctx, 4, running_var)
+    return [output, torch.empty(0), torch.empty(0), *statistics]
 
 
 def _refuse_training(ctx: Ctx, kind: str) -> None:
     ctx.refuse(
-        f"{kind} norm in training mode, which moves its running statistics",
-        "model.eval() before exporting",
+        f"{kind} norm in training mode updates its running statistics, which is not supported",
+        "call model.eval() before exporting",
     )
 
 
@@ -205,7 +209,7 @@ def _refuse_training(ctx: Ctx, kind: str) -> None:
         case(f32(2, 3, 6), None, None, None, None, True, 0.1, 1e-2, False),
         case(f32(2, 3, 4, 2, 2), _VECTOR, None, None, None, True, 0.1, 1e-5, True),
         case(f16(2, 3, 8, high=9), f16(3), f16(3), None, None, True, 0.1, 1e-5, True),
-        *_flagged(False, _BATCH_NORM[:1], True),
+        *_with_training_flag(False, _BATCH_NORM[:1], True),
     ],
 )
 def instance_norm(
@@ -266,12 +270,12 @@ def native_layer_norm(
         "layer_norm", inputs=("input", "gamma", "beta"), attrs={"axes": axes, "eps": eps}
     )
     (output,) = ctx.emit(contract, body, x, *_affine(x, weight, bias, normalized_shape))
-    mean, rstd = _saved(ctx, _wide(x), axes, eps)
+    mean, rstd = _saved_statistics(ctx, _wide(x), axes, eps)
     return [output, mean, rstd]
 
 
-def _saved(ctx: Ctx, x: Value, axes: Sequence[int], eps: float) -> list[Value | None]:
-    """Mean and reciprocal deviation, if anything asks for them."""
+def _saved_statistics(ctx: Ctx, x: Value, axes: Sequence[int], eps: float) -> list[Value | None]:
+    """Return mean and reciprocal deviation, or None if they are unused."""
     if not (ctx.uses(1) or ctx.uses(2)):
         return [None, None]
     mean, variance = _moments(x, axes)
@@ -280,7 +284,7 @@ def _saved(ctx: Ctx, x: Value, axes: Sequence[int], eps: float) -> list[Value | 
 
 @lowers(
     aten.native_group_norm.default,
-    ignore=("N", "HxW"),  # sizes of the operand, which it shows itself
+    ignore=("N", "HxW"),  # sizes of the operand, read from its type
     cases=[
         case(f32(2, 4, 5), f32(4), f32(4), 2, 4, 5, 2, 1e-5),
         case(f32(2, 6, 2, 3), None, None, 2, 6, 6, 3, 1e-3),
@@ -312,11 +316,11 @@ def native_group_norm(
         attrs={"num_groups": group, "num_channels": C, "eps": eps},
     )
     (output,) = ctx.emit(contract, body, x, *_affine(x, weight, bias, [C]))
-    return [output, *_saved(ctx, _grouped(_wide(x), group), [2], eps)]
+    return [output, *_saved_statistics(ctx, _grouped(_wide(x), group), [2], eps)]
 
 
 def _grouped(x: Value, groups: int) -> Value:
-    """`[N, groups, elements of a group]`."""
+    """Reshape to `[N, groups, elements of a group]`."""
     batch, channels, *spatial = cai.sizes(x)
     return cai.reshape(
         x, [batch, groups, shapes.product([shapes.floordiv(channels, groups), *spatial])]
@@ -339,21 +343,23 @@ def rms_norm(
     ctx: Ctx, x: Value, normalized_shape: Shape, weight: Value | None, eps: float | None
 ) -> Value:
     if cai.is_complex(x):
-        ctx.refuse("the norm of complex numbers", "their real and imaginary parts")
+        ctx.refuse(
+            "the norm of complex numbers is not supported", "pass their real and imaginary parts"
+        )
     rank = x.type.rank
     axes = list(range(rank - len(normalized_shape), rank))
-    least = torch.finfo(torch.float32).eps if eps is None else eps
+    epsilon = torch.finfo(torch.float32).eps if eps is None else eps
 
     def body(input: Value, scale: Value) -> Value:
         wide = _wide(input)
         power = cai.reduce_mean(cai.mul(wide, wide), axes)
-        scaled = cai.mul(cai.mul(wide, _rstd(power, least)), _wide(scale))
+        scaled = cai.mul(cai.mul(wide, _rstd(power, epsilon)), _wide(scale))
         return cai.cast(scaled, ctx.out_dtype)
 
-    scale = _filled(x, 1.0, normalized_shape) if weight is None else weight
-    if len(axes) > 1:  # the composite is over the last axis alone
+    scale = _full(x, 1.0, normalized_shape) if weight is None else weight
+    if len(axes) > 1:  # the composite covers the last axis only
         return body(x, scale)
-    contract = Composite("rms_norm", inputs=("input", "scale"), attrs={"axes": -1, "eps": least})
+    contract = Composite("rms_norm", inputs=("input", "scale"), attrs={"axes": -1, "eps": epsilon})
     # Torch rounds once, after the scale; the composite does so if the scale is float32.
     (output,) = ctx.emit(contract, body, x, _wide(scale))
     return output

@@ -1,7 +1,7 @@
-"""Interpolation: one axis after the other becomes a weighted sum of taps, as torch places them.
+"""Lower torch's interpolation modes: each axis in turn becomes a weighted sum of taps.
 
-The dialect's own `interpolate` rounds ties to even, takes static sizes only, and computes its
-coordinates in another way, so that over many pixels its weights drift from torch's.
+coreai.interpolate (coreai-core 1.0.0b3) rounds ties to even, supports static sizes only, and
+computes coordinates differently, so that over many pixels its weights drift from torch's.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ from .._lib.interpolation_taps import Line, Sampler
 
 _INF, _NAN = float("inf"), float("nan")
 
-_FARTHEST = 1 << 16  # sizes up to this are scaled exactly
+_LARGEST_SIZE = 1 << 16  # sizes up to this are scaled exactly
 
 
 def _ratio(ctx: Ctx, factor: float) -> Fraction:
-    """A fraction that scales every size as torch does in f64, which the run time has not."""
-    sizes = torch.arange(1, _FARTHEST)
+    """Return a fraction that scales every size as torch's float64 does.
+
+    The runtime has no float64.
+    """
+    sizes = torch.arange(1, _LARGEST_SIZE)
     scaled = (sizes.double() * factor).long()
-    for finest in (1, 16, 256, 4096):
-        ratio = Fraction(factor).limit_denominator(finest)
-        fits = ratio.numerator * _FARTHEST < 2**31
+    for denominator in (1, 16, 256, 4096):
+        ratio = Fraction(factor).limit_denominator(denominator)
+        fits = ratio.numerator * _LARGEST_SIZE < 2**31
         if fits and bool((scaled == sizes * ratio.numerator // ratio.denominator).all()):
             return ratio
     return ctx.refuse(
-        f"a size known only at run time, scaled by {factor}: no small fraction rounds as it does",
-        "size=... instead of scale_factor=..., or another factor",
+        f"a dynamic size scaled by {factor} is not supported: no small fraction rounds like it",
+        "pass size=... instead of scale_factor=..., or another factor",
     )
 
 
-def _scaled(ctx: Ctx, x: Value, factors: Sequence[float]) -> list[Dim]:
+def _scaled_sizes(ctx: Ctx, x: Value, factors: Sequence[float]) -> list[Dim]:
     extents, sizes = cai.sizes(x)[-len(factors) :], []
     for extent, factor in zip(extents, factors, strict=True):
         if isinstance(extent, int):
@@ -61,7 +64,7 @@ def _resize(
     align: bool = False,
 ) -> Value:
     if size is None:
-        size = _scaled(ctx, x, [f for f in factors or () if f is not None])
+        size = _scaled_sizes(ctx, x, [f for f in factors or () if f is not None])
     first = x.type.rank - len(size)
     outs = ctx.dims([*cai.sizes(x)[:first], *size])[first:]
     for axis in reversed(range(first, x.type.rank)):
@@ -80,7 +83,9 @@ def _blend(
     align: bool,
 ) -> Value:
     if not cai.is_float(x):
-        ctx.refuse("integers in a mode that blends, which torch does in fixed point")
+        ctx.refuse(
+            "interpolation of integers, which torch computes in fixed point, is not supported"
+        )
     wide = cai.cast(x, torch.float32)
     return cai.cast(_resize(ctx, wide, size, factors, sampler, align), ctx.out_dtype)
 
@@ -89,19 +94,19 @@ _INPUT = {1: f32(2, 3, 5), 2: f32(1, 2, 5, 4), 3: f32(1, 2, 3, 4, 3)}
 _SIZE = {1: [7], 2: [7, 3], 3: [5, 2, 3]}
 _FACTOR = {1: [1.5], 2: [2.0, 1.5], 3: [2.0, 1.5, 0.75]}
 _SCALED = {1: [7], 2: [10, 6], 3: [6, 6, 2]}
-_FIXED = "the sizes of the result are numbers of the case"
+_STATIC_SIZES = "the case has constant output sizes"
 
 
 def _vec(spatial: int, *align: bool) -> list[Any]:
-    """A call that names the size, and one that names the factors."""
+    """Return a call with sizes, and one with scale factors."""
     x = _INPUT[spatial]
     return [case(x, _SIZE[spatial], *align, None), case(x, None, *align, _FACTOR[spatial])]
 
 
 def _full(spatial: int, *align: bool) -> list[Any]:
-    """A call with the size alone, and one with the factors, too."""
+    """Return a call with sizes, and one with sizes and scale factors."""
     x = _INPUT[spatial]
-    factors = case(x, _SCALED[spatial], *align, *_FACTOR[spatial], static_only=_FIXED)
+    factors = case(x, _SCALED[spatial], *align, *_FACTOR[spatial], static_only=_STATIC_SIZES)
     return [case(x, _SIZE[spatial], *align), factors]
 
 
@@ -119,8 +124,8 @@ def nearest(
         *_vec(2),
         case(u8(1, 2, 5, 4), [10, 9], None),
         case(bf16(1, 2, 5, 4), None, [0.5, 3.0]),
-        case(f32(1, 1, 7, 5), None, [1.1, 2.2]),  # the sizes of copying and of doubling
-        case(f32(1, 1, 10, 10), None, [0.7, 1.3], static_only="0.7 needs f64 at run time"),
+        case(f32(1, 1, 7, 5), None, [1.1, 2.2]),  # factors that keep and that double the size
+        case(f32(1, 1, 10, 10), None, [0.7, 1.3], static_only="0.7 needs float64 at run time"),
     ],
 )
 def nearest_on_planes(
@@ -243,7 +248,7 @@ def trilinear3d(
 
 
 def _plane_lowerings(vec: Any, full: Any, sampler: Sampler) -> None:
-    """The two overloads of a mode that exists for planes only."""
+    """Register both overloads of a mode that exists for planes only."""
     smaller = [case(f32(1, 2, 11, 9), [4, 5], align, None) for align in (False, True)]
 
     @lowers(vec, cases=[*_vec(2, False), *_vec(2, True), *smaller])
