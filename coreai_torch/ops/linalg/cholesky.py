@@ -1,8 +1,7 @@
-"""Triangular systems, row after row, and what Cholesky's factor gives with them.
+"""Lower Cholesky factorization, and triangular systems by substitution.
 
-Torch also checks its results and raises for matrices that are not positive definite; a converted
-program raises nothing: it returns what the square root of a negative number gives, and `info`
-where that was asked for.
+Torch raises for matrices that are not positive definite. A converted program does not: it returns
+the square root of a negative number (NaN), and `info` if the op returns it.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ from .._lib.loops import (
     steps,
 )
 
-_POSITIVE = (4.0, 1.0, -0.5, 1.0, 5.0, 0.7, -0.5, 0.7, 3.0)  # of three rows
-# Of six: above the number of steps that are written out.
+_POSITIVE = (4.0, 1.0, -0.5, 1.0, 5.0, 0.7, -0.5, 0.7, 3.0)  # three rows
+# Six rows: more than the number of steps that are unrolled.
 _LARGER = tuple(6.0 if i % 7 == 0 else 0.1 * ((i // 6) * (i % 6)) - 1 for i in range(36))
 
 
-def substituted(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
-    """`matrix @ x = rhs` for a triangular matrix; the other triangle is not read."""
+def substitute(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
+    """Solve `matrix @ x = rhs` for a triangular matrix; the other triangle is not read."""
     rows = matrix.shape[-1]
     lead = torch.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
 
     def body(k: Step, rhs: Tensor, matrix: Tensor) -> list[Tensor]:
         at = rows - 1 - k if upper else k
-        places = torch.arange(rows).unsqueeze(-1)
-        known, slope = row(rhs, at), column(matrix, at)
+        positions = torch.arange(rows).unsqueeze(-1)
+        known, coefficients = row(rhs, at), column(matrix, at)
         if not unit:
-            known = known / slope.index_select(-1, place(at))
+            known = known / coefficients.index_select(-1, place(at))
         known = known.unsqueeze(-2)
-        rest = rhs - slope.unsqueeze(-1) * known
-        open_ = places < at if upper else places > at
-        return [torch.where(open_, rest, torch.where(places == at, known, rhs))]
+        rest = rhs - coefficients.unsqueeze(-1) * known
+        remaining = positions < at if upper else positions > at
+        return [torch.where(remaining, rest, torch.where(positions == at, known, rhs))]
 
     return steps(rows, body, [rhs.expand(*lead, *rhs.shape[-2:])], [matrix])[0]
 
 
-def first_bad(bad: Tensor) -> Tensor:
-    """The first place that is bad, counted from 1, or 0."""
+def first_failure(bad: Tensor) -> Tensor:
+    """Return the first index where `bad` is true, counted from 1, or 0."""
     rows = bad.shape[-1]
     if rows == 0:
         return bad.new_zeros(bad.shape[:-1], dtype=torch.int32)
@@ -78,8 +77,8 @@ def linalg_solve_triangular(
 ) -> Tensor:
     static_size("linalg.solve_triangular", matrix, -1)
     if left:
-        return substituted(matrix, rhs, upper, unitriangular)
-    return substituted(matrix.mT, rhs.mT, not upper, unitriangular).mT
+        return substitute(matrix, rhs, upper, unitriangular)
+    return substitute(matrix.mT, rhs.mT, not upper, unitriangular).mT
 
 
 @decomposes(
@@ -98,9 +97,9 @@ def triangular_solve(
     unitriangular: bool = False,
 ) -> tuple[Tensor, Tensor]:
     lead = torch.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
-    turned, above = (matrix.mT, not upper) if transpose else (matrix, upper)
-    found = linalg_solve_triangular(turned, rhs, upper=above, unitriangular=unitriangular)
-    return found, matrix.expand(*lead, *matrix.shape[-2:]).clone()
+    triangle, is_upper = (matrix.mT, not upper) if transpose else (matrix, upper)
+    solved = linalg_solve_triangular(triangle, rhs, upper=is_upper, unitriangular=unitriangular)
+    return solved, matrix.expand(*lead, *matrix.shape[-2:]).clone()
 
 
 _HERMITIAN = c64(2, 2, fixed=True, values=(3.0, 1 - 2j, 1 + 2j, 4.0))
@@ -118,17 +117,19 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The factor of the lower triangle, and the pivots as they were before their roots."""
+    """Return the lower factor, and the pivots before their square roots."""
     rows = static_size("linalg.cholesky", matrix, -1)
 
     def body(k: Step, matrix: Tensor, pivots: Tensor) -> list[Tensor]:
-        places = torch.arange(rows)
+        positions = torch.arange(rows)
         pivot = _real(column(matrix, k).index_select(-1, place(k)))
         factor = column(matrix, k) / pivot.sqrt()
         rest = matrix - factor.unsqueeze(-1) * conjugated(factor).unsqueeze(-2)
-        open_ = (places > k) & (places > k).unsqueeze(-1)
-        matrix = torch.where(open_, rest, torch.where(places == k, factor.unsqueeze(-1), matrix))
-        return [matrix, torch.where(places == k, pivot, pivots)]
+        remaining = (positions > k) & (positions > k).unsqueeze(-1)
+        matrix = torch.where(
+            remaining, rest, torch.where(positions == k, factor.unsqueeze(-1), matrix)
+        )
+        return [matrix, torch.where(positions == k, pivot, pivots)]
 
     pivots = torch.zeros_like(_real(matrix[..., 0])) if rows else _real(matrix.sum(-1))
     factor, pivots = steps(rows, body, [matrix, pivots])
@@ -146,7 +147,7 @@ def linalg_cholesky_ex(
     matrix: Tensor, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Tensor, Tensor]:
     factor, pivots = _lower_factor(conjugate_transposed(matrix) if upper else matrix)
-    return conjugate_transposed(factor) if upper else factor, first_bad(~(pivots > 0))
+    return conjugate_transposed(factor) if upper else factor, first_failure(~(pivots > 0))
 
 
 @decomposes(aten.linalg_cholesky.default, cases=_FACTORED[:2])
@@ -173,8 +174,8 @@ def cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
 def cholesky_solve(rhs: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     static_size("cholesky_solve", factor, -1)
     lower = conjugate_transposed(factor) if upper else factor
-    half = substituted(lower, rhs, False, False)
-    return substituted(conjugate_transposed(lower), half, True, False)
+    half = substitute(lower, rhs, False, False)
+    return substitute(conjugate_transposed(lower), half, True, False)
 
 
 @decomposes(
@@ -186,5 +187,5 @@ def cholesky_solve(rhs: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     ],
 )
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
-    whole = torch.eye(static_size("cholesky_inverse", factor, -1), dtype=factor.dtype)
-    return cholesky_solve(whole, factor, upper)
+    identity = torch.eye(static_size("cholesky_inverse", factor, -1), dtype=factor.dtype)
+    return cholesky_solve(identity, factor, upper)

@@ -1,4 +1,4 @@
-"""Products of groups of rows, each with a matrix of its own: a mixture of experts, in torch."""
+"""Lower grouped matrix products (mixture of experts): each group of rows has its own matrix."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ def _bf16(*shape: int, **kw: Any) -> T:
 
 
 def _group(count: int, ends: Tensor) -> Tensor:
-    """Which group each of so many rows is in; one past the last group for those of no group."""
+    """Return the group of each row; `len(ends)` for rows after the last group."""
     row = torch.arange(count, device=ends.device)
     return (row[:, None] >= ends).sum(1)
 
 
 def _rows_by_group(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
-    """Each row times the matrix of its group; zero for a row of no group.
+    """Multiply each row by the matrix of its group; rows without a group give zero.
 
-    With few rows their matrices are picked, no more than there are already. With many that
-    would take as much memory as rows times matrices: then every product is made and one picked.
+    With few rows, one matrix per row is gathered, at most as many as there are. With many rows that
+    would need memory for rows times matrices; then all products are computed and one is selected.
     """
     count, groups = rows.shape[0], matrices.shape[0]
     group = _group(count, ends)
-    picked = group.clamp(max=groups - 1)
+    selected = group.clamp(max=groups - 1)
     if isinstance(count, int) and count <= groups:
-        found = torch.bmm(rows[:, None, :], matrices.index_select(0, picked)).squeeze(1)
+        result = torch.bmm(rows[:, None, :], matrices.index_select(0, selected)).squeeze(1)
     else:
-        every = torch.matmul(rows, matrices).flatten(0, 1)
-        found = every.index_select(0, picked * count + torch.arange(count, device=ends.device))
-    return torch.where((group < groups)[:, None], found, 0)
+        products = torch.matmul(rows, matrices).flatten(0, 1)
+        result = products.index_select(
+            0, selected * count + torch.arange(count, device=ends.device)
+        )
+    return torch.where((group < groups)[:, None], result, 0)
 
 
 @decomposes("transformers::grouped_mm_fallback")
@@ -48,14 +50,14 @@ def grouped_mm_fallback(input: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
     return _rows_by_group(input, weight, offs)
 
 
-_UNWRITTEN = "torch leaves rows behind the last group unwritten"
+_UNWRITTEN_ROWS = "torch does not write rows after the last group"
 
 
 @decomposes(
     aten._grouped_mm.default,
-    # torch exports it for bfloat16 alone, with rows that start at multiples of 16 bytes.
+    # torch exports it for bfloat16 only, with rows aligned to 16 bytes.
     cases=[
-        case(_bf16(5, 8), _bf16(3, 8, 16, fixed=True), _ENDS, one_size=_UNWRITTEN),
+        case(_bf16(5, 8), _bf16(3, 8, 16, fixed=True), _ENDS, one_size=_UNWRITTEN_ROWS),
         case(_bf16(3, 8, fixed=True), _bf16(6, 8, 16, fixed=True), _FEW),
         case(
             _bf16(5, 8),
@@ -63,7 +65,7 @@ _UNWRITTEN = "torch leaves rows behind the last group unwritten"
             _ENDS,
             None,
             torch.bfloat16,
-            one_size=_UNWRITTEN,
+            one_size=_UNWRITTEN_ROWS,
         ),
         case(_bf16(3, 2, 8, fixed=True), _bf16(3, 8, 16, fixed=True)),
         case(_bf16(4, 8, fixed=True), _bf16(8, 16, fixed=True), _ENDS),
@@ -83,13 +85,13 @@ def grouped_mm(
 ) -> Tensor:
     if bias is not None:
         raise ConversionError(
-            "grouped_mm with a bias is not defined by torch yet\n  try   adding it to the result"
+            "grouped_mm with a bias is not defined by torch yet\n  try   add the bias to the result"
         )
     return _product(x, mat2, offs).to(out_dtype or x.dtype)
 
 
 def _product(x: Tensor, mat2: Tensor, offs: Tensor | None) -> Tensor:
-    """What is in groups: nothing, the rows, the columns, or what is summed over."""
+    """Multiply; groups may split nothing, the rows, the columns, or the contracted axis."""
     if offs is None:
         return torch.bmm(x, mat2)
     if mat2.dim() == 3:

@@ -1,6 +1,7 @@
-"""Symmetric factors whose pivots may be pairs, as Bunch and Kaufman choose them, and solutions.
+"""Lower ldl_factor and ldl_solve with Bunch-Kaufman pivoting (1x1 and 2x2 pivots).
 
-Matrices of a batch may take different steps: each has its own place, and rests once it is done.
+The matrices of a batch may take different steps: each has its own position, and does nothing once
+it is finished.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from ...lowering.cases import f32, i32
 from ...torch_compat import aten
 from .._lib.loops import Step, only_real, static_size, steps
 
-_SHARE = (1 + math.sqrt(17)) / 8  # of the column's largest that a pivot must reach
+# Bunch-Kaufman alpha: the share of the column's maximum that a pivot must reach
+_ALPHA = (1 + math.sqrt(17)) / 8
 
 
 def _column(matrix: Tensor, at: Tensor) -> Tensor:
-    """The column of each matrix at its own place, of which there is one more axis."""
+    """Return the column of each matrix at its own position; `at` has a trailing axis of size 1."""
     last = matrix.shape[-1] - 1
     index = at.clamp(0, last).unsqueeze(-2).expand(*matrix.shape[:-1], 1)
     return matrix.gather(-1, index).squeeze(-1)
@@ -30,31 +32,31 @@ def _element(vector: Tensor, at: Tensor) -> Tensor:
 
 
 def _exchange(rows: int, one: Tensor, other: Tensor) -> Tensor:
-    """An order in which two places are exchanged."""
-    places = torch.arange(rows)
-    return torch.where(places == one, other, torch.where(places == other, one, places))
+    """Return the permutation that exchanges two positions."""
+    positions = torch.arange(rows)
+    return torch.where(positions == one, other, torch.where(positions == other, one, positions))
 
 
-def _chosen(matrix: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """The row that becomes the pivot, and whether it does so with row `k` as a pair."""
+def _choose_pivot(matrix: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the pivot row, and whether it forms a 2x2 pivot with row `k`."""
     rows = matrix.shape[-1]
-    places = torch.arange(rows)
+    positions = torch.arange(rows)
     column = _column(matrix, k)
     own = _element(column, k).abs()
-    below = torch.where(places > k, column.abs(), -1.0)
+    below = torch.where(positions > k, column.abs(), -1.0)
     largest = below.amax(-1, keepdim=True).clamp(min=0.0)
     row = torch.where(largest > 0, below.argmax(-1, keepdim=True), k)
     other = _column(matrix, row)
-    widest = torch.where((places >= k) & (places != row), other.abs(), 0.0)
-    widest = widest.amax(-1, keepdim=True)
-    stays = own >= _SHARE * largest
-    stays = stays | (own * widest >= _SHARE * largest * largest)
-    alone = stays | (_element(other, row).abs() >= _SHARE * widest)
-    return torch.where(stays, k, row), ~alone
+    row_maximum = torch.where((positions >= k) & (positions != row), other.abs(), 0.0)
+    row_maximum = row_maximum.amax(-1, keepdim=True)
+    keeps_row = own >= _ALPHA * largest
+    keeps_row = keeps_row | (own * row_maximum >= _ALPHA * largest * largest)
+    is_single = keeps_row | (_element(other, row).abs() >= _ALPHA * row_maximum)
+    return torch.where(keeps_row, k, row), ~is_single
 
 
 def _single(matrix: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """The column of the factor at a single pivot, and what is left of the matrix."""
+    """Return the factor's column for a 1x1 pivot, and the updated matrix."""
     column = _column(matrix, k)
     pivot = _element(column, k)
     factor = column / torch.where(pivot == 0, 1.0, pivot)
@@ -62,7 +64,7 @@ def _single(matrix: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pair(matrix: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Both columns of the factor at a pair of pivots, and what is left of the matrix."""
+    """Return the factor's two columns for a 2x2 pivot, and the updated matrix."""
     first, second = _column(matrix, k), _column(matrix, k + 1)
     across = _element(first, k + 1)
     across = torch.where(across == 0, 1.0, across)
@@ -77,28 +79,28 @@ def _step(
     _: Step, matrix: Tensor, found: Tensor, pivots: Tensor, k: Tensor, info: Tensor
 ) -> list[Tensor]:
     rows = matrix.shape[-1]
-    places = torch.arange(rows)
-    row, paired = _chosen(matrix, k)
+    positions = torch.arange(rows)
+    row, paired = _choose_pivot(matrix, k)
     order = _exchange(rows, torch.where(paired, k + 1, k), row)
     matrix = matrix.gather(-2, order.unsqueeze(-1).expand(matrix.shape))
     matrix = matrix.gather(-1, order.unsqueeze(-2).expand(matrix.shape))
     factor, rest = _single(matrix, k)
-    left, right, rest_of_two = _pair(matrix, k)
+    left, right, rest_of_pair = _pair(matrix, k)
     wide = paired.unsqueeze(-1)
     own, next_ = _column(matrix, k), _column(matrix, k + 1)
     after = torch.where(paired, k + 1, k)
-    column = torch.where(places > after, torch.where(paired, left, factor), own)
-    second = torch.where(places > after, right, next_)
-    across = places.unsqueeze(0)
+    column = torch.where(positions > after, torch.where(paired, left, factor), own)
+    second = torch.where(positions > after, right, next_)
+    across = positions.unsqueeze(0)
     at, beyond = k.unsqueeze(-1), after.unsqueeze(-1)
     found = torch.where(across == at, column.unsqueeze(-1), found)
     found = torch.where(wide & (across == at + 1), second.unsqueeze(-1), found)
-    open_ = (across > beyond) & (places.unsqueeze(-1) > beyond)
-    matrix = torch.where(open_, torch.where(wide, rest_of_two, rest), matrix)
+    remaining = (across > beyond) & (positions.unsqueeze(-1) > beyond)
+    matrix = torch.where(remaining, torch.where(wide, rest_of_pair, rest), matrix)
     number = torch.where(paired, -(row + 1), row + 1)
-    pivots = torch.where((places == k) | (paired & (places == k + 1)), number, pivots)
-    empty = (own.abs() * (places >= k)).amax(-1, keepdim=True) == 0
-    bad = empty & (info == 0) & (k < rows)
+    pivots = torch.where((positions == k) | (paired & (positions == k + 1)), number, pivots)
+    is_zero_column = (own.abs() * (positions >= k)).amax(-1, keepdim=True) == 0
+    bad = is_zero_column & (info == 0) & (k < rows)
     return [matrix, found, pivots, after + 1, torch.where(bad, k + 1, info)]
 
 
@@ -121,12 +123,16 @@ def linalg_ldl_factor_ex(
     only_real("linalg.ldl_factor", matrix)
     rows = static_size("linalg.ldl_factor", matrix, -1)
     lead = matrix.shape[:-2]
-    numbers = torch.zeros((*lead, rows), dtype=torch.int64)
+    pivot_numbers = torch.zeros((*lead, rows), dtype=torch.int64)
     start = torch.zeros((*lead, 1), dtype=torch.int64)
     if rows == 0:
-        return matrix.clone(), numbers.to(torch.int32), numbers.new_zeros(lead).to(torch.int32)
+        return (
+            matrix.clone(),
+            pivot_numbers.to(torch.int32),
+            pivot_numbers.new_zeros(lead).to(torch.int32),
+        )
     symmetric = matrix.tril() + matrix.tril(-1).mT
-    state = [symmetric, torch.zeros_like(matrix), numbers, start, start]
+    state = [symmetric, torch.zeros_like(matrix), pivot_numbers, start, start]
     _, found, pivots, _, info = steps(rows, _step, state)
     return found.tril(), pivots.to(torch.int32), info.squeeze(-1).to(torch.int32)
 
@@ -137,26 +143,26 @@ def linalg_ldl_factor(matrix: Tensor, *, hermitian: bool = False) -> tuple[Tenso
     return factors, pivots
 
 
-def _row_of(rhs: Tensor, at: Tensor) -> Tensor:
+def _row(rhs: Tensor, at: Tensor) -> Tensor:
     index = at.clamp(0, rhs.shape[-2] - 1).unsqueeze(-1)
     return rhs.gather(-2, index.expand(*rhs.shape[:-2], 1, rhs.shape[-1]))
 
 
 def _forward(_: Step, rhs: Tensor, k: Tensor, factors: Tensor, pivots: Tensor) -> list[Tensor]:
-    """One step down through the lower factor and the pivots."""
+    """Do one step of forward substitution through the factor and the pivots."""
     rows = factors.shape[-1]
-    places = torch.arange(rows).unsqueeze(-1)
+    positions = torch.arange(rows).unsqueeze(-1)
     number = _element(pivots, k)
     paired = number < 0
     after = torch.where(paired, k + 1, k)
     order = _exchange(rows, after, torch.where(k < rows, number.abs() - 1, after))
     rhs = rhs.gather(-2, order.unsqueeze(-1).expand(rhs.shape))
     first, second = _column(factors, k), _column(factors, k + 1)
-    known, next_ = _row_of(rhs, k), _row_of(rhs, k + 1)
+    known, next_ = _row(rhs, k), _row(rhs, k + 1)
     wide, beyond = paired.unsqueeze(-1), after.unsqueeze(-1)
     taken = first.unsqueeze(-1) * known
     taken = torch.where(wide, taken + second.unsqueeze(-1) * next_, taken)
-    rest = torch.where(places > beyond, rhs - taken, rhs)
+    rest = torch.where(positions > beyond, rhs - taken, rhs)
     single = known / _element(first, k).unsqueeze(-1)
     across = _element(first, k + 1).unsqueeze(-1)
     across = torch.where(wide, across, 1.0)
@@ -164,24 +170,24 @@ def _forward(_: Step, rhs: Tensor, k: Tensor, factors: Tensor, pivots: Tensor) -
     over = one * two - 1
     up, down = (two * known - next_) / across / over, (one * next_ - known) / across / over
     at = k.unsqueeze(-1)
-    rest = torch.where(places == at, torch.where(wide, up, single), rest)
-    rest = torch.where(wide & (places == at + 1), down, rest)
+    rest = torch.where(positions == at, torch.where(wide, up, single), rest)
+    rest = torch.where(wide & (positions == at + 1), down, rest)
     return [torch.where(at < rows, rest, rhs), after + 1]
 
 
 def _backward(_: Step, rhs: Tensor, k: Tensor, factors: Tensor, pivots: Tensor) -> list[Tensor]:
-    """One step up through the transposed factor."""
+    """Do one step of back substitution through the transposed factor."""
     rows = factors.shape[-1]
-    places = torch.arange(rows).unsqueeze(-1)
+    positions = torch.arange(rows).unsqueeze(-1)
     number = _element(pivots, k)
     paired = (number < 0) & (k > 0)
     wide, at = paired.unsqueeze(-1), k.unsqueeze(-1)
-    below = torch.where(places > at, rhs, 0.0)
+    below = torch.where(positions > at, rhs, 0.0)
     lower, upper = (
         (_column(factors, k - i).unsqueeze(-1) * below).sum(-2, keepdim=True) for i in range(2)
     )
-    found = torch.where(places == at, rhs - lower, rhs)
-    found = torch.where(wide & (places == at - 1), found - upper, found)
+    found = torch.where(positions == at, rhs - lower, rhs)
+    found = torch.where(wide & (positions == at - 1), found - upper, found)
     order = _exchange(rows, k, torch.where(k >= 0, number.abs() - 1, k))
     found = found.gather(-2, order.unsqueeze(-1).expand(found.shape))
     return [torch.where(at >= 0, found, rhs), torch.where(paired, k - 2, k - 1)]

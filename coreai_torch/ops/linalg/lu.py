@@ -1,6 +1,6 @@
-"""Elimination with exchanges of rows: the factors of a matrix and what is solved with them.
+"""Lower LU factorization with partial pivoting, and solutions from its factors.
 
-Every column is one step, so the sizes of the matrix must be known.
+Every column is one step, so the matrix must have static sizes.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from ...lowering import case, decomposes
 from ...lowering.cases import c64, f32, i32
 from ...torch_compat import aten
 from .._lib.loops import Step, column, conjugate_transposed, place, row, static_size, steps
-from .cholesky import first_bad, substituted
+from .cholesky import first_failure, substitute
 
 
-def _exchanged(order: Tensor, k: Step, other: Tensor) -> Tensor:
-    """The elements `k` and `other` (one per vector) exchanged."""
-    places = torch.arange(order.shape[-1])
+def _exchange(order: Tensor, k: Step, other: Tensor) -> Tensor:
+    """Exchange the elements `k` and `other` (one per vector)."""
+    positions = torch.arange(order.shape[-1])
     here, there = order.index_select(-1, place(k)), order.gather(-1, other)
-    return torch.where(places == k, there, torch.where(places == other, here, order))
+    return torch.where(positions == k, there, torch.where(positions == other, here, order))
 
 
-def ordered(matrix: Tensor, order: Tensor) -> Tensor:
-    """The rows of each matrix in another order."""
+def permute_rows(matrix: Tensor, order: Tensor) -> Tensor:
+    """Permute the rows of each matrix."""
     return matrix.gather(-2, order.unsqueeze(-1).expand(matrix.shape))
 
 
-def _size(x: Tensor) -> Tensor:
-    """What LAPACK compares: of complex numbers the sum of both parts."""
+def _magnitude(x: Tensor) -> Tensor:
+    """Return the magnitude that LAPACK compares: |re| + |im| for complex numbers."""
     return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
 
 
-def factored(op: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Both factors in one matrix, and the row each step took, counted from 1, as LAPACK does."""
+def lu_factor(op: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both factors in one matrix, and the pivot rows, counted from 1 as in LAPACK."""
     rows, columns = (static_size(op, matrix, axis) for axis in (-2, -1))
     count = min(rows, columns)
 
     def body(k: Step, matrix: Tensor, pivots: Tensor) -> list[Tensor]:
         down, across = torch.arange(rows), torch.arange(columns)
-        size = torch.where(down >= k, _size(column(matrix, k)), -1.0)
+        size = torch.where(down >= k, _magnitude(column(matrix, k)), -1.0)
         chosen = size.argmax(-1, keepdim=True)
-        matrix = ordered(matrix, _exchanged(down.expand(size.shape), k, chosen))
+        matrix = permute_rows(matrix, _exchange(down.expand(size.shape), k, chosen))
         factors = column(matrix, k)
         pivot = factors.index_select(-1, place(k))
         factors = (factors / torch.where(pivot == 0, 1.0, pivot)).unsqueeze(-1)
@@ -60,21 +60,22 @@ def factored(op: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def order(pivots: Tensor, rows: int) -> Tensor:
-    """Which row stands where after the exchanges."""
+    """Return the row permutation that the pivots describe."""
 
     def body(k: Step, order: Tensor, pivots: Tensor) -> list[Tensor]:
-        return [_exchanged(order, k, pivots.index_select(-1, place(k)) - 1)]
+        return [_exchange(order, k, pivots.index_select(-1, place(k)) - 1)]
 
     first = torch.arange(rows).expand(*pivots.shape[:-1], rows)
     return steps(pivots.shape[-1], body, [first], [pivots.to(torch.int64)])[0]
 
 
-def solution(factors: Tensor, pivots: Tensor, rhs: Tensor) -> Tensor:
+def solve_factored(factors: Tensor, pivots: Tensor, rhs: Tensor) -> Tensor:
+    """Solve for `rhs` with the LU factors and pivots."""
     lead = torch.broadcast_shapes(factors.shape[:-2], rhs.shape[:-2])
     rhs = rhs.expand(*lead, *rhs.shape[-2:])
-    standing = order(pivots, factors.shape[-1]).expand(*lead, factors.shape[-1])
-    rhs = substituted(factors, ordered(rhs, standing), False, True)
-    return substituted(factors, rhs, True, False)
+    order_of_rows = order(pivots, factors.shape[-1]).expand(*lead, factors.shape[-1])
+    rhs = substitute(factors, permute_rows(rhs, order_of_rows), False, True)
+    return substitute(factors, rhs, True, False)
 
 
 _MATRICES = [
@@ -87,9 +88,11 @@ _MATRICES = [
 ]
 
 
-def _exchanging(op: str, pivot: bool) -> None:
+def _require_pivot(op: str, pivot: bool) -> None:
     if not pivot:
-        raise ConversionError(f"{op}: pivot=False\n  try   pivot=True, as torch needs on a CPU")
+        raise ConversionError(
+            f"{op}: pivot=False is not supported, as in torch on a CPU\n  try   pass pivot=True"
+        )
 
 
 @decomposes(
@@ -99,9 +102,9 @@ def _exchanging(op: str, pivot: bool) -> None:
 def linalg_lu_factor_ex(
     matrix: Tensor, *, pivot: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _exchanging("linalg.lu_factor", pivot)
-    factors, pivots = factored("linalg.lu_factor", matrix)
-    return factors, pivots, first_bad(factors.diagonal(dim1=-2, dim2=-1) == 0)
+    _require_pivot("linalg.lu_factor", pivot)
+    factors, pivots = lu_factor("linalg.lu_factor", matrix)
+    return factors, pivots, first_failure(factors.diagonal(dim1=-2, dim2=-1) == 0)
 
 
 @decomposes(aten.linalg_lu_factor.default, cases=_MATRICES[:1])
@@ -121,14 +124,14 @@ def lu_with_info(
     return factors, pivots, info
 
 
-_TAKEN = i32(3, fixed=True, values=(2, 3, 3))
+_PIVOTS = i32(3, fixed=True, values=(2, 3, 3))
 
 
 @decomposes(
     aten.lu_unpack.default,
     cases=[
-        case(f32(3, 3, fixed=True), _TAKEN),
-        case(f32(4, 3, fixed=True), _TAKEN),
+        case(f32(3, 3, fixed=True), _PIVOTS),
+        case(f32(4, 3, fixed=True), _PIVOTS),
         case(f32(2, 3, 5, fixed=True), i32(2, 3, fixed=True, values=(2, 3, 3, 3, 2, 3))),
         case(f32(6, 6, fixed=True), i32(6, fixed=True, values=(4, 2, 6, 6, 6, 6))),
     ],
@@ -138,22 +141,22 @@ def lu_unpack(
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, columns = (static_size("lu_unpack", factors, axis) for axis in (-2, -1))
     count = min(rows, columns)
-    none = factors.new_empty(0)
-    permutation, lower, upper = none, none, none
+    empty = factors.new_empty(0)
+    permutation, lower, upper = empty, empty, empty
     if unpack_pivots:
-        stood = order(pivots, rows).unsqueeze(-2)
-        permutation = (stood == torch.arange(rows).unsqueeze(-1)).to(factors.dtype)
+        row_order = order(pivots, rows).unsqueeze(-2)
+        permutation = (row_order == torch.arange(rows).unsqueeze(-1)).to(factors.dtype)
     if unpack_data:
-        whole = torch.eye(rows, count, dtype=factors.dtype)
-        lower = factors[..., :count].tril(-1) + whole
+        identity = torch.eye(rows, count, dtype=factors.dtype)
+        lower = factors[..., :count].tril(-1) + identity
         upper = factors[..., :count, :].triu()
     return permutation, lower, upper
 
 
 @decomposes(aten.linalg_lu.default, cases=_MATRICES[1:3])
 def linalg_lu(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    _exchanging("linalg.lu", pivot)
-    permutation, lower, upper = lu_unpack(*factored("linalg.lu", matrix))
+    _require_pivot("linalg.lu", pivot)
+    permutation, lower, upper = lu_unpack(*lu_factor("linalg.lu", matrix))
     return permutation, lower, upper
 
 
@@ -164,12 +167,12 @@ _COMPLEX = c64(3, 3, fixed=True, low=1)
 @decomposes(
     aten.linalg_lu_solve.default,
     cases=[
-        case(_FACTORS, _TAKEN, f32(3, 2, fixed=True)),
-        case(_FACTORS, _TAKEN, f32(3, 2, fixed=True), adjoint=True),
-        case(_FACTORS, _TAKEN, f32(2, 3, fixed=True), left=False),
-        case(_FACTORS, _TAKEN, f32(2, 4, 3, fixed=True), left=False, adjoint=True),
+        case(_FACTORS, _PIVOTS, f32(3, 2, fixed=True)),
+        case(_FACTORS, _PIVOTS, f32(3, 2, fixed=True), adjoint=True),
+        case(_FACTORS, _PIVOTS, f32(2, 3, fixed=True), left=False),
+        case(_FACTORS, _PIVOTS, f32(2, 4, 3, fixed=True), left=False, adjoint=True),
         *(
-            case(_COMPLEX, _TAKEN, c64(3, 3, fixed=True), left=left, adjoint=True)
+            case(_COMPLEX, _PIVOTS, c64(3, 3, fixed=True), left=left, adjoint=True)
             for left in (False, True)
         ),
         case(
@@ -184,16 +187,18 @@ def linalg_lu_solve(
 ) -> Tensor:
     rows = static_size("linalg.lu_solve", factors, -1)
     if not left:
-        turned = conjugate_transposed(rhs)
-        return conjugate_transposed(linalg_lu_solve(factors, pivots, turned, adjoint=not adjoint))
+        adjoint_rhs = conjugate_transposed(rhs)
+        return conjugate_transposed(
+            linalg_lu_solve(factors, pivots, adjoint_rhs, adjoint=not adjoint)
+        )
     if not adjoint:
-        return solution(factors, pivots, rhs)
-    found = substituted(conjugate_transposed(factors), rhs, False, False)
-    found = substituted(conjugate_transposed(factors), found, True, True)
-    back = order(pivots, rows).argsort(-1)
-    return ordered(found, back.expand(*found.shape[:-2], rows))
+        return solve_factored(factors, pivots, rhs)
+    solved = substitute(conjugate_transposed(factors), rhs, False, False)
+    solved = substitute(conjugate_transposed(factors), solved, True, True)
+    inverse_order = order(pivots, rows).argsort(-1)
+    return permute_rows(solved, inverse_order.expand(*solved.shape[:-2], rows))
 
 
-@decomposes(aten.lu_solve.default, cases=[case(f32(3, 2, fixed=True), _FACTORS, _TAKEN)])
+@decomposes(aten.lu_solve.default, cases=[case(f32(3, 2, fixed=True), _FACTORS, _PIVOTS)])
 def lu_solve(rhs: Tensor, factors: Tensor, pivots: Tensor) -> Tensor:
     return linalg_lu_solve(factors, pivots, rhs)

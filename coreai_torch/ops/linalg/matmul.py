@@ -1,7 +1,7 @@
-"""Matrix products. Linear layers and batched products stay whole.
+"""Lower matrix products; linear layers and batched products are not decomposed.
 
-Torch would take a linear layer over three axes apart into views around a product, and repeat
-its weight for every element of a batch whose strides are not plain.
+Torch's decomposition would turn a linear layer over three axes into views around a product, and
+copy its weight for every batch element if the strides are not contiguous.
 """
 
 from __future__ import annotations
@@ -22,46 +22,47 @@ from ...torch_compat import aten
 _NARROW_INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16)
 _NAN = float("nan")
 _INF = float("inf")
-# Small integers: the run time adds up float16 products in float16.
-_WHOLE = {"low": -3, "high": 3, "values": (1.0, -2.0, 3.0, 0.0, 2.0, -1.0, -3.0)}
+# Small integers: the runtime (1.0.0b3) accumulates float16 products in float16.
+_SMALL_INTEGERS = {"low": -3, "high": 3, "values": (1.0, -2.0, 3.0, 0.0, 2.0, -1.0, -3.0)}
 
 
 def _product(x: Value, y: Value) -> Value:
-    """`x @ y` for matrices, or stacks of them whose leading sizes broadcast."""
+    """Return `x @ y` for matrices, or batches of them whose leading sizes broadcast."""
     dtype = cai.dtype(x)
     if dtype == torch.bfloat16:
-        return _in_one_stack(x, y)
+        return _bfloat16_product(x, y)
     if dtype not in _NARROW_INTEGERS:
         return cai.matmul(x, y)
-    # The run time dies of an overflow where torch wraps: 100 * 100 in eight bits.
+    # The runtime (1.0.0b3) aborts on an integer overflow, where torch wraps: 100 * 100 in int8.
     wide = cai.matmul(cai.cast(x, torch.int32), cai.cast(y, torch.int32))
     return cai.cast(wide, dtype)
 
 
-def _in_one_stack(x: Value, y: Value) -> Value:
-    """The product of bfloat16 without broadcasting a stack.
+def _bfloat16_product(x: Value, y: Value) -> Value:
+    """Return the bfloat16 product without broadcasting a batch.
 
-    Where one is broadcast the run time adds up in bfloat16: 4096 times 0.1 gives 32.
+    With a broadcast operand the runtime (1.0.0b3) accumulates in bfloat16: 4096 times 0.1 sums to
+    32.
     """
     if y.type.rank == 2 and x.type.rank > 2:
-        *stack, rows, inner = cai.sizes(x)
-        flat = cai.reshape(x, [shapes.product([*stack, rows]), inner])
-        return cai.reshape(cai.matmul(flat, y), [*stack, rows, cai.size(y, 1)])
+        *batch, rows, inner = cai.sizes(x)
+        flat = cai.reshape(x, [shapes.product([*batch, rows]), inner])
+        return cai.reshape(cai.matmul(flat, y), [*batch, rows, cai.size(y, 1)])
     if x.type.shape[:-2] == y.type.shape[:-2]:
         return cai.matmul(x, y)
     pairs = zip_longest(*(reversed(cai.sizes(v)[:-2]) for v in (x, y)), fillvalue=1)
-    together = [a if b == 1 else b if a == 1 else shapes.maximum(a, b) for a, b in pairs]
-    full = (cai.broadcast_to(v, [*reversed(together), *cai.sizes(v)[-2:]]) for v in (x, y))
+    batch_sizes = [a if b == 1 else b if a == 1 else shapes.maximum(a, b) for a, b in pairs]
+    full = (cai.broadcast_to(v, [*reversed(batch_sizes), *cai.sizes(v)[-2:]]) for v in (x, y))
     return cai.matmul(*full)
 
 
-def _sums_nothing(x: Value) -> bool:
+def _contracts_zero_size(x: Value) -> bool:
     return bool(x.type.shape[-1] == 0)
 
 
 def matmul(ctx: Ctx, x: Value, y: Value) -> Value:
-    """`x @ y` of any ranks: a vector on the left is a row, on the right a column."""
-    if _sums_nothing(x):
+    """Return `x @ y` for any ranks: a vector on the left is a row, on the right a column."""
+    if _contracts_zero_size(x):
         rows, columns = cai.sizes(x)[:-1], cai.sizes(y)[y.type.rank - 1 :]
         known = [*rows, *(columns if y.type.rank > 1 else ())]
         return cai.zeros(x, ctx.dims(known[-ctx.out.rank :] if ctx.out.rank else ()))
@@ -78,12 +79,12 @@ def matmul(ctx: Ctx, x: Value, y: Value) -> Value:
     cases=[
         case(f32(2, 3), f32(3, 4)),
         case(bf16(2, 3), bf16(3, 2)),
-        case(f16(2, 7, **_WHOLE), f16(7, 3, **_WHOLE)),
+        case(f16(2, 7, **_SMALL_INTEGERS), f16(7, 3, **_SMALL_INTEGERS)),
         case(i32(2, 3), i32(3, 2)),
         case(i8(2, 3, values=(100,)), i8(3, 2, values=(100,))),
         case(u8(2, 3, values=(200,)), u8(3, 2, values=(3,))),
         case(c64(2, 3), c64(3, 2)),
-        case(f32(2, 0), f32(0, 3), static_only="an empty operand"),
+        case(f32(2, 0), f32(0, 3), static_only="a zero-size operand"),
     ],
 )
 @lowers(
@@ -92,7 +93,7 @@ def matmul(ctx: Ctx, x: Value, y: Value) -> Value:
         case(f32(2, 3, 4), f32(2, 4, 5)),
         case(f32(1, 3, 4), f32(1, 4, 1)),
         case(i64(2, 3, 4), i64(2, 4, 5)),
-        case(f32(2, 3, 0), f32(2, 0, 1), static_only="an empty operand"),
+        case(f32(2, 3, 0), f32(2, 0, 1), static_only="a zero-size operand"),
     ],
 )
 def mm(ctx: Ctx, x: Value, mat2: Value) -> Value:
@@ -123,8 +124,8 @@ def mv(ctx: Ctx, x: Value, vec: Value) -> Value:
         case(bf16(3, 1, 2, 512, values=(0.1,)), bf16(2, 512, 2, values=(1.0,))),
         case(bf16(2, 512, values=(0.1,)), bf16(2, 512, 2, values=(1.0,))),
         case(c64(2, 2, 3), c64(2, 3, 2)),
-        case(f32(2, 4, 0), f32(0, 5), static_only="an empty operand"),
-        case(f32(0), f32(0), static_only="an empty operand"),
+        case(f32(2, 4, 0), f32(0, 5), static_only="a zero-size operand"),
+        case(f32(0), f32(0), static_only="a zero-size operand"),
     ],
 )
 def _matmul(ctx: Ctx, x: Value, other: Value) -> Value:
@@ -141,9 +142,9 @@ def _matmul(ctx: Ctx, x: Value, other: Value) -> Value:
         case(f32(2, 3), f32(3)),
         case(f32(2, 3), f32(4, 3, constant=True), f32(4, constant=True)),
         case(bf16(2, 3), bf16(4, 3), bf16(4)),
-        case(f16(2, 2, 7, **_WHOLE), f16(3, 7, **_WHOLE), f16(3)),
+        case(f16(2, 2, 7, **_SMALL_INTEGERS), f16(3, 7, **_SMALL_INTEGERS), f16(3)),
         case(i64(2, 3), i64(4, 3), i64(4)),
-        case(f32(2, 0), f32(4, 0), f32(4), static_only="an empty operand"),
+        case(f32(2, 0), f32(4, 0), f32(4), static_only="a zero-size operand"),
     ],
 )
 def linear(ctx: Ctx, x: Value, weight: Held, bias: Value | None) -> Value:
@@ -152,19 +153,19 @@ def linear(ctx: Ctx, x: Value, weight: Held, bias: Value | None) -> Value:
 
 
 def _transposed(ctx: Ctx, weight: Any) -> Value:
-    """The matrix to multiply with; a small constant is turned by torch, and only then emitted."""
+    """Return the transposed weight; a small constant is transposed before it is emitted."""
     if isinstance(weight, Tensor):
         if weight.dim() == 2 and weight.numel() <= cai.SMALL:
             return cai.tensor_constant(weight.detach().t().contiguous(), ctx.path("weight"))
         weight = cai.tensor_constant(weight, ctx.path("weight"))
-    turned: Value = cai.transpose(weight, [1, 0]) if weight.type.rank == 2 else weight
-    return turned
+    transposed: Value = cai.transpose(weight, [1, 0]) if weight.type.rank == 2 else weight
+    return transposed
 
 
-def _added(x: Value, result: Value, beta: Number, alpha: Number) -> Value:
+def _add_scaled(x: Value, result: Value, beta: Number, alpha: Number) -> Value:
     if alpha != 1:
         result = cai.mul(result, cai.like(result, alpha))
-    if beta == 0:  # torch promises that NaN in the input is then ignored
+    if beta == 0:  # torch ignores the input then, even if it is NaN
         return result
     return cai.add(result, x if beta == 1 else cai.mul(x, cai.like(x, beta)))
 
@@ -179,14 +180,14 @@ def _added(x: Value, result: Value, beta: Number, alpha: Number) -> Value:
         case(i32(4), i32(2, 3), i32(3, 4), alpha=3),
         case(i32(4), i32(2, 3), i32(3, 4), alpha=2.7, beta=-2),
         case(c64(2, 2), c64(2, 3), c64(3, 2), beta=0.5),
-        case(f32(4), f32(2, 0), f32(0, 4), static_only="an empty operand"),
+        case(f32(4), f32(2, 0), f32(0, 4), static_only="a zero-size operand"),
     ],
 )
 def addmm(ctx: Ctx, x: Value, mat1: Value, mat2: Value, beta: Number, alpha: Number) -> Value:
-    if alpha == 0:  # torch leaves the product out: infinity times zero would be NaN
+    if alpha == 0:  # torch omits the product: infinity times zero would be NaN
         zeros = cai.zeros(x, [cai.size(mat1, 0), cai.size(mat2, 1)])
-        return _added(x, zeros, beta, 1)
-    return _added(x, matmul(ctx, mat1, mat2), beta, alpha)
+        return _add_scaled(x, zeros, beta, 1)
+    return _add_scaled(x, matmul(ctx, mat1, mat2), beta, alpha)
 
 
 @lowers(
@@ -201,8 +202,8 @@ def addmm(ctx: Ctx, x: Value, mat1: Value, mat2: Value, beta: Number, alpha: Num
 )
 def addmv(ctx: Ctx, x: Value, mat: Value, vec: Value, beta: Number, alpha: Number) -> Value:
     if alpha == 0:
-        return _added(x, cai.zeros(x, [cai.size(mat, 0)]), beta, 1)
-    return _added(x, matmul(ctx, mat, vec), beta, alpha)
+        return _add_scaled(x, cai.zeros(x, [cai.size(mat, 0)]), beta, 1)
+    return _add_scaled(x, matmul(ctx, mat, vec), beta, alpha)
 
 
 @lowers(
@@ -215,7 +216,7 @@ def addmv(ctx: Ctx, x: Value, mat: Value, vec: Value, beta: Number, alpha: Numbe
     ],
 )
 def baddbmm(ctx: Ctx, x: Value, batch1: Value, batch2: Value, beta: Number, alpha: Number) -> Value:
-    return _added(x, matmul(ctx, batch1, batch2), beta, alpha)
+    return _add_scaled(x, matmul(ctx, batch1, batch2), beta, alpha)
 
 
 @decomposes(
@@ -225,13 +226,13 @@ def baddbmm(ctx: Ctx, x: Value, batch1: Value, batch2: Value, beta: Number, alph
         case(f32(5), f32(2, 3, 4), f32(2, 4, 5), beta=0.5, alpha=2),
         case(f32(3, 5, values=(_NAN,)), f32(2, 3, 4), f32(2, 4, 5), beta=0),
         case(i64(3, 5), i64(2, 3, 4), i64(2, 4, 5), alpha=3),
-        case(f32(3, 5), f32(0, 3, 4), f32(0, 4, 5), static_only="an empty operand"),
+        case(f32(3, 5), f32(0, 3, 4), f32(0, 4, 5), static_only="a zero-size operand"),
     ],
 )
 def addbmm(
     x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
-    """The sum over the batch is part of one longer product."""
+    """Compute the sum over the batch as one longer product."""
     count, rows, inner = batch1.shape
     left = batch1.permute(1, 0, 2).reshape(rows, count * inner)
     right = batch2.reshape(count * inner, batch2.shape[2])
@@ -252,11 +253,11 @@ def addbmm(
     ],
 )
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """Rounded after every step, as torch does it; torch's own decomposition rounds once."""
+    """Round after every step, as torch's kernel does; torch's decomposition rounds once."""
     outer = vec1.unsqueeze(1) * vec2
     if x.dtype == torch.bool:
-        chosen = outer if alpha else torch.zeros_like(outer)
-        return chosen | x if beta else chosen
+        product = outer if alpha else torch.zeros_like(outer)
+        return product | x if beta else product
     scaled = outer if alpha == 1 else outer * alpha
     if beta == 0:
         return scaled
@@ -296,11 +297,11 @@ def _trilinear(
         case(f32(2, 3), f32(2, 4), f32(5, 3, 4), f32(5)),
         case(f32(2, 6, 3), f32(2, 6, 4), f32(5, 3, 4)),
         case(f32(3), f32(4), f32(5, 3, 4), f32(5)),
-        case(f32(4), f32(4), f32(4, 4, 4), f32(4)),  # a weight that could pass for a batch
+        case(f32(4), f32(4), f32(4, 4, 4), f32(4)),  # a weight that could be mistaken for a batch
     ],
 )
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Two products, where torch multiplies everything out before it sums."""
+    """Compute two products; torch multiplies all operands before it sums."""
     outs, width, _ = weight.shape
     half = torch.matmul(x1, weight.permute(1, 0, 2).reshape(width, -1))
     half = half.reshape(*x1.shape[:-1], outs, weight.shape[2])

@@ -1,4 +1,7 @@
-"""Powers and the exponential of a matrix, and systems whose unknowns are tensors."""
+"""Lower matrix_exp, matrix_power, tensorinv and tensorsolve.
+
+matrix_exp scales the matrix, sums the Taylor series, and squares the result.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,20 @@ from ...torch_compat import aten, while_loop_op
 from .._lib.loops import Step, only_real, static_size, steps
 from .solve_det import inverse, linalg_solve
 
-_TERMS, _REACH = 18, 3.01  # so many terms of the series do up to this norm, in float32
+_TERMS, _MAX_NORM = 18, 3.01  # this many Taylor terms are accurate in float32 up to this norm
 
 
-def _squared(matrix: Tensor, times: Tensor) -> Tensor:
-    """Each matrix times itself, as many times as it has a number for."""
+def _square_repeatedly(matrix: Tensor, times: Tensor) -> Tensor:
+    """Square each matrix as often as `times` says."""
 
-    def going_on(k: Tensor, matrix: Tensor, times: Tensor) -> Tensor:
+    def continues(k: Tensor, matrix: Tensor, times: Tensor) -> Tensor:
         return k < times.amax()
 
     def body(k: Tensor, matrix: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
         return k + 1, torch.where(k < times, matrix @ matrix, matrix)
 
     start = torch.zeros((), dtype=torch.int64)
-    return while_loop_op(going_on, body, (start, matrix.clone()), (times,))[1]
+    return while_loop_op(continues, body, (start, matrix.clone()), (times,))[1]
 
 
 @decomposes(
@@ -43,16 +46,16 @@ def linalg_matrix_exp(matrix: Tensor) -> Tensor:
     rows = static_size("linalg.matrix_exp", matrix, -1)
     if matrix.numel() == 0:
         return matrix.clone()
-    given = matrix.to(torch.float32)  # in halves torch's own gives NaN, even for small matrices
+    given = matrix.to(torch.float32)  # in float16 torch returns NaN, even for small matrices
     norm = given.abs().sum(-2).amax(-1)[..., None, None]
-    times = (norm / _REACH).log2().ceil().clamp(0, 128)
+    times = (norm / _MAX_NORM).log2().ceil().clamp(0, 128)
 
-    def body(k: Step, found: Tensor, scaled: Tensor) -> list[Tensor]:
-        return [torch.eye(rows) + scaled @ found / (_TERMS - k)]
+    def body(k: Step, result: Tensor, scaled: Tensor) -> list[Tensor]:
+        return [torch.eye(rows) + scaled @ result / (_TERMS - k)]
 
-    whole = torch.eye(rows).expand(given.shape)
-    found = steps(_TERMS, body, [whole], [given * (-times).exp2()])[0]
-    return _squared(found, times.to(torch.int64)).to(matrix.dtype)
+    identity = torch.eye(rows).expand(given.shape)
+    result = steps(_TERMS, body, [identity], [given * (-times).exp2()])[0]
+    return _square_repeatedly(result, times.to(torch.int64)).to(matrix.dtype)
 
 
 _MATRIX = f32(2, 2, fixed=True, values=(2.0, 1.0, 0.5, -1.0))
@@ -70,13 +73,13 @@ def linalg_matrix_power(matrix: Tensor, n: int) -> Tensor:
     if n == 0:
         return torch.eye(matrix.shape[-1], dtype=matrix.dtype).expand(matrix.shape).clone()
     square = matrix if n > 0 else inverse(matrix)
-    n, found = abs(n), None
+    n, result = abs(n), None
     while True:
         if n % 2:
-            found = square if found is None else found @ square
+            result = square if result is None else result @ square
         n //= 2
         if not n:
-            return found.clone() if found is matrix else found
+            return result.clone() if result is matrix else result
         square = square @ square
 
 
@@ -89,8 +92,8 @@ def linalg_matrix_power(matrix: Tensor, n: int) -> Tensor:
 )
 def linalg_tensorinv(x: Tensor, ind: int = 2) -> Tensor:
     count = math.prod(x.shape[:ind])
-    found = inverse(x.reshape(count, -1))
-    return found.reshape(*x.shape[ind:], *x.shape[:ind])
+    result = inverse(x.reshape(count, -1))
+    return result.reshape(*x.shape[ind:], *x.shape[:ind])
 
 
 @decomposes(

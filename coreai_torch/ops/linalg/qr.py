@@ -1,4 +1,7 @@
-"""Orthogonal factors by reflections, with the signs that LAPACK gives them."""
+"""Lower qr, geqrf, ormqr and householder_product with Householder reflections.
+
+The signs are LAPACK's.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ _MATRICES = [
 ]
 
 
-def reflected(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The upper factor over the vectors of the reflections, and the weights of these."""
+def householder(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return R above the Householder vectors in one matrix (as geqrf), and the weights (tau)."""
     rows, columns = (static_size("linalg.qr", matrix, axis) for axis in (-2, -1))
     count = min(rows, columns)
 
@@ -29,15 +32,17 @@ def reflected(matrix: Tensor) -> tuple[Tensor, Tensor]:
         below, here = torch.arange(rows) > k, torch.arange(rows) == k
         given = column(matrix, k)
         first = given.index_select(-1, place(k))
-        length = torch.linalg.vector_norm(torch.where(below, given, 0.0), dim=-1, keepdim=True)
-        flat = length == 0
-        norm = torch.linalg.vector_norm(torch.cat([first, length], -1), dim=-1, keepdim=True)
-        mirrored = torch.where(flat, first, torch.where(first < 0, norm, -norm))
-        weight = torch.where(flat, 0.0, (mirrored - first) / torch.where(flat, 1.0, mirrored))
-        vector = torch.where(below, given / torch.where(flat, 1.0, first - mirrored), 0.0)
-        turned = _mirrored(torch.where(here, 1.0, vector), weight, matrix)
-        kept = torch.where(torch.arange(columns) > k, turned, matrix)
-        column_ = torch.where(below, vector, torch.where(here, mirrored, given)).unsqueeze(-1)
+        tail_norm = torch.linalg.vector_norm(torch.where(below, given, 0.0), dim=-1, keepdim=True)
+        is_zero = tail_norm == 0
+        norm = torch.linalg.vector_norm(torch.cat([first, tail_norm], -1), dim=-1, keepdim=True)
+        reflected_norm = torch.where(is_zero, first, torch.where(first < 0, norm, -norm))
+        weight = torch.where(
+            is_zero, 0.0, (reflected_norm - first) / torch.where(is_zero, 1.0, reflected_norm)
+        )
+        vector = torch.where(below, given / torch.where(is_zero, 1.0, first - reflected_norm), 0.0)
+        updated = _reflect(torch.where(here, 1.0, vector), weight, matrix)
+        kept = torch.where(torch.arange(columns) > k, updated, matrix)
+        column_ = torch.where(below, vector, torch.where(here, reflected_norm, given)).unsqueeze(-1)
         matrix = torch.where(torch.arange(columns) == k, column_, kept)
         return [matrix, torch.where(torch.arange(count) == k, weight, weights)]
 
@@ -46,22 +51,22 @@ def reflected(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return factor, weights
 
 
-def _mirrored(vector: Tensor, weight: Tensor, matrix: Tensor) -> Tensor:
-    """`(1 - weight * vector * vectorᵀ) @ matrix`."""
-    across = (vector.unsqueeze(-1) * matrix).sum(-2, keepdim=True)
-    return matrix - (weight * vector).unsqueeze(-1) * across
+def _reflect(vector: Tensor, weight: Tensor, matrix: Tensor) -> Tensor:
+    """Return `(1 - weight * vector * vectorᵀ) @ matrix`."""
+    products = (vector.unsqueeze(-1) * matrix).sum(-2, keepdim=True)
+    return matrix - (weight * vector).unsqueeze(-1) * products
 
 
-def applied(vectors: Tensor, weights: Tensor, other: Tensor, backwards: bool) -> Tensor:
-    """The product of all reflections, or of the last first, from the left on another matrix."""
+def apply_reflections(vectors: Tensor, weights: Tensor, other: Tensor, transpose: bool) -> Tensor:
+    """Multiply from the left by Q, the product of all reflections, or by its transpose."""
     rows, count = vectors.shape[-2], weights.shape[-1]
 
     def body(k: Step, other: Tensor, vectors: Tensor, weights: Tensor) -> list[Tensor]:
-        at = k if backwards else count - 1 - k
-        places = torch.arange(rows)
-        lower = torch.where(places > at, column(vectors, at), 0.0)
-        vector = torch.where(places == at, 1.0, lower)
-        return [_mirrored(vector, weights.index_select(-1, place(at)), other)]
+        at = k if transpose else count - 1 - k
+        rows_index = torch.arange(rows)
+        lower = torch.where(rows_index > at, column(vectors, at), 0.0)
+        vector = torch.where(rows_index == at, 1.0, lower)
+        return [_reflect(vector, weights.index_select(-1, place(at)), other)]
 
     return steps(count, body, [other], [vectors, weights])[0]
 
@@ -69,7 +74,7 @@ def applied(vectors: Tensor, weights: Tensor, other: Tensor, backwards: bool) ->
 @decomposes(aten.geqrf.default, cases=_MATRICES[1:3])
 def geqrf(matrix: Tensor) -> tuple[Tensor, Tensor]:
     only_real("geqrf", matrix)
-    return reflected(matrix)
+    return householder(matrix)
 
 
 @decomposes(
@@ -82,8 +87,8 @@ def geqrf(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def linalg_householder_product(vectors: Tensor, weights: Tensor) -> Tensor:
     only_real("linalg.householder_product", vectors)
     rows, columns = (static_size("linalg.householder_product", vectors, a) for a in (-2, -1))
-    whole = torch.eye(rows, columns, dtype=vectors.dtype).expand(vectors.shape)
-    return applied(vectors, weights, whole, False)
+    identity = torch.eye(rows, columns, dtype=vectors.dtype).expand(vectors.shape)
+    return apply_reflections(vectors, weights, identity, False)
 
 
 @decomposes(
@@ -103,8 +108,8 @@ def ormqr(
     only_real("ormqr", vectors, other)
     static_size("ormqr", vectors, -2)
     if left:
-        return applied(vectors, weights, other, transpose)
-    return applied(vectors, weights, other.mT, not transpose).mT
+        return apply_reflections(vectors, weights, other, transpose)
+    return apply_reflections(vectors, weights, other.mT, not transpose).mT
 
 
 @decomposes(
@@ -118,9 +123,9 @@ def linalg_qr(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     only_real("linalg.qr", matrix)
     rows, columns = (static_size("linalg.qr", matrix, axis) for axis in (-2, -1))
     width = rows if mode == "complete" else min(rows, columns)
-    factor, weights = reflected(matrix)
+    factor, weights = householder(matrix)
     upper = factor[..., :width, :].triu()
     if mode == "r":
         return matrix.new_empty(0), upper
-    whole = torch.eye(rows, width, dtype=matrix.dtype).expand(*matrix.shape[:-1], width)
-    return applied(factor, weights, whole, False), upper
+    identity = torch.eye(rows, width, dtype=matrix.dtype).expand(*matrix.shape[:-1], width)
+    return apply_reflections(factor, weights, identity, False), upper

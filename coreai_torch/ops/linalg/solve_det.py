@@ -1,7 +1,7 @@
-"""Determinants, inverses and solutions of systems, from the factors that elimination gives.
+"""Lower det, slogdet, inv, solve and cross; all but cross use LU factorization.
 
-Torch also checks its results and raises for singular matrices; a converted program raises
-nothing: it returns what the division by a zero pivot gives, and `info` where it was asked for.
+Torch raises for singular matrices. A converted program does not: it returns the result of the
+division by a zero pivot, and `info` if the op returns it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ...lowering import case, decomposes
 from ...lowering.cases import bf16, c64, f16, f32, i64
 from ...torch_compat import aten
 from .._lib.loops import Step, place, steps
-from .cholesky import first_bad
-from .lu import factored, solution
+from .cholesky import first_failure
+from .lu import lu_factor, solve_factored
 
 
-def _turned(matrix: Tensor) -> Tensor:
-    """What torch factors for a determinant: it reads contiguous rows as columns, if real."""
+def _transposed_like_torch(matrix: Tensor) -> Tensor:
+    """Transpose as torch does for a determinant: it reads contiguous real rows as columns."""
     return matrix.mT if matrix.is_contiguous() and not matrix.is_complex() else matrix
 
 
@@ -38,9 +38,9 @@ def _product(numbers: Tensor) -> Tensor:
 
 
 def _parity(pivots: Tensor) -> Tensor:
-    """1 or -1: every exchange of two rows turns the sign."""
-    stayed = pivots == torch.arange(1, pivots.shape[-1] + 1)
-    return torch.where(stayed, 1.0, -1.0).prod(-1)
+    """Return 1 or -1: each row exchange flips the sign."""
+    unmoved = pivots == torch.arange(1, pivots.shape[-1] + 1)
+    return torch.where(unmoved, 1.0, -1.0).prod(-1)
 
 
 _DET = [
@@ -55,7 +55,7 @@ _DET = [
 
 @decomposes(aten._linalg_det.default, cases=_DET[:3])
 def linalg_det(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    factors, pivots = factored("linalg.det", _turned(matrix))
+    factors, pivots = lu_factor("linalg.det", _transposed_like_torch(matrix))
     return _parity(pivots) * _product(_diagonal(factors)), factors, pivots
 
 
@@ -66,7 +66,7 @@ def det(matrix: Tensor) -> Tensor:
 
 @decomposes(aten._linalg_slogdet.default, cases=_DET[:5])
 def linalg_slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    factors, pivots = factored("linalg.slogdet", _turned(matrix))
+    factors, pivots = lu_factor("linalg.slogdet", _transposed_like_torch(matrix))
     diagonal = _diagonal(factors)
     sign = _parity(pivots) * _product(torch.sgn(diagonal))
     return sign, diagonal.abs().log().sum(-1), factors, pivots
@@ -83,10 +83,10 @@ _INVERTIBLE = (4.0, 1.0, -0.5, 0.3, 0.2, 3.0, 0.7, -1.0, 5.0, 0.6, -0.8)
     ],
 )
 def linalg_inv_ex(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    factors, pivots = factored("linalg.inv", matrix)
+    factors, pivots = lu_factor("linalg.inv", matrix)
     diagonal = _diagonal(factors)
-    whole = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
-    return solution(factors, pivots, whole), first_bad(diagonal == 0)
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return solve_factored(factors, pivots, identity), first_failure(diagonal == 0)
 
 
 @decomposes(
@@ -116,13 +116,13 @@ def inverse(matrix: Tensor) -> Tensor:
 def linalg_solve_ex(
     matrix: Tensor, rhs: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    factors, pivots = factored("linalg.solve", matrix if left else matrix.mT)
+    factors, pivots = lu_factor("linalg.solve", matrix if left else matrix.mT)
     is_vector = rhs.dim() == 1 or (rhs.dim() == matrix.dim() - 1 and rhs.shape == matrix.shape[:-1])
     columns = rhs.unsqueeze(-1) if is_vector else rhs if left else rhs.mT
-    found = solution(factors, pivots, columns)
-    result = found.squeeze(-1) if is_vector else found if left else found.mT
+    solved = solve_factored(factors, pivots, columns)
+    result = solved.squeeze(-1) if is_vector else solved if left else solved.mT
     diagonal = _diagonal(factors)
-    return result, factors, pivots, first_bad(diagonal == 0)
+    return result, factors, pivots, first_failure(diagonal == 0)
 
 
 @decomposes(
@@ -153,7 +153,7 @@ def linalg_solve(matrix: Tensor, rhs: Tensor, *, left: bool = True) -> Tensor:
     ],
 )
 def linalg_cross(x: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
-    """Rounded after every step, as torch does it; torch's own decomposition rounds once."""
+    """Round after every step, as torch's kernel does; torch's decomposition rounds once."""
     first, second = ([t.select(dim, i) for i in range(3)] for t in (x, other))
     parts = [
         first[(i + 1) % 3] * second[(i + 2) % 3] - first[(i + 2) % 3] * second[(i + 1) % 3]
