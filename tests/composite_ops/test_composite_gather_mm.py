@@ -5,11 +5,14 @@ import torch
 from exported import FLOATS, close, dims, exports
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers.models.mixtral.configuration_mixtral import MixtralConfig
-from transformers.models.mixtral.modeling_mixtral import MixtralExperts, MixtralTopKRouter
+from lazy_import import lazy_import
 
 from coreai_torch.composite_ops import GatherMM
 from coreai_torch.composite_ops._gather_mm import _gather
+
+MixtralConfig = lazy_import("transformers.models.mixtral.configuration_mixtral", "MixtralConfig")
+MixtralExperts = lazy_import("transformers.models.mixtral.modeling_mixtral", "MixtralExperts")
+MixtralTopKRouter = lazy_import("transformers.models.mixtral.modeling_mixtral", "MixtralTopKRouter")
 
 
 def by_hand(x, indices, num_batch_axes):

@@ -5,10 +5,12 @@ import torch
 from exported import FLOATS, NARROW, close, dims, exports
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from lazy_import import lazy_import
 
 from coreai_torch.composite_ops import RMSNorm, RMSNormImpl
+
+GemmaRMSNorm = lazy_import("transformers.models.gemma.modeling_gemma", "GemmaRMSNorm")
+LlamaRMSNorm = lazy_import("transformers.models.llama.modeling_llama", "LlamaRMSNorm")
 
 
 @settings(max_examples=60, deadline=None)

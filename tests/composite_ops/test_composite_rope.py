@@ -5,17 +5,19 @@ import torch
 from exported import FLOATS, close, dims, exports
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers.models.gemma import modeling_gemma as gemma
-from transformers.models.gemma.configuration_gemma import GemmaConfig
-from transformers.models.gpt_neox import modeling_gpt_neox as neox
-from transformers.models.gpt_neox.configuration_gpt_neox import GPTNeoXConfig
-from transformers.models.gptj import modeling_gptj as gptj
-from transformers.models.llama import modeling_llama as llama
-from transformers.models.llama.configuration_llama import LlamaConfig
-from transformers.models.phi import modeling_phi as phi
-from transformers.models.phi.configuration_phi import PhiConfig
+from lazy_import import lazy_import
 
 from coreai_torch.composite_ops import RoPE
+
+gemma = lazy_import("transformers.models.gemma.modeling_gemma")
+GemmaConfig = lazy_import("transformers.models.gemma.configuration_gemma", "GemmaConfig")
+neox = lazy_import("transformers.models.gpt_neox.modeling_gpt_neox")
+GPTNeoXConfig = lazy_import("transformers.models.gpt_neox.configuration_gpt_neox", "GPTNeoXConfig")
+gptj = lazy_import("transformers.models.gptj.modeling_gptj")
+llama = lazy_import("transformers.models.llama.modeling_llama")
+LlamaConfig = lazy_import("transformers.models.llama.configuration_llama", "LlamaConfig")
+phi = lazy_import("transformers.models.phi.modeling_phi")
+PhiConfig = lazy_import("transformers.models.phi.configuration_phi", "PhiConfig")
 
 BATCH, HEADS, SEQ, EMBED = 2, 3, 5, 16
 POSITIONS = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 40, 41]])
@@ -76,13 +78,15 @@ def test_turns_every_pair(interleaved, dims, base, scale, middle, own_freqs, whe
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
-    ("model", "config"),
+    "built",
     [
-        (llama, LlamaConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
-        (gemma, GemmaConfig(head_dim=EMBED)),
+        lambda: (llama, LlamaConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
+        lambda: (gemma, GemmaConfig(head_dim=EMBED)),
     ],
+    ids=["llama", "gemma"],
 )
-def test_given_tables_are_llamas_and_gemmas_to_the_bit(model, config, dtype, x):
+def test_given_tables_are_llamas_and_gemmas_to_the_bit(built, dtype, x):
+    model, config = built()
     embedding = getattr(model, f"{type(config).__name__.removesuffix('Config')}RotaryEmbedding")
     cos, sin = embedding(config)(x.to(dtype), POSITIONS)
     expected, _ = model.apply_rotary_pos_emb(x.to(dtype), x.to(dtype), cos, sin)
@@ -102,13 +106,15 @@ def test_computed_angles_round_once(dtype, x):
 
 
 @pytest.mark.parametrize(
-    ("model", "config"),
+    "built",
     [
-        (neox, GPTNeoXConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
-        (phi, PhiConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
+        lambda: (neox, GPTNeoXConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
+        lambda: (phi, PhiConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
     ],
+    ids=["neox", "phi"],
 )
-def test_some_dims_are_the_partial_rotations_of_neox_and_phi(model, config, x):
+def test_some_dims_are_the_partial_rotations_of_neox_and_phi(built, x):
+    model, config = built()
     embedding = getattr(model, f"{type(config).__name__.removesuffix('Config')}RotaryEmbedding")
     cos, sin = embedding(config)(x, POSITIONS)
     rotated = cos.shape[-1]

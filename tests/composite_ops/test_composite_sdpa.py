@@ -8,12 +8,14 @@ import torch
 from exported import FLOATS, NARROW, close, dims, exports, targets
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lazy_import import lazy_import
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention as torchs
-from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from coreai_torch.composite_ops import SDPA
 from coreai_torch.composite_ops._sdpa import scaled_dot_product_attention
+
+gpt_oss = lazy_import("transformers.models.gpt_oss.modeling_gpt_oss")
 
 
 def qkv(batch=2, heads=4, kv_heads=2, queries=5, keys=7, width=8, value_width=6):
@@ -135,7 +137,7 @@ def test_sinks_are_gpt_osss(window):
     old = torch.ones(6, 6, dtype=torch.bool).tril(-window) if window else torch.zeros_like(after)
     mask = torch.zeros(6, 6).masked_fill(after | old, torch.finfo(torch.float32).min)
     layer = SimpleNamespace(num_key_value_groups=2, sinks=sinks, training=False)
-    expected, _ = eager_attention_forward(layer, *args, mask, scaling=8**-0.5)
+    expected, _ = gpt_oss.eager_attention_forward(layer, *args, mask, scaling=8**-0.5)
     out = SDPA(is_causal=True, window_size=window)(*args, sinks=sinks)
     close(out.transpose(1, 2), expected)
 

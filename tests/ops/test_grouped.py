@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import runtime
 import torch
-import transformers.integrations.moe  # noqa: F401  defines the op
+from lazy_import import lazy_import
 
 from coreai_torch import TorchConverter, get_decomp_table
+
+moe = lazy_import("transformers.integrations.moe")  # defines the op
 
 
 class Grouped(torch.nn.Module):

@@ -7,14 +7,16 @@ import re
 import pytest
 import torch
 from compat.programs import composites, externalized
+from lazy_import import lazy_import
 from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
 from torch import nn
 from torch.nn import functional as F
-from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
-from transformers.models.llama import modeling_llama as llama
 
 from coreai_torch import ExternalizeSpec
 from coreai_torch.composite_ops import SDPA
+
+gpt_oss = lazy_import("transformers.models.gpt_oss.modeling_gpt_oss")
+llama = lazy_import("transformers.models.llama.modeling_llama")
 
 SLOW = pytest.mark.slow
 FLOATS = [torch.float32, pytest.param(torch.float16, marks=SLOW), torch.bfloat16]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from compat.programs import composites, externalized
+from lazy_import import lazy_import
 from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
 from torch import nn
-from transformers.integrations import moe  # noqa: F401  registers its product of groups
 
 from coreai_torch import ExternalizeSpec
 from coreai_torch.composite_ops import GatherMM
+
+moe = lazy_import("transformers.integrations.moe")  # registers its product of groups
 
 EXPERTS, WIDTH, HIDDEN = 4, 8, 6
 SLOW = pytest.mark.slow

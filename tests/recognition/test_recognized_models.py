@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-import transformers
 from compat.programs import graphs
+from lazy_import import lazy_import
 from recognition.plain import close, converted, exported, runs_as
 from runtime import descriptor, run, run_steps
 from torch import nn
 
 from coreai_torch import TorchConverter
+
+transformers = lazy_import("transformers")
 
 LAYERS = 2
 _SMALL = {

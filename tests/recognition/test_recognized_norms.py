@@ -7,14 +7,16 @@ import re
 import pytest
 import torch
 from compat.programs import composites, externalized
+from lazy_import import lazy_import
 from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
 from torch import nn
-from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
-from transformers.models.gpt_oss.modeling_gpt_oss import GptOssRMSNorm
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from coreai_torch import ExternalizeSpec
 from coreai_torch.composite_ops import RMSNorm, RMSNormImpl
+
+Gemma3RMSNorm = lazy_import("transformers.models.gemma3.modeling_gemma3", "Gemma3RMSNorm")
+GptOssRMSNorm = lazy_import("transformers.models.gpt_oss.modeling_gpt_oss", "GptOssRMSNorm")
+LlamaRMSNorm = lazy_import("transformers.models.llama.modeling_llama", "LlamaRMSNorm")
 
 SLOW = pytest.mark.slow
 FLOATS = [torch.float32, pytest.param(torch.float16, marks=SLOW), torch.bfloat16]

@@ -7,15 +7,17 @@ import re
 import pytest
 import torch
 from compat.programs import composites, externalized
+from lazy_import import lazy_import
 from recognition.plain import Plain, Several, converted, looked_at, runs_as
 from torch import nn
-from transformers.models.cohere import modeling_cohere as cohere
-from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
-from transformers.models.llama import modeling_llama as llama
-from transformers.models.llama4 import modeling_llama4 as llama4
 
 from coreai_torch import ExternalizeSpec
 from coreai_torch.composite_ops import RoPE
+
+cohere = lazy_import("transformers.models.cohere.modeling_cohere")
+gpt_oss = lazy_import("transformers.models.gpt_oss.modeling_gpt_oss")
+llama = lazy_import("transformers.models.llama.modeling_llama")
+llama4 = lazy_import("transformers.models.llama4.modeling_llama4")
 
 SLOW = pytest.mark.slow
 FLOATS = [torch.float32, pytest.param(torch.float16, marks=SLOW), torch.bfloat16]
