@@ -1,1 +1,1 @@
-"""Doors to `coreai_torch.compression` under the names that other packages import."""
+"""Aliases of `coreai_torch.compression` under the module names that other packages import."""

@@ -1,4 +1,4 @@
-"""Floats narrower than a byte."""
+"""Tensors of floats narrower than a byte."""
 
 from ..compression.subbyte import Float4Tensor, SubbyteTensor
 

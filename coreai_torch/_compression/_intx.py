@@ -1,4 +1,4 @@
-"""Integers narrower than a byte."""
+"""Tensors of integers narrower than a byte."""
 
 from ..compression.packing import pack_intx, pack_uintx
 from ..compression.subbyte import IntxTensor, UintxTensor

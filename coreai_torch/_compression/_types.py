@@ -1,3 +1,3 @@
 """Element types by name."""
 
-from ..compression.dtype_names import *  # noqa: F403 - a door to all of them
+from ..compression.dtype_names import *  # noqa: F403 - re-export all of them

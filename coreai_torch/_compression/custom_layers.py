@@ -1,4 +1,4 @@
-"""Layers that hold compressed weights; importing this registers the compression ops."""
+"""Layers with compressed weights; importing this module registers the compression ops."""
 
 from ..compression.modules import (
     ActivationDequantizeModule,

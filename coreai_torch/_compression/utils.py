@@ -1,4 +1,4 @@
-"""The layers as parametrizations."""
+"""Compressed layers as parametrizations."""
 
 from ..compression.modules import wrap_for_parametrization
 

@@ -1,4 +1,4 @@
-"""Compressed weights in torch: ops, layers and tensors that conversion keeps compressed."""
+"""Compressed weights in torch: ops, layers and tensors that stay compressed in the program."""
 
 from .compressing import compress
 from .modules import (

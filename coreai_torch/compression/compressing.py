@@ -1,4 +1,4 @@
-"""`compress`: a model's weights in few bits, in one line and without data."""
+"""`compress`: compress the weights of a model in one call and without data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .schemes import KNOWN, SLICE, Layout, Parts, Scheme, scheme_named
 
 Skip: TypeAlias = "str | type[nn.Module] | Callable[[str, nn.Module], bool]"
 
-# Weights by the kind of layer: which axis is that of the outputs, and which one blocks cut.
+# For each layer type: the weight's name, its output axis, and the axis that is cut into blocks.
 _AXES: dict[type[nn.Module], tuple[str, int, int]] = {
     nn.Linear: ("weight", 0, 1),
     nn.Embedding: ("weight", 0, 1),
@@ -36,7 +36,7 @@ _AXES: dict[type[nn.Module], tuple[str, int, int]] = {
 
 @dataclass
 class _Weight:
-    """A weight and all the places that hold it."""
+    """A weight and all modules that share it."""
 
     name: str
     value: Tensor
@@ -46,7 +46,7 @@ class _Weight:
     ties: list[_Weight] = field(default_factory=list)
 
     @property
-    def every(self) -> list[_Weight]:
+    def users(self) -> list[_Weight]:
         return [self, *self.ties]
 
 
@@ -60,9 +60,9 @@ def compress(
 ) -> CompressionReport:
     """Compress the weights of linear, convolution, embedding and attention layers, in place.
 
-    No data is needed. Each weight is let go as soon as it is compressed; one that several layers
-    share is compressed once, for all of them. The report tells of every weight; `report.model` is
-    the model itself, which exports and converts as before.
+    No data is needed. Each weight is freed as soon as it is compressed; a weight that several
+    layers share is compressed once for all of them. The report lists every weight; `report.model`
+    is the model itself, which exports and converts as before.
 
     ```python
     large = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 4))
@@ -73,12 +73,13 @@ def compress(
     Args:
         model: the model, changed in place.
         scheme: `int8`, `int4`, `uint4`, `fp8`, `fp4`, `palettize4`, `sparse50`,
-            `sparse50+palettize4` and their kin.
-        block_size: so many inputs of one output share a scale (else all of them do, and with
-            `fp4` it is 32); for a palette, so many outputs share a table (else all do).
-        skip: weights or layers that stay as they are: paths, with `*` and `?`, layer types, a
+            `sparse50+palettize4`, or the same with other bit widths and percentages.
+        block_size: the number of inputs of one output that share a scale (by default all of them,
+            with `fp4` 32); for a palette, the number of outputs that share a table (by default
+            all).
+        skip: weights or layers to leave unchanged: paths, with `*` and `?`, layer types, a
             function of path and layer, or a list of these.
-        least: weights of fewer numbers stay too.
+        least: the minimum number of elements; smaller weights are left unchanged.
     """
     chosen = _scheme(scheme, block_size)
     block = chosen.block if block_size is None else block_size
@@ -86,22 +87,27 @@ def compress(
     skipped = _skipped(model, skip)
     rows = {row.name: row for row in _parametrized(model)}
     for weight in weights:
-        why = _why_not(weight, chosen, block, skipped, least)
-        done = _left(weight, why) if why else _compressed(weight, chosen, block)
-        rows.update({row.name: row for row in done})
+        why = _skip_reason(weight, chosen, block, skipped, least)
+        new_rows = _unchanged_rows(weight, why) if why else _compress(weight, chosen, block)
+        rows.update({row.name: row for row in new_rows})
     report = CompressionReport(tuple(rows[name] for name in _order(model, rows)), model)
-    _refuse_nothing(report, chosen, block)
+    _check_block_size(report, chosen, block)
     return report
 
 
 def _scheme(name: str, block_size: int | None) -> Scheme:
     found = scheme_named(name)
     if found is None:
-        raise ConversionError(f"no scheme is called {name!r}\n  try   {KNOWN}")
+        raise ConversionError(f"unknown scheme {name!r}\n  try   use one of {KNOWN}")
     if block_size is not None and not found.takes_block:
-        raise ConversionError(f"{name} has no blocks\n  try   compress(model, {name!r})")
+        raise ConversionError(
+            f"{name} does not use blocks, but block_size is {block_size}\n"
+            f"  try   call compress(model, {name!r})"
+        )
     if block_size is not None and block_size < 1:
-        raise ConversionError(f"blocks of {block_size} numbers\n  try   block_size=32")
+        raise ConversionError(
+            f"block_size is {block_size}, it must be at least 1\n  try   pass block_size=32"
+        )
     return found
 
 
@@ -109,13 +115,13 @@ def _axes(module: nn.Module, attribute: str) -> tuple[int, int] | None:
     for kind, (name, channel, across) in _AXES.items():
         if isinstance(module, kind) and attribute == name:
             return channel, across
-    if type(module).__name__ == "Conv1D" and attribute == "weight":  # transformers': [in, out]
+    if type(module).__name__ == "Conv1D" and attribute == "weight":  # transformers: [in, out]
         return 1, 0
     return None
 
 
 def _weights(model: nn.Module) -> list[_Weight]:
-    """Every parameter of at least two axes, once; those that share one are its ties."""
+    """Return each parameter of rank 2 or more once; its other users become its ties."""
     found: dict[int, _Weight] = {}
     for path, module in model.named_modules():
         if isinstance(module, parametrize.ParametrizationList):
@@ -133,25 +139,25 @@ def _weights(model: nn.Module) -> list[_Weight]:
 
 
 def _parametrized(model: nn.Module) -> Iterator[CompressedWeight]:
-    """Weights that are computed already: compressed, or normalised, or pruned."""
+    """Yield a row for each weight that is already parametrized (compressed, normalised, pruned)."""
     for path, module in model.named_modules():
         if not parametrize.is_parametrized(module):
             continue
-        for attribute, held in module.parametrizations.items():
+        for attribute, layers in module.parametrizations.items():
             name = f"{path}.{attribute}" if path else attribute
             with torch.no_grad():
                 shape = tuple(getattr(module, attribute).shape)
-            size = sum(t.numel() * t.element_size() for t in held.state_dict().values())
-            kinds = ", ".join(type(layer).__name__ for layer in held)
+            size = sum(t.numel() * t.element_size() for t in layers.state_dict().values())
+            kinds = ", ".join(type(layer).__name__ for layer in layers)
             bits = 8 * size / max(math.prod(shape), 1)
-            why = f"parametrized already ({kinds})"
+            why = f"already parametrized ({kinds})"
             yield CompressedWeight(name, shape, None, bits, 0.0, size, size, why)
 
 
 def _order(model: nn.Module, rows: dict[str, CompressedWeight]) -> list[str]:
-    """The order of the modules, which ties would upset."""
-    places = {path: place for place, (path, _) in enumerate(model.named_modules())}
-    return sorted(rows, key=lambda name: places[name.rpartition(".")[0]])
+    """Sort the rows by module, since tied weights were added out of order."""
+    positions = {path: at for at, (path, _) in enumerate(model.named_modules())}
+    return sorted(rows, key=lambda name: positions[name.rpartition(".")[0]])
 
 
 def _skipped(model: nn.Module, skip: Skip | Iterable[Skip]) -> Callable[[_Weight], bool]:
@@ -162,8 +168,8 @@ def _skipped(model: nn.Module, skip: Skip | Iterable[Skip]) -> Callable[[_Weight
     for rule in rules:
         if isinstance(rule, str) and not any(fnmatch.fnmatchcase(path, rule) for path in paths):
             raise ConversionError(
-                f"skip={rule!r} is the path of no layer and no weight\n"
-                "  try   a name of model.named_modules(), or '*' in it"
+                f"skip={rule!r} matches no layer and no weight\n"
+                "  try   use a name from model.named_modules(), or a pattern with '*'"
             )
     return lambda weight: any(_matches(rule, weight) for rule in rules)
 
@@ -178,36 +184,36 @@ def _matches(rule: Any, weight: _Weight) -> bool:
     return bool(rule(weight.name.rpartition(".")[0], weight.module))
 
 
-def _why_not(
+def _skip_reason(
     weight: _Weight,
     scheme: Scheme,
     block: int | None,
     skipped: Callable[[_Weight], bool],
     least: int,
 ) -> str | None:
-    """Why a weight stays as it is, or None."""
-    for held in weight.every:
-        tied = "" if held is weight else f"tied to {held.name}: "
-        if skipped(held):
+    """Return why a weight is left unchanged, or None."""
+    for user in weight.users:
+        tied = "" if user is weight else f"tied to {user.name}: "
+        if skipped(user):
             return tied + "in skip"
-        if held.axes is None:
-            return f"{tied}of a {type(held.module).__name__}, which is not compressed"
-    if len({held.axes for held in weight.every}) > 1:
+        if user.axes is None:
+            return f"{tied}{type(user.module).__name__} layers are not compressed"
+    if len({user.axes for user in weight.users}) > 1:
         return f"tied to {weight.ties[0].name}: their inputs are on different axes"
-    return _unfit(weight.value, least) or scheme.refusal(_layout(weight, block))
+    return _value_reason(weight.value, least) or scheme.skip_reason(_layout(weight, block))
 
 
-def _unfit(value: Tensor, least: int) -> str | None:
+def _value_reason(value: Tensor, least: int) -> str | None:
     if type(value) not in (nn.Parameter, Tensor):
-        return f"a {type(value).__name__}, which is compressed already"
+        return f"already compressed ({type(value).__name__})"
     if value.is_meta:
-        return "on the meta device: it has no numbers yet"
+        return "on the meta device: it has no values yet"
     if value.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        return f"of {value.dtype}"
+        return f"unsupported dtype {value.dtype}"
     if value.numel() < least:
-        return f"too small: {value.numel()} numbers"
+        return f"too small: {value.numel()} elements"
     if not bool(torch.isfinite(value.detach().sum(dtype=torch.float32))):
-        return "holds a number that is not finite"
+        return "contains a value that is not finite"
     return None
 
 
@@ -216,7 +222,7 @@ def _layout(weight: _Weight, block: int | None) -> Layout:
     return Layout(tuple(weight.value.shape), *weight.axes, block)
 
 
-def _left(weight: _Weight, why: str) -> list[CompressedWeight]:
+def _unchanged_rows(weight: _Weight, why: str) -> list[CompressedWeight]:
     value = weight.value
     size = value.numel() * value.element_size()
     bits = 8.0 * value.element_size()
@@ -225,7 +231,7 @@ def _left(weight: _Weight, why: str) -> list[CompressedWeight]:
 
 
 def _tie(first: CompressedWeight, weight: _Weight, tie: _Weight) -> CompressedWeight:
-    """The row of a weight that another one's bytes are."""
+    """Return the row of a weight that shares the bytes of another one."""
     why = first.why if first.scheme is None else None
     note = f"tied to {weight.name}" + (f", {why}" if why else "")
     return CompressedWeight(
@@ -233,24 +239,24 @@ def _tie(first: CompressedWeight, weight: _Weight, tie: _Weight) -> CompressedWe
     )
 
 
-def _compressed(weight: _Weight, scheme: Scheme, block: int | None) -> list[CompressedWeight]:
-    value = weight.value.detach().cpu()  # where float64, which sums need, always is
+def _compress(weight: _Weight, scheme: Scheme, block: int | None) -> list[CompressedWeight]:
+    value = weight.value.detach().cpu()  # the sums need float64, which not every device has
     dtype, shape = value.dtype, tuple(value.shape)
     size = value.numel() * value.element_size()
     with torch.no_grad():
-        parts, error = _in_slices(value, scheme, _layout(weight, block))
-        held = scheme.bytes(parts)
+        parts, error = _compress_in_slices(value, scheme, _layout(weight, block))
+        compressed_size = scheme.bytes(parts)
         layer = scheme.layer(parts, dtype).to(weight.value.device)
-    for place in weight.every:
-        put(place.module, place.attribute, layer)
-        place.value = value.new_empty(0)  # or this list would keep all weights until the end
-    bits = 8 * held / math.prod(shape)
-    first = CompressedWeight(weight.name, shape, scheme.name, bits, error, size, held)
+    for user in weight.users:
+        put(user.module, user.attribute, layer)
+        user.value = value.new_empty(0)  # free it: the list of weights lives until the end
+    bits = 8 * compressed_size / math.prod(shape)
+    first = CompressedWeight(weight.name, shape, scheme.name, bits, error, size, compressed_size)
     return [first, *(_tie(first, weight, tie) for tie in weight.ties)]
 
 
-def _in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[Parts, float]:
-    """The compressed parts of the whole, and the relative error of what they give back."""
+def _compress_in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[Parts, float]:
+    """Return the compressed parts of a weight and the relative error of decompressing them."""
     shared = scheme.shared(value, layout)
     step = scheme.step(layout)
     row = max(value[0].numel(), 1)
@@ -263,27 +269,27 @@ def _in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[Parts, fl
         dense = scheme.layer({**shared, **pieces[-1]}, value.dtype)().float()
         total += float(numbers.double().square().sum())
         wrong += float((dense - numbers).double().square().sum())
-    joined = {name: _joined([piece[name] for piece in pieces]) for name in pieces[0]}
+    joined = {name: _concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     error = math.sqrt(wrong / total) if total else math.sqrt(wrong)
     return {**shared, **joined}, error
 
 
-def _joined(pieces: list[Tensor]) -> Tensor:
+def _concatenate(pieces: list[Tensor]) -> Tensor:
     if len(pieces) == 1:
         return pieces[0]
     if pieces[0].element_size() > 1 or pieces[0].dtype in (torch.int8, torch.uint8, torch.bool):
         return torch.cat(pieces)
-    # `cat` does not know floats of a byte.
+    # torch.cat does not support 8-bit floats.
     return torch.cat([piece.view(torch.uint8) for piece in pieces]).view(pieces[0].dtype)
 
 
-def _refuse_nothing(report: CompressionReport, scheme: Scheme, block: int | None) -> None:
-    """Blocks that divide no weight are a mistake, and every weight says why."""
+def _check_block_size(report: CompressionReport, scheme: Scheme, block: int | None) -> None:
+    """Raise if the block size divides no weight; the message lists the reason of each."""
     alone = [row for row in report.left_alone if row.why and row.why.startswith("indivisible")]
     if report.compressed or not alone:
         return
     reasons = "\n".join(f"        {row.name}: {row.why}" for row in alone[:20])
     raise ConversionError(
         f"blocks of {block} divide no weight, so {scheme.name} compresses nothing\n{reasons}\n"
-        "  try   a block_size that divides them"
+        "  try   pass a block_size that divides them"
     )

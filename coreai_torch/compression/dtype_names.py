@@ -1,4 +1,4 @@
-"""Element types by name, for tools that speak of `int4` where torch has no such number."""
+"""Element types by name, for tools that use types which numpy lacks, such as `int4`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Element:
-    """An element type; each is a class of its own, and none is ever made into an object."""
+    """Base of the element types, which are classes and are never instantiated."""
 
     name: str
     bits: int
@@ -18,26 +18,27 @@ class Element:
 
     @classmethod
     def get_bitwidth(cls) -> int:
-        """The bits of one element."""
+        """Return the number of bits of one element."""
         return cls.bits
 
     @classmethod
     def is_unsigned(cls) -> bool:
-        """Whether there are no negative numbers."""
+        """Return whether the type has no negative numbers."""
         return cls.unsigned
 
 
 def _integer(bits: int, unsigned: bool) -> type[Element]:
     name = f"{'u' if unsigned else ''}int{bits}"
     width = max(bits, 8)
-    held = getattr(np, f"{'u' if unsigned else ''}int{width}")
-    facts = {"name": name, "bits": bits, "unsigned": unsigned, "integer": True, "container": held}
-    return type(name, (Element,), facts)
+    container = getattr(np, f"{'u' if unsigned else ''}int{width}")
+    fields = {"name": name, "bits": bits, "unsigned": unsigned, "integer": True}
+    return type(name, (Element,), {**fields, "container": container})
 
 
 def _float(bits: int) -> type[Element]:
-    held = getattr(np, f"float{bits}")
-    return type(f"fp{bits}", (Element,), {"name": f"fp{bits}", "bits": bits, "container": held})
+    container = getattr(np, f"float{bits}")
+    fields = {"name": f"fp{bits}", "bits": bits, "container": container}
+    return type(f"fp{bits}", (Element,), fields)
 
 
 int1, int2, int3, int4, int6, int8, int16, int32, int64 = (
@@ -57,22 +58,24 @@ _BY_NAME = {element.name: element for element in _ALL}
 
 
 def string_to_builtin(name: str) -> type[Element]:
-    """The element type of that name."""
+    """Return the element type of that name."""
     if name not in _BY_NAME:
-        raise ValueError(f"no element type {str(name)!r}: one of {', '.join(_BY_NAME)}")
+        raise ValueError(
+            f"unknown element type {str(name)!r}, it must be one of {', '.join(_BY_NAME)}"
+        )
     return _BY_NAME[name]
 
 
 def builtin_to_string(element: type[Element]) -> str:
-    """The name of an element type."""
+    """Return the name of an element type."""
     return element.name
 
 
 def nptype_from_builtin(element: type[Element]) -> Any:
-    """The numpy type in which its elements are held, a byte each if they are narrower."""
+    """Return the numpy type that stores its elements, one byte each if they are narrower."""
     return element.container
 
 
 def is_int(element: Any) -> bool:
-    """Whether it is an element type of integers."""
+    """Return whether `element` is an integer element type."""
     return isinstance(element, type) and issubclass(element, Element) and element.integer

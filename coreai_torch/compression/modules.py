@@ -1,4 +1,4 @@
-"""Layers that hold compressed weights and activations' scales, and give back plain tensors."""
+"""Layers with compressed weights or activation scales that return dense tensors."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = [
 ops = torch.ops.coreai
 
 
-def _held(tensor: torch.Tensor) -> torch.Tensor:
-    """A buffer of its own; packed integers are held as values, which tools can read."""
+def _to_buffer(tensor: torch.Tensor) -> torch.Tensor:
+    """Detach a tensor; packed integers are unpacked, so that other tools can read the buffer."""
     if isinstance(tensor, SubbyteTensor) and not isinstance(tensor, Float4Tensor):
         tensor = tensor.unpack()
     return tensor.detach()
 
 
 class _Compressed(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Buffers, in the order they are given; a check of them when they are all there."""
+    """Base of the layers; the tensors become buffers in the given order."""
 
-    def _hold(self, **tensors: torch.Tensor | None) -> None:
+    def _register(self, **tensors: torch.Tensor | None) -> None:
         for name, tensor in tensors.items():
             if tensor is None:
-                # No buffer: `torch.export` of a root that holds a None among them goes wrong.
+                # A plain attribute: torch.export fails on a root module with a None buffer.
                 setattr(self, name, None)
             else:
-                self.register_buffer(name, _held(tensor))
+                self.register_buffer(name, _to_buffer(tensor))
 
 
 class PalettizeModule(_Compressed):
-    """A weight as indices into tables of values, one table for each block."""
+    """A weight stored as indices into tables of values, one table for each block."""
 
     indices: torch.Tensor
     lut: torch.Tensor
@@ -53,13 +53,13 @@ class PalettizeModule(_Compressed):
         self, indices: torch.Tensor, lut: torch.Tensor, vector_axis: int | None = None
     ) -> None:
         super().__init__()
-        self._hold(indices=indices, lut=lut)
+        self._register(indices=indices, lut=lut)
         self.vector_axis = 0 if vector_axis is None else vector_axis
         checks.lut(self.indices, self.lut, self.vector_axis)
         checks.within_table("indices", self.indices, self.lut.shape[-2])
 
     def forward(self) -> torch.Tensor:
-        """The weight."""
+        """Return the dense weight."""
         dense: torch.Tensor = ops.lut_to_dense(self.indices, self.lut, self.vector_axis)
         return dense
 
@@ -83,18 +83,18 @@ class ScaledPalettizeModule(PalettizeModule):
         output_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(indices, lut, vector_axis)
-        self._hold(scale=scale, zero_point=zero_point, minval=minval)
+        self._register(scale=scale, zero_point=zero_point, minval=minval)
         self.input_dtype, self.output_dtype = input_dtype, output_dtype
         self._check()
 
     def _check(self) -> None:
-        """Refuse what does not fit together now rather than in the first forward."""
+        """Raise now, rather than in the first forward, if the tensors do not fit together."""
         shape = checks.lut(self.indices, self.lut, self.vector_axis)
         dense = self.lut.new_empty(shape, device="meta")
         _check_scaled(self, dense)
 
     def forward(self) -> torch.Tensor:
-        """The weight."""
+        """Return the dense weight."""
         return _scaled(self, super().forward())
 
 
@@ -118,12 +118,14 @@ class WeightDequantizeModule(_Compressed):
         super().__init__()
         if isinstance(quantized_data, Float4Tensor) and input_dtype is None:
             input_dtype = torch.float4_e2m1fn_x2
-        self._hold(quantized_data=quantized_data, scale=scale, zero_point=zero_point, minval=minval)
+        self._register(
+            quantized_data=quantized_data, scale=scale, zero_point=zero_point, minval=minval
+        )
         self.input_dtype, self.output_dtype = input_dtype, output_dtype
         _check_scaled(self, self.quantized_data)
 
     def forward(self) -> torch.Tensor:
-        """The weight."""
+        """Return the dense weight."""
         return _scaled(self, self.quantized_data)
 
 
@@ -150,7 +152,7 @@ def _scaled(module: Any, input: torch.Tensor) -> torch.Tensor:
 
 
 class ActivationQuantizeModule(_Compressed):
-    """Floats to the integers (or 8-bit floats) of `output_dtype`."""
+    """Quantize floats to the integers (or 8-bit floats) of `output_dtype`."""
 
     scale: torch.Tensor
     zero_point: torch.Tensor | None
@@ -165,13 +167,13 @@ class ActivationQuantizeModule(_Compressed):
         axis: int = 0,
     ) -> None:
         super().__init__()
-        self._hold(scale=scale, zero_point=zero_point, minval=minval)
+        self._register(scale=scale, zero_point=zero_point, minval=minval)
         self.output_dtype, self.axis = output_dtype, axis
         numbers = checks.quantized(output_dtype, self.zero_point, self.minval)
         checks.within("zero_point", self.zero_point, numbers)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The integers."""
+        """Return the quantized tensor."""
         quantized: torch.Tensor = ops.quantize(
             x, self.scale, self.output_dtype, self.zero_point, self.minval, self.axis
         )
@@ -179,7 +181,7 @@ class ActivationQuantizeModule(_Compressed):
 
 
 class ActivationDequantizeModule(_Compressed):
-    """Integers, or 8-bit floats, back to floats."""
+    """Dequantize integers (or 8-bit floats) to floats."""
 
     scale: torch.Tensor
     zero_point: torch.Tensor | None
@@ -195,11 +197,11 @@ class ActivationDequantizeModule(_Compressed):
         output_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self._hold(scale=scale, zero_point=zero_point, minval=minval)
+        self._register(scale=scale, zero_point=zero_point, minval=minval)
         self.axis, self.input_dtype, self.output_dtype = axis, input_dtype, output_dtype
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The floats."""
+        """Return the dequantized tensor."""
         dequantized: torch.Tensor = ops.dequantize(
             x,
             self.scale,
@@ -213,7 +215,7 @@ class ActivationDequantizeModule(_Compressed):
 
 
 class SparseModule(_Compressed):
-    """A weight that is zero where the mask says so; the rest is a list.
+    """A weight stored as a mask and the list of its nonzero elements.
 
     The list may itself be compressed: parametrize `nonzero_data`.
     """
@@ -223,19 +225,19 @@ class SparseModule(_Compressed):
 
     def __init__(self, nonzero_data: torch.Tensor, mask: torch.Tensor) -> None:
         super().__init__()
-        self._hold(nonzero_data=nonzero_data, mask=mask)
+        self._register(nonzero_data=nonzero_data, mask=mask)
         checks.sparse(self.nonzero_data, self.mask)
         checks.marked(self.nonzero_data, self.mask)
 
     def forward(self) -> torch.Tensor:
-        """The weight."""
+        """Return the dense weight."""
         dense: torch.Tensor = ops.sparse_to_dense(self.nonzero_data, self.mask)
         return dense
 
 
 @cache
 def wrap_for_parametrization(cls: type[nn.Module]) -> type[nn.Module]:
-    """The layer as a parametrization: what is stored in the weight's place is not looked at."""
+    """Return a subclass usable as a parametrization; it ignores the original weight."""
 
     def forward(self: Any, original: torch.Tensor) -> torch.Tensor:
         weight: torch.Tensor = cls.forward(self)

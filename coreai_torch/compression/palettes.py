@@ -1,8 +1,8 @@
-"""Tables of a few numbers that stand for many: k-means on a line.
+"""Find palettes with one-dimensional k-means.
 
-On a line the clusters are intervals of the sorted numbers. If they are few, the best ones are
-found exactly among some hundred places where they may end; then Lloyd's algorithm moves them.
-Running sums give the mean of an interval at once, whatever it holds.
+In one dimension the clusters are intervals of the sorted numbers. For few clusters, dynamic
+programming finds the best intervals among a few hundred candidate boundaries; then Lloyd's
+algorithm refines them. Prefix sums give the mean of any interval in constant time.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 _STEPS = 50
-# So many intervals are found exactly: of 256 it would take seconds, and gain nothing.
-_FEW = 16
-# Half of the places are by rank and half by value: neither crowds nor outliers are forgotten.
-_PLACES = 256
-# Of a larger weight every so manyth number is looked at: a table is settled long before.
+# Up to this many clusters start from the exact solution; for 256 it takes seconds without a gain.
+_EXACT = 16
+# Half of the candidate boundaries are by rank, for dense regions, half by value, for outliers.
+_BOUNDARIES = 256
+# A larger weight is subsampled with a stride to at most this size; the table does not need more.
 SAMPLE = 1 << 22
 
 
 def palette(numbers: Tensor, entries: int) -> Tensor:
-    """The table, in rising order, float32; deterministic."""
+    """Return the table in ascending order as float32; the result is deterministic."""
     stride = -(-numbers.numel() // SAMPLE)
     line = numbers[::stride].float().sort().values
     distinct = line.unique_consecutive()
@@ -37,44 +37,45 @@ def palette(numbers: Tensor, entries: int) -> Tensor:
 
 
 def _start(line: Tensor, sums: Tensor, entries: int) -> Tensor:
-    """Centres that are best among those of places, or else evenly between rank and value."""
-    if entries <= _FEW:
+    """Return the best centres over the candidates, or the mean of rank and value quantiles."""
+    if entries <= _EXACT:
         squares = torch.cat([torch.zeros(1, dtype=torch.float64), line.double().square().cumsum(0)])
-        return _means(sums, _best_ends(_places(line), sums, squares, entries)).float()
+        return _means(sums, _best_ends(_boundaries(line), sums, squares, entries)).float()
     shares = (torch.arange(entries) + 0.5) / entries
     ranks, low, high = line[(shares * line.numel()).long()], line[0], line[-1]
     return ((ranks + low + (high - low) * shares) / 2).sort().values
 
 
-def _places(line: Tensor) -> Tensor:
-    """Where an interval may end, as positions on the line: from its start to its end."""
-    shares = torch.arange(1, _PLACES) / _PLACES
+def _boundaries(line: Tensor) -> Tensor:
+    """Return the candidate interval boundaries as indices, including both ends of the line."""
+    shares = torch.arange(1, _BOUNDARIES) / _BOUNDARIES
     ranks = (shares * line.numel()).long()
     values = torch.searchsorted(line, line[0] + (line[-1] - line[0]) * shares)
     ends = torch.tensor([0, line.numel()])
     return torch.cat([ends, ranks, values]).unique()
 
 
-def _best_ends(places: Tensor, sums: Tensor, squares: Tensor, entries: int) -> Tensor:
-    """The ends of the intervals that err the least, the first start among them.
+def _best_ends(candidates: Tensor, sums: Tensor, squares: Tensor, entries: int) -> Tensor:
+    """Return the boundaries with the least squared error, including the start of the line.
 
-    The best division of a line up to some place is that of a shorter line, and one interval.
+    Dynamic programming: the best division of a prefix is the best division of a shorter prefix
+    plus one interval.
     """
-    first, second, count = sums[places], squares[places], places.double()
+    first, second, count = sums[candidates], squares[candidates], candidates.double()
     spread = (second - second[:, None]) - (first - first[:, None]).square() / (
         count - count[:, None]
     )
-    start, end = torch.arange(len(places))[:, None], torch.arange(len(places))
+    start, end = torch.arange(len(candidates))[:, None], torch.arange(len(candidates))
     spread = torch.where(start < end, spread.clamp(min=0), torch.inf)  # [start, end]
     errors, origins = spread[0], []
     backwards = spread.T.contiguous()
-    for _ in range(min(entries, len(places) - 1) - 1):
+    for _ in range(min(entries, len(candidates) - 1) - 1):
         errors, origin = (errors + backwards).min(1)
         origins.append(origin)
-    found = [len(places) - 1]
+    found = [len(candidates) - 1]
     for origin in reversed(origins):
         found.append(int(origin[found[-1]]))
-    return places[torch.tensor([0, *reversed(found)])]
+    return candidates[torch.tensor([0, *reversed(found)])]
 
 
 def _means(sums: Tensor, ends: Tensor) -> Tensor:
@@ -82,13 +83,13 @@ def _means(sums: Tensor, ends: Tensor) -> Tensor:
 
 
 def _step(line: Tensor, sums: Tensor, centres: Tensor) -> Tensor:
-    """Each centre moved to the mean of what is nearest to it; one that has nothing stays."""
+    """Move each centre to the mean of its nearest numbers; an empty cluster does not move."""
     borders = torch.searchsorted(line, (centres[1:] + centres[:-1]) / 2)
     ends = torch.cat([torch.zeros(1, dtype=torch.long), borders, torch.tensor([line.numel()])])
-    held = ends[1:] > ends[:-1]
-    return torch.where(held, _means(sums, ends).float(), centres).sort().values
+    nonempty = ends[1:] > ends[:-1]
+    return torch.where(nonempty, _means(sums, ends).float(), centres).sort().values
 
 
 def nearest(numbers: Tensor, table: Tensor) -> Tensor:
-    """For each number the index of the entry nearest to it; the table rises."""
+    """Return for each number the index of the nearest entry; the table is in ascending order."""
     return torch.bucketize(numbers, (table[1:] + table[:-1]) / 2).to(torch.uint8)

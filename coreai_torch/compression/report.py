@@ -1,4 +1,4 @@
-"""What was compressed, how well, to how many bytes, and what was left alone and why."""
+"""Report of a compression: error and size of each weight, and why others are unchanged."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from torch import nn
 
 @dataclass(frozen=True)
 class CompressedWeight:
-    """One weight of the model, or one that could have been."""
+    """One weight of the model, compressed or not."""
 
     name: str
     shape: tuple[int, ...]
-    scheme: str | None  # None: it was left alone
-    bits: float  # each number takes, scales and tables included
+    scheme: str | None  # None if the weight is unchanged
+    bits: float  # per element, including scales and tables
     error: float  # root mean square of the difference, relative to that of the weight
     bytes_before: int
     bytes: int
-    why: str | None = None  # it was left alone, or takes no bytes of its own
+    why: str | None = None  # why it is unchanged, or which weight it shares its bytes with
 
     @property
     def snr(self) -> float:
-        """The signal over the error, in decibels; infinite if there is none."""
+        """Return the signal-to-noise ratio in decibels; infinite without error."""
         return math.inf if self.error == 0 else -20 * math.log10(self.error)
 
 
 @dataclass(frozen=True)
 class CompressionReport:
-    """All weights in the model's order; printed, a table."""
+    """All weights in the model's order; `str(report)` is a table."""
 
     rows: tuple[CompressedWeight, ...]
     model: nn.Module
 
     @property
     def compressed(self) -> list[CompressedWeight]:
-        """The weights that a scheme was applied to."""
+        """Return the weights that were compressed."""
         return [row for row in self.rows if row.scheme is not None]
 
     @property
     def left_alone(self) -> list[CompressedWeight]:
-        """The weights that are as they were."""
+        """Return the weights that are unchanged."""
         return [row for row in self.rows if row.scheme is None]
 
     @property
     def bytes_before(self) -> int:
-        """What all weights took."""
+        """Return the bytes of all weights before compression."""
         return sum(row.bytes_before for row in self.rows)
 
     @property
     def bytes(self) -> int:
-        """What all weights take, the ones left alone included."""
+        """Return the bytes of all weights after compression, including unchanged ones."""
         return sum(row.bytes for row in self.rows)
 
     def __getitem__(self, name: str) -> CompressedWeight:
-        """The row of a weight."""
+        """Return the row of a weight."""
         return next(row for row in self.rows if row.name == name)
 
     def __str__(self) -> str:
-        """A table of all weights, and the sum."""
+        """Return a table of all weights with totals."""
         from rich.console import Console
         from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""Which numbers a compressed element may be: how wide, signed or not, integer or float."""
+"""Element types of compressed tensors: integers of 1 to 8 bits and narrow floats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 @dataclass(frozen=True)
 class Integers:
-    """Integers of a width from one bit to a byte."""
+    """Integer type of 1 to 8 bits."""
 
     bits: int
     signed: bool
@@ -29,7 +29,7 @@ class Integers:
 
     @property
     def container(self) -> torch.dtype:
-        """The dtype in which eager torch holds them, a byte each."""
+        """Return the dtype that stores them in eager torch, one byte each."""
         return torch.int8 if self.signed else torch.uint8
 
     @property
@@ -37,7 +37,7 @@ class Integers:
         return f"{'' if self.signed else 'u'}int{self.bits}"
 
 
-# torch names dtypes of one to seven bits, but computes with none of them.
+# torch has dtypes of one to seven bits, but does not compute with them.
 INTEGERS: dict[torch.dtype, Integers] = {
     getattr(torch, f"{sign}int{bits}"): Integers(bits, signed=not sign)
     for bits in range(1, 9)
@@ -46,5 +46,5 @@ INTEGERS: dict[torch.dtype, Integers] = {
 
 
 def integers(dtype: torch.dtype) -> Integers | None:
-    """The integers that a dtype stands for, if it is one of at most a byte."""
+    """Return the integer type of a dtype of at most 8 bits, else None."""
     return INTEGERS.get(dtype)

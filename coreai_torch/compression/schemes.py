@@ -1,7 +1,7 @@
-"""How a weight is compressed without data: integers, small floats, tables, masks.
+"""Data-free compression schemes: integers, narrow floats, palettes, sparsity.
 
-A weight is worked off in slices of its first axis, so that no second copy of it is ever held;
-what all slices need to know (a table, a threshold) is found first.
+A weight is processed in slices of its first axis, so that no second full copy exists. Values that
+all slices need (a table, a threshold) are computed first.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .scalars import FLOAT4, SCALES_OF_TWO, Integers
 
 Parts = dict[str, Tensor]
 
-# So many numbers of a weight are worked on at a time.
+# Elements of a weight that are processed at a time.
 SLICE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A weight's sizes, the axis of its outputs, and the axis along which blocks are cut."""
+    """Shape of a weight, its output axis, and the axis that is cut into blocks."""
 
     shape: tuple[int, ...]
     channel: int
@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def blocks(self) -> list[int]:
-        """How many blocks each axis has: every output its own, unless blocks say more."""
+        """Return the number of blocks of each axis: one for each output, times the blocks."""
         counts = [1] * len(self.shape)
         counts[self.channel] = self.shape[self.channel]
         if self.block is not None:
@@ -47,7 +47,7 @@ class Layout:
         return counts
 
     def indivisible(self) -> str | None:
-        """Why blocks cannot be cut, if they cannot."""
+        """Return why the axis cannot be cut into blocks, or None."""
         size = self.shape[self.across]
         if self.block is None or size % self.block == 0:
             return None
@@ -55,39 +55,39 @@ class Layout:
 
 
 class Scheme(ABC):
-    """One way to compress; each has a name under which `compress` knows it."""
+    """A compression scheme; `compress` finds it by its name."""
 
     name: str
-    block: int | None  # what `block_size` is if it is not given
+    block: int | None  # default of `block_size`
     takes_block = True
 
-    def refusal(self, layout: Layout) -> str | None:
-        """Why a weight of this layout is left alone, or None."""
+    def skip_reason(self, layout: Layout) -> str | None:
+        """Return why a weight of this layout cannot be compressed, or None."""
         return layout.indivisible()
 
     def step(self, layout: Layout) -> int:
-        """How many places of the first axis a slice must hold, or a multiple of them."""
+        """Return the number of rows of which each slice must have a multiple."""
         return 1 if layout.channel == 0 else layout.shape[0]
 
     def shared(self, weight: Tensor, layout: Layout) -> Parts:
-        """What all slices need."""
+        """Return the values that all slices need."""
         return {}
 
     @abstractmethod
     def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
-        """The compressed parts of some rows, in float32, to be joined along the first axis."""
+        """Compress some rows (float32) into parts that are concatenated along the first axis."""
 
     @abstractmethod
     def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
-        """The layer that gives the weight back."""
+        """Return the layer that computes the weight."""
 
     @abstractmethod
     def bytes(self, parts: Parts) -> int:
-        """What the parts take in a converted program."""
+        """Return the number of bytes of the parts in a converted program."""
 
 
 def _split(x: Tensor, blocks: Sequence[int]) -> tuple[Tensor, list[int]]:
-    """Each axis as its blocks and the places in one; the axes of the places."""
+    """Reshape each axis to [blocks, size of a block]; also return the axes within the blocks."""
     sizes = [n for size, count in zip(x.shape, blocks, strict=True) for n in (count, size // count)]
     return x.reshape(sizes), list(range(1, len(sizes), 2))
 
@@ -96,23 +96,23 @@ def _rows(layout: Layout, rows: int) -> Layout:
     return Layout((rows, *layout.shape[1:]), layout.channel, layout.across, layout.block)
 
 
-def _sized(*tensors: Tensor | None) -> int:
+def _nbytes(*tensors: Tensor | None) -> int:
     return sum(t.numel() * t.element_size() for t in tensors if t is not None)
 
 
-def _usable(scale: Tensor, dtype: torch.dtype) -> Tensor:
-    """As it will be stored; zero, for a block of zeros, would divide them by nothing."""
+def _storable_scale(scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """Round to the stored dtype; replace 0, the scale of a block of zeros, by 1."""
     stored = scale.to(dtype).float()
     return torch.where(stored == 0, 1.0, stored)
 
 
 def _best(
-    blocked: Tensor, axes: list[int], tries: Iterator[tuple[Any, Callable[[], Tensor]]]
+    blocked: Tensor, axes: list[int], candidates: Iterator[tuple[Any, Callable[[], Tensor]]]
 ) -> list[Any]:
-    """Of several parameters of each block, those that give the least squared error."""
+    """Select for each block the candidate parameters with the least squared error."""
     best: list[Tensor] = []
     least: Tensor | None = None
-    for parameters, dense in tries:
+    for parameters, dense in candidates:
         error = (dense() - blocked).square_().sum(axes, keepdim=True)
         if least is None:
             best, least = list(parameters), error
@@ -123,8 +123,8 @@ def _best(
     return best
 
 
-# How far the range is drawn in, in search of the least error; of few bits, few are for outliers.
-_DRAWN_IN = {
+# Factors by which the range is shrunk in search of the least error: few bits favour clipping.
+_SHRINK_FACTORS = {
     8: (1.0,),
     6: (1.0, 0.9),
     4: (1.0, 0.93, 0.87, 0.8, 0.73),
@@ -135,7 +135,7 @@ _DRAWN_IN = {
 
 @dataclass(frozen=True)
 class IntegerScheme(Scheme):
-    """Whole numbers and a scale for each block; without a sign, a zero point as well."""
+    """Integers with a scale for each block; unsigned integers also have a zero point."""
 
     numbers: Integers
     block = None
@@ -148,32 +148,32 @@ class IntegerScheme(Scheme):
         blocks = _rows(layout, weight.shape[0]).blocks
         blocked, axes = _split(weight, blocks)
         low, high = blocked.amin(axes, keepdim=True), blocked.amax(axes, keepdim=True)
-        scale, zero = _best(blocked, axes, self._tries(blocked, low, high, dtype))
-        data = self._whole(blocked, scale, zero).reshape(weight.shape).to(self.numbers.container)
+        scale, zero = _best(blocked, axes, self._candidates(blocked, low, high, dtype))
+        data = self._quantize(blocked, scale, zero).reshape(weight.shape).to(self.numbers.container)
         parts = {"data": data, "scale": scale.reshape(blocks).to(dtype)}
         if not self.numbers.signed:
             parts["zero_point"] = zero.reshape(blocks).to(torch.uint8)
         return parts
 
-    def _whole(self, blocked: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+    def _quantize(self, blocked: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
         shifted = torch.round(blocked / scale).add_(zero)
         return shifted.clamp_(self.numbers.low, self.numbers.high)
 
-    def _tries(
+    def _candidates(
         self, blocked: Tensor, low: Tensor, high: Tensor, dtype: torch.dtype
     ) -> Iterator[tuple[Any, Callable[[], Tensor]]]:
-        for drawn in _DRAWN_IN[self.numbers.bits]:
+        for factor in _SHRINK_FACTORS[self.numbers.bits]:
             if self.numbers.signed:
-                most = torch.maximum(high, -low) * drawn
-                scale = _usable(most / self.numbers.high, dtype)
+                most = torch.maximum(high, -low) * factor
+                scale = _storable_scale(most / self.numbers.high, dtype)
                 zero = torch.zeros_like(scale)
             else:
-                least, most = low.clamp(max=0) * drawn, high.clamp(min=0) * drawn
-                scale = _usable((most - least) / self.numbers.high, dtype)
+                least, most = low.clamp(max=0) * factor, high.clamp(min=0) * factor
+                scale = _storable_scale((most - least) / self.numbers.high, dtype)
                 zero = torch.round(-least / scale).clamp_(0, self.numbers.high)
 
             def dense(scale: Tensor = scale, zero: Tensor = zero) -> Tensor:
-                return self._whole(blocked, scale, zero).sub_(zero).mul_(scale)
+                return self._quantize(blocked, scale, zero).sub_(zero).mul_(scale)
 
             yield (scale, zero), dense
 
@@ -185,15 +185,15 @@ class IntegerScheme(Scheme):
 
     def bytes(self, parts: Parts) -> int:
         bits, zero = self.numbers.bits, parts.get("zero_point")
-        held = packed_size(parts["data"].numel(), bits) + _sized(parts["scale"])
+        size = packed_size(parts["data"].numel(), bits) + _nbytes(parts["scale"])
         if zero is None:
-            return held
-        return held + packed_size(zero.numel(), bits if bits in (2, 4) else 8)
+            return size
+        return size + packed_size(zero.numel(), bits if bits in (2, 4) else 8)
 
 
 @dataclass(frozen=True)
 class Float8Scheme(Scheme):
-    """8-bit floats and a scale for each block, whose largest number becomes the largest float."""
+    """8-bit floats with a scale for each block that maps its largest number to the maximum."""
 
     name: str
     element: torch.dtype
@@ -203,7 +203,7 @@ class Float8Scheme(Scheme):
         blocks = _rows(layout, weight.shape[0]).blocks
         blocked, axes = _split(weight, blocks)
         most = torch.finfo(self.element).max
-        scale = _usable(blocked.abs().amax(axes, keepdim=True) / most, dtype)
+        scale = _storable_scale(blocked.abs().amax(axes, keepdim=True) / most, dtype)
         data = (blocked / scale).clamp_(-most, most).to(self.element).reshape(weight.shape)
         return {"data": data, "scale": scale.reshape(blocks).to(dtype)}
 
@@ -211,17 +211,17 @@ class Float8Scheme(Scheme):
         return WeightDequantizeModule(parts["data"], parts["scale"], output_dtype=dtype)
 
     def bytes(self, parts: Parts) -> int:
-        return _sized(parts["data"], parts["scale"])
+        return _nbytes(parts["data"], parts["scale"])
 
 
 @dataclass(frozen=True)
 class Float4Scheme(Scheme):
-    """4-bit floats, two to a byte, and a power of two for each block: the MX format."""
+    """4-bit floats, two to a byte, with a power-of-two scale for each block: the MX format."""
 
     name: str = "fp4"
     block = 32
 
-    def refusal(self, layout: Layout) -> str | None:
+    def skip_reason(self, layout: Layout) -> str | None:
         if layout.shape[-1] % 2:
             return f"indivisible: {layout.shape[-1]} on the last axis, but two share a byte"
         return layout.indivisible()
@@ -229,11 +229,11 @@ class Float4Scheme(Scheme):
     def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
         blocks = _rows(layout, weight.shape[0]).blocks
         blocked, axes = _split(weight, blocks)
-        # The largest of a block lies between 4 and 8, and 6 is the largest 4-bit float.
+        # Scales the largest number of a block to between 4 and 8; the largest 4-bit float is 6.
         exponent = torch.frexp(blocked.abs().amax(axes, keepdim=True))[1] - 3
 
-        def tries() -> Iterator[tuple[Any, Callable[[], Tensor]]]:
-            for shift in (0, 1):  # the next power spares the largest from being cut off
+        def candidates() -> Iterator[tuple[Any, Callable[[], Tensor]]]:
+            for shift in (0, 1):  # with the next power of two the largest number is not clipped
                 power = (exponent + shift).clamp(-126, 127)
                 scale = torch.ldexp(torch.ones(power.shape), power)
 
@@ -242,7 +242,7 @@ class Float4Scheme(Scheme):
 
                 yield (scale,), dense
 
-        (scale,) = _best(blocked, axes, tries())
+        (scale,) = _best(blocked, axes, candidates())
         codes = _float4_codes(_float4(blocked / scale)).reshape(weight.shape)
         data = codes[..., 0::2] | (codes[..., 1::2] << 4)
         return {"data": data, "scale": scale.reshape(blocks).to(SCALES_OF_TWO)}
@@ -253,11 +253,11 @@ class Float4Scheme(Scheme):
         )
 
     def bytes(self, parts: Parts) -> int:
-        return _sized(parts["data"], parts["scale"])
+        return _nbytes(parts["data"], parts["scale"])
 
 
 def _float4(x: Tensor) -> Tensor:
-    """The nearest 4-bit floats: in steps of a half up to 2, of one up to 4, of two up to 6."""
+    """Round to 4-bit floats: steps of 0.5 up to 2, of 1 up to 4, of 2 up to 6."""
     size = x.abs()
     found = torch.where(size < 2, (size * 2).round_() / 2, size.round())
     found = torch.where(size < 4, found, (size / 2).round_() * 2).clamp_(max=6)
@@ -265,7 +265,7 @@ def _float4(x: Tensor) -> Tensor:
 
 
 def _float4_codes(x: Tensor) -> Tensor:
-    """The codes of 4-bit floats, which rise with their sizes; the fourth bit is the sign."""
+    """Return the codes of 4-bit floats: they ascend with the magnitude, bit 3 is the sign."""
     size = x.abs()
     codes = torch.where(size < 2, size * 2, torch.where(size < 4, size + 2, size / 2 + 4))
     return (codes + 8 * torch.signbit(x)).to(torch.uint8)
@@ -273,7 +273,7 @@ def _float4_codes(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PaletteScheme(Scheme):
-    """Indices into a table that k-means finds; one for the weight, or one for some outputs."""
+    """Indices into a k-means table, one for the weight or one for each group of outputs."""
 
     bits: int
     block = None
@@ -282,12 +282,12 @@ class PaletteScheme(Scheme):
     def name(self) -> str:  # type: ignore[override]
         return f"palettize{self.bits}"
 
-    def refusal(self, layout: Layout) -> str | None:
+    def skip_reason(self, layout: Layout) -> str | None:
         outputs = layout.shape[layout.channel]
         if layout.block is not None and outputs % layout.block:
             return f"indivisible: {outputs} outputs in groups of {layout.block}"
         if math.prod(layout.shape) < 8 * 2**self.bits:
-            return f"too small: a table of {2**self.bits} entries would not pay"
+            return f"too small for a table of {2**self.bits} entries"
         return None
 
     def step(self, layout: Layout) -> int:
@@ -317,12 +317,12 @@ class PaletteScheme(Scheme):
         return PalettizeModule(parts["indices"], parts["lut"].to(dtype))
 
     def bytes(self, parts: Parts) -> int:
-        return packed_size(parts["indices"].numel(), self.bits) + _sized(parts["lut"])
+        return packed_size(parts["indices"].numel(), self.bits) + _nbytes(parts["lut"])
 
 
 @dataclass(frozen=True)
 class SparseScheme(Scheme):
-    """The largest numbers of a weight, and a mask of where they are."""
+    """The largest elements of a weight, and a mask of their positions."""
 
     percent: int
     block = None
@@ -347,14 +347,14 @@ class SparseScheme(Scheme):
         return SparseModule(parts["nonzero"], parts["mask"])
 
     def bytes(self, parts: Parts) -> int:
-        return _sized(parts["nonzero"]) + packed_size(parts["mask"].numel(), 1)
+        return _nbytes(parts["nonzero"]) + packed_size(parts["mask"].numel(), 1)
 
 
 def _threshold(weight: Tensor, dropped: int) -> Tensor:
-    """The least number that at least so many are not larger than, found without a sorted copy.
+    """Return the `dropped`-th smallest magnitude without sorting (radix select on the bits).
 
-    The bits of positive floats rise with them: the upper half is counted, then the lower one of
-    those that share it.
+    The bit patterns of positive floats are ordered like the floats: a histogram of the upper half
+    of the bits selects a bucket, a histogram of the lower half selects the value in it.
     """
     parts = weight.split(max(SLICE // max(weight[0].numel(), 1), 1))
     upper = sum(torch.bincount(_bits(part) >> 16, minlength=1 << 15) for part in parts)
@@ -374,7 +374,7 @@ def _bits(part: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SparsePaletteScheme(SparseScheme):
-    """A mask of where the largest numbers are, and for each of them an index into a table."""
+    """A mask of the largest elements, and an index into a table for each of them."""
 
     bits: int
 
@@ -385,9 +385,9 @@ class SparsePaletteScheme(SparseScheme):
     def shared(self, weight: Tensor, layout: Layout) -> Parts:
         found = super().shared(weight, layout)
         flat = weight.flatten()
-        some = flat[:: -(-flat.numel() // SAMPLE)].float()
-        largest = some[some.abs() > found["threshold"]]
-        table = palette(largest if largest.numel() else some[:1], 2**self.bits)
+        sample = flat[:: -(-flat.numel() // SAMPLE)].float()
+        largest = sample[sample.abs() > found["threshold"]]
+        table = palette(largest if largest.numel() else sample[:1], 2**self.bits)
         return {**found, "lut": table.reshape(1, -1, 1)}
 
     def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
@@ -397,24 +397,24 @@ class SparsePaletteScheme(SparseScheme):
 
     def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
         numbers = torch.zeros(1, dtype=dtype).expand(parts["indices"].shape)
-        whole = SparseModule(numbers, parts["mask"])
-        put(whole, "nonzero_data", PalettizeModule(parts["indices"], parts["lut"].to(dtype)))
-        return whole
+        layer = SparseModule(numbers, parts["mask"])
+        put(layer, "nonzero_data", PalettizeModule(parts["indices"], parts["lut"].to(dtype)))
+        return layer
 
     def bytes(self, parts: Parts) -> int:
         indices = packed_size(parts["indices"].numel(), self.bits)
-        return indices + _sized(parts["lut"]) + packed_size(parts["mask"].numel(), 1)
+        return indices + _nbytes(parts["lut"]) + packed_size(parts["mask"].numel(), 1)
 
 
 KNOWN = (
     "int8, int6, int4, int3, int2 (symmetric); uint8, uint6, uint4, uint3, uint2 (with a zero "
     "point); fp8, fp8e5m2, fp4; palettize8, palettize6, palettize4, palettize3, palettize2, "
-    "palettize1; sparse50, or another percentage from 1 to 99; sparse50+palettize4 and its kin"
+    "palettize1; sparse50, or another percentage from 1 to 99; a sum such as sparse50+palettize4"
 )
 
 
 def scheme_named(name: str) -> Scheme | None:
-    """The scheme of that name, if there is one."""
+    """Return the scheme of that name, or None."""
     if name == "fp4":
         return Float4Scheme()
     if name in ("fp8", "fp8e5m2"):

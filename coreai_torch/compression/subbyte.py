@@ -1,4 +1,4 @@
-"""Tensors whose elements are narrower than a byte, held packed."""
+"""Tensor subclasses that store elements narrower than a byte packed."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from .packing import pack_intx, pack_uintx, packed_size
 
 WIDTHS = (1, 2, 3, 4, 6)
 
-# These pass the bytes on as they are; whatever else is done, is done with the values.
-_KEPT = {aten.detach.default, aten.alias.default, aten.clone.default}
+# These ops apply to the packed bytes; all other ops run on the unpacked values.
+_BYTE_OPS = {aten.detach.default, aten.alias.default, aten.clone.default}
 
 
 class SubbyteTensor(torch.Tensor):  # type: ignore[misc]  # torch is untyped to mypy here
-    """A tensor that keeps its elements packed in `elem`, a plain tensor of bytes."""
+    """A tensor that stores its elements packed in `elem`, a plain tensor of bytes."""
 
     elem: torch.Tensor
 
     def unpack(self) -> torch.Tensor:
-        """The elements as a plain tensor."""
+        """Return the elements as a plain tensor."""
         raise TypeError(
-            f"{type(self).__name__} does not say how its elements are packed\n"
-            "  try   Float4Tensor, UintxTensor or IntxTensor, or a subclass with `unpack`"
+            f"{type(self).__name__} does not define how its elements are packed\n"
+            "  try   use Float4Tensor, UintxTensor or IntxTensor, or a subclass with `unpack`"
         )
 
     def _like(self, elem: torch.Tensor) -> SubbyteTensor:
         return type(self)(elem)
 
     def for_op(self) -> torch.Tensor:
-        """What the compression ops take in its place."""
+        """Return the tensor that the compression ops take."""
         return self.unpack()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
@@ -44,7 +44,7 @@ class SubbyteTensor(torch.Tensor):  # type: ignore[misc]  # torch is untyped to 
         cls, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _KEPT or (func is aten._to_copy.default and _keeps_dtype(args[0], kwargs)):
+        if func in _BYTE_OPS or (func is aten._to_copy.default and _keeps_dtype(args[0], kwargs)):
             kwargs = {k: v for k, v in kwargs.items() if k != "dtype"}
             return args[0]._like(func(args[0].elem, *args[1:], **kwargs))
         ours = func.namespace == "coreai"
@@ -61,26 +61,26 @@ def _keeps_dtype(x: torch.Tensor, kwargs: dict[str, Any]) -> bool:
 class Float4Tensor(SubbyteTensor):
     """4-bit floats (E2M1), two to a byte along the last axis, the first in the low half.
 
-    To torch it looks like its bytes: uint8, and half as long on the last axis.
+    In torch it has the dtype and shape of its bytes: uint8, half as long on the last axis.
     """
 
     @staticmethod
     def __new__(cls: Any, elem: torch.Tensor) -> Float4Tensor:
         _check_bytes(cls, elem)
-        made: Float4Tensor = make_wrapper_subclass(
+        tensor: Float4Tensor = make_wrapper_subclass(
             cls, elem.shape, strides=elem.stride(), dtype=torch.uint8, device=elem.device
         )
-        return made
+        return tensor
 
     def __init__(self, elem: torch.Tensor) -> None:
         self.elem = elem
 
     def unpack(self) -> torch.Tensor:
-        """The numbers, as float32."""
+        """Return the values as float32."""
         return torch_ops.float4_values(self.elem)
 
     def for_op(self) -> torch.Tensor:
-        """The bytes: two numbers in each."""
+        """Return the bytes, two values in each."""
         return self.elem
 
     def __tensor_flatten__(self) -> tuple[list[str], None]:
@@ -92,7 +92,7 @@ class Float4Tensor(SubbyteTensor):
 
 
 class _PackedIntegers(SubbyteTensor):
-    """Integers of a few bits each; to torch, a tensor of bytes, one to an element."""
+    """Integers of a few bits each; in torch the tensor has an 8-bit dtype."""
 
     bits: int
     signed = False
@@ -103,19 +103,19 @@ class _PackedIntegers(SubbyteTensor):
     ) -> _PackedIntegers:
         _check_bytes(cls, elem)
         if bits not in WIDTHS:
-            raise ValueError(f"{cls.__name__} of {bits} bits: one of {WIDTHS} is possible")
+            raise ValueError(f"{cls.__name__} does not support {bits} bits, only {WIDTHS}")
         shape = [elem.numel() * 8 // bits] if shape is None else shape
         needed = packed_size(int(torch.Size(shape).numel()), bits)
         if elem.numel() != needed:
             raise ValueError(
-                f"{cls.__name__} of shape {list(shape)} takes {needed} bytes at {bits} bits an "
+                f"{cls.__name__} of shape {list(shape)} takes {needed} bytes at {bits} bits per "
                 f"element, not {elem.numel()}"
             )
         dtype = torch.int8 if cls.signed else torch.uint8
-        made: _PackedIntegers = make_wrapper_subclass(
+        tensor: _PackedIntegers = make_wrapper_subclass(
             cls, torch.Size(shape), dtype=dtype, device=elem.device
         )
-        return made
+        return tensor
 
     def __init__(
         self, elem: torch.Tensor, bits: int = 4, shape: Sequence[int] | None = None
@@ -124,12 +124,12 @@ class _PackedIntegers(SubbyteTensor):
 
     @classmethod
     def from_values(cls, values: torch.Tensor, bits: int) -> _PackedIntegers:
-        """Pack a plain tensor of whole numbers that fit."""
+        """Pack a plain tensor of integers that fit into `bits` bits."""
         pack = pack_intx if cls.signed else pack_uintx
         return cls(pack(values, bits), bits, values.shape)
 
     def unpack(self) -> torch.Tensor:
-        """The integers, a byte each."""
+        """Return the integers, one byte each."""
         unpacked: torch.Tensor = torch.ops.coreai.unpack_bits(
             self.elem, self.bits, list(self.shape), self.signed
         )
@@ -158,4 +158,4 @@ class IntxTensor(_PackedIntegers):
 
 def _check_bytes(cls: type, elem: torch.Tensor) -> None:
     if elem.dtype != torch.uint8:
-        raise TypeError(f"{cls.__name__} holds packed bytes (torch.uint8), not {elem.dtype}")
+        raise TypeError(f"{cls.__name__} stores packed bytes (torch.uint8), not {elem.dtype}")

@@ -1,9 +1,9 @@
-"""The compression ops of torch: their schemas, what they mean, and what they refuse.
+"""The compression ops in torch: schemas, eager implementations and argument checks.
 
-The meanings are those of the run time: numbers are decompressed in the result's dtype, rounded
-after each step, and quantized in float32. With an offset and one scale for each row, the run time
-on Linux has `scale * input + (minval - scale * zero_point)` instead, and may be off by two in the
-last place of `scale * zero_point`.
+They compute like the run time: numbers are decompressed in the result's dtype, rounded after each
+step, and quantized in float32. With an offset and one scale for each row, the run time on Linux
+computes `scale * input + (minval - scale * zero_point)` instead, and may differ by two units in
+the last place of `scale * zero_point`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _FLOAT4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def _op(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Define an op by the function below it; `fake` gives its result's shape and dtype."""
+    """Define an op by the decorated function; `fake` computes the result's shape and dtype."""
 
     def define(real: Callable[..., Any]) -> Callable[..., Any]:
         name = schema.partition("(")[0]
         _LIBRARY.define(schema)
         _LIBRARY.impl(name, real, "CompositeExplicitAutograd")
-        # The meanings are made of torch ops, and those know their gradients.
+        # The implementations consist of torch ops, which have gradients.
         _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"coreai::{name}", fake, lib=_LIBRARY)
         return real
@@ -38,7 +38,7 @@ def _op(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]],
 
 
 def _per_block(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """One number per block, repeated to the sizes of what it belongs to."""
+    """Repeat one number per block to the full shape."""
     for axis, (blocks, size) in enumerate(zip(x.shape, shape, strict=True)):
         if blocks not in (1, size):
             x = x.repeat_interleave(size // blocks, dim=axis)
@@ -46,7 +46,7 @@ def _per_block(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 
 def float4_values(packed: torch.Tensor) -> torch.Tensor:
-    """The 4-bit floats that bytes hold, as float32: two a byte, the low half first."""
+    """Unpack 4-bit floats to float32: two per byte, the low half first."""
     table = torch.tensor([*_FLOAT4_VALUES, *(-v for v in _FLOAT4_VALUES)], device=packed.device)
     halves = torch.stack([packed & 15, packed >> 4], dim=-1).flatten(-2)
     return table[halves.to(torch.int32)]
@@ -58,7 +58,7 @@ def _fake_lut(indices: torch.Tensor, lut: torch.Tensor, axis: int) -> torch.Tens
 
 @_op("lut_to_dense(Tensor indices, Tensor lut, SymInt axis) -> Tensor", _fake_lut)
 def lut_to_dense(indices: torch.Tensor, lut: torch.Tensor, axis: int) -> torch.Tensor:
-    """Each index replaced by its entry of its block's table; vectors are laid along `axis`."""
+    """Replace each index by the entry of its block's table; vector entries extend along `axis`."""
     shape = checks.lut(indices, lut, axis)
     checks.within_table("indices", indices, lut.shape[-2])
     rank, (entries, vector) = indices.dim(), lut.shape[-2:]
@@ -94,7 +94,11 @@ def constexpr_blockwise_shift_scale(
     input_dtype: torch.dtype | None = None,
     output_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """`scale * (input - zero_point)`, `scale * (input - least) + minval` or `scale * input`."""
+    """Compute `scale * (input - zero_point)`, or `scale * input` without a zero point.
+
+    With `minval` it is `scale * (input - least) + minval`, where `least` is the smallest integer
+    of the input's type.
+    """
     data = checks.data(input, scale, input_dtype)
     shape = checks.blocks(input, data, scale, zero_point, minval)
     checks.within("input", input, data.numbers)
@@ -144,7 +148,7 @@ def quantize(
     minval: torch.Tensor | None = None,
     axis: int = 0,
 ) -> torch.Tensor:
-    """`round(input / scale) + zero_point`, ties to even, at the ends of the range cut off."""
+    """Compute `round(input / scale) + zero_point`, ties to even, clamped to the range."""
     numbers = checks.quantized(output_dtype, zero_point, minval)
     checks.activation(input, axis, scale=scale, zero_point=zero_point, minval=minval)
     scale, low = (
@@ -193,7 +197,7 @@ def dequantize(
     input_dtype: torch.dtype | None = None,
     output_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """`quantize` undone: the same formulas as for weights, per tensor or per axis."""
+    """Invert `quantize`: the formulas of weights, per tensor or per axis."""
     data = checks.data(input, scale, input_dtype)
     checks.dequantized(data, zero_point, minval)
     checks.activation(input, axis, scale=scale, zero_point=zero_point, minval=minval)
@@ -212,13 +216,13 @@ def _fake_sparse(nonzero_data: torch.Tensor, mask: torch.Tensor) -> torch.Tensor
 
 @_op("sparse_to_dense(Tensor nonzero_data, Tensor mask) -> Tensor", _fake_sparse)
 def sparse_to_dense(nonzero_data: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The data in the places that the mask marks, in order; zeros elsewhere."""
+    """Scatter the data to the positions that the mask marks, in order; zeros elsewhere."""
     checks.sparse(nonzero_data, mask)
-    places = checks.marked(nonzero_data, mask)
-    if nonzero_data.dtype in FLOAT8:  # which `masked_scatter` does not know
+    positions = checks.marked(nonzero_data, mask)
+    if nonzero_data.dtype in FLOAT8:  # masked_scatter does not support 8-bit floats
         raw = sparse_to_dense(nonzero_data.view(torch.uint8), mask)
         return raw.view(nonzero_data.dtype)
-    return nonzero_data.new_zeros(mask.shape).masked_scatter(places, nonzero_data)
+    return nonzero_data.new_zeros(mask.shape).masked_scatter(positions, nonzero_data)
 
 
 def _fake_unpack(
@@ -231,7 +235,7 @@ def _fake_unpack(
 def unpack_bits(
     packed: torch.Tensor, bits: int, shape: Sequence[int], signed: bool
 ) -> torch.Tensor:
-    """Integers of a few bits each, a byte to each of them."""
+    """Unpack integers of a few bits each to one byte each."""
     count = int(torch.Size(shape).numel())
     return (unpack_intx if signed else unpack_uintx)(packed, bits, count).reshape(shape)
 

@@ -1,4 +1,4 @@
-"""Converts compressed models, runs them, and weighs what was saved."""
+"""Helpers that convert compressed models, run them and measure the saved files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLERANCE = limits()
 
 
 def compressed(module: nn.Module, layer: nn.Module, name: str = "weight") -> nn.Module:
-    """Put a layer in a weight's place, and let the weight go."""
+    """Replace a weight by a compressed layer, and free the weight."""
     layer.__class__ = wrap_for_parametrization(type(layer))
     parametrize.register_parametrization(module, name, layer, unsafe=True)
     module.parametrizations[name].original = nn.Parameter(torch.empty(0), requires_grad=False)
@@ -45,12 +45,12 @@ def ran(program, *inputs: torch.Tensor, names=None) -> torch.Tensor:
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
-    within = TOLERANCE[want.dtype]
-    torch.testing.assert_close(got, want.detach(), rtol=within, atol=within)
+    tolerance = TOLERANCE[want.dtype]
+    torch.testing.assert_close(got, want.detach(), rtol=tolerance, atol=tolerance)
 
 
 def checked(model: nn.Module, *inputs: torch.Tensor, **export):
-    """The program, after its numbers were eager's both as it is and optimized."""
+    """Convert, and compare the program with eager before and after `optimize`."""
     program = converted(model, *inputs, **export)
     want, names = model(*inputs), runtime.descriptor(program).input_names
     close(ran(program, *inputs, names=names), want)

@@ -1,4 +1,4 @@
-"""`compress` makes a model small in one line, tells how well, and converts with eager's numbers."""
+"""`compress`: errors, sizes and report of each scheme, and conversion with eager's numbers."""
 
 import copy
 import math
@@ -26,7 +26,7 @@ def x(dtype=torch.float32):
     return torch.randn(4, FEW, generator=torch.Generator().manual_seed(1)).to(dtype)
 
 
-# A call, the bits a weight takes, and the largest relative error; weights are uniform here.
+# Arguments, maximum bits per element, maximum relative error for uniformly distributed weights.
 CALLS = {
     "int8": (("int8",), 8.25, 0.005),
     "int8, blocks of 32": (("int8", 32), 9, 0.005),
@@ -63,16 +63,16 @@ def call(model, scheme, block_size=None, **more):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_error_and_bits(name):
+def test_reported_error_and_bits(name):
     arguments, bits, error = CALLS[name]
     plain, model = linears(), linears()
     report = call(model, *arguments)
     assert report.model is model
     assert [row.name for row in report.rows] == ["0.weight", "2.weight"]
-    for row, place in zip(report.rows, (0, 2), strict=True):
-        layer, was = model[place], plain[place].weight.detach()
-        off = float((layer.weight - was).norm() / was.norm())
-        assert math.isclose(row.error, off, rel_tol=1e-3)
+    for row, index in zip(report.rows, (0, 2), strict=True):
+        layer, original = model[index], plain[index].weight.detach()
+        want = float((layer.weight - original).norm() / original.norm())
+        assert math.isclose(row.error, want, rel_tol=1e-3)
         assert row.error < error
         assert math.isclose(row.snr, -20 * math.log10(row.error))
         assert row.bits <= bits
@@ -83,7 +83,7 @@ def test_error_and_bits(name):
 @pytest.mark.parametrize(
     "name", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow, id=n) for n in CALLS]
 )
-def test_what_is_saved_is_what_was_reported(name):
+def test_saved_bytes_equal_reported_bytes(name):
     model = linears()
     report = call(model, *CALLS[name][0])
     program = checked(model, x())
@@ -111,7 +111,7 @@ def test_half_precision_converts():
     assert saved_bytes(program) < 256 * 64 * (4 + 16 / 32) / 8 + 4_000
 
 
-# Which layers, and which are left alone --------------------------------------------------------
+# Which layers are compressed, and which are left unchanged --------------------------------------
 
 
 class Zoo(nn.Module):
@@ -147,7 +147,7 @@ TOKENS = torch.tensor([[0, 5, 95, 17]])
 
 
 @pytest.mark.parametrize("scheme", ["int4", pytest.param("fp8", marks=pytest.mark.slow)])
-def test_every_kind_of_layer(scheme):
+def test_every_layer_type(scheme):
     model = zoo()
     report = compress(model, scheme, block_size=32)
     done = {row.name for row in report.compressed}
@@ -155,13 +155,13 @@ def test_every_kind_of_layer(scheme):
     assert done == {f"{layer}.weight" for layer in layers} | {"attention.in_proj_weight"}
     why = {row.name: row.why for row in report.left_alone}
     assert why["odd.weight"] == "indivisible: 63 on axis 1 in blocks of 32"
-    assert why["small.weight"] == "too small: 256 numbers"
-    assert why["table"] == "of a Zoo, which is not compressed"
-    assert why["recurrent.weight_ih_l0"] == "of a GRU, which is not compressed"
+    assert why["small.weight"] == "too small: 256 elements"
+    assert why["table"] == "Zoo layers are not compressed"
+    assert why["recurrent.weight_ih_l0"] == "GRU layers are not compressed"
     program = checked(model, TOKENS)
-    alone = sum(row.bytes for row in report.left_alone if "recurrent" not in row.name)
-    held = sum(row.bytes for row in report.compressed) + alone
-    assert held < saved_bytes(program) < held + 16_000
+    unchanged = sum(row.bytes for row in report.left_alone if "recurrent" not in row.name)
+    total = sum(row.bytes for row in report.compressed) + unchanged
+    assert total < saved_bytes(program) < total + 16_000
 
 
 def test_tied_weights_are_compressed_once():
@@ -176,7 +176,7 @@ def test_tied_weights_are_compressed_once():
     assert tensors[f"embed.{data}"] is tensors[f"head.{data}"]
 
 
-def test_a_tie_with_something_left_alone_is_left_alone():
+def test_weight_tied_to_a_skipped_weight_is_skipped():
     report = compress(zoo(), "int8", skip="head")
     assert report["embed.weight"].why == "tied to head.weight: in skip"
     assert report["head.weight"].why == "tied to embed.weight, tied to head.weight: in skip"
@@ -201,24 +201,24 @@ def test_skip(skip):
     assert report["conv.weight"].scheme == "int8"
 
 
-def test_what_cannot_be_compressed_says_why():
+def test_report_says_why_a_weight_is_unchanged():
     model = linears()
     with torch.no_grad():
         model[0].weight[3, 5] = float("nan")
     model[2].double()
     report = compress(model, "int4")
-    assert report["0.weight"].why == "holds a number that is not finite"
-    assert report["2.weight"].why == "of torch.float64"
+    assert report["0.weight"].why == "contains a value that is not finite"
+    assert report["2.weight"].why == "unsupported dtype torch.float64"
     assert compress(linears().to("meta"), "int4")["0.weight"].why.startswith("on the meta device")
 
 
-def test_twice_is_once():
+def test_second_compression_changes_nothing():
     model = linears()
     compress(model, "int4")
     before = model[0].weight
     report = compress(model, "int8")
     assert not report.compressed
-    assert report["0.weight"].why == "parametrized already (WeightDequantizeModuleParametrization)"
+    assert report["0.weight"].why == "already parametrized (WeightDequantizeModuleParametrization)"
     assert report["2.weight"].shape == (FEW, MANY)
     assert torch.equal(model[0].weight, before)
 
@@ -232,7 +232,7 @@ def test_zeros_stay_zeros():
         assert not model.weight.any()
 
 
-def test_sparse_keeps_the_largest():
+def test_sparse_keeps_the_largest_elements():
     model, plain = nn.Linear(64, 64), nn.Linear(64, 64)
     plain.load_state_dict(model.state_dict())
     compress(model, "sparse75")
@@ -242,16 +242,16 @@ def test_sparse_keeps_the_largest():
     assert torch.equal(model.weight[kept], plain.weight[kept])
 
 
-def test_a_palette_of_the_very_numbers_loses_nothing():
+def test_palette_is_exact_for_few_distinct_values():
     numbers = torch.tensor([-3.0, -1.0, 0.5, 7.0])
     model = nn.Linear(64, 64)
-    for off in (0.0, 1e-5):  # exactly, and nearly: then the intervals must be found
+    for off in (0.0, 1e-5):  # with noise, the intervals must be found by k-means
         with torch.no_grad():
             model.weight.copy_(numbers[torch.randint(0, 4, (64, 64))] + off * torch.rand(64, 64))
         assert compress(copy.deepcopy(model), "palettize2")["weight"].error <= off
 
 
-def test_4_bit_floats_are_exact_where_they_can_be():
+def test_fp4_is_exact_for_representable_values():
     values = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
     rows = torch.stack([values, -values], 1).flatten().repeat(64, 4)
     model = nn.Linear(64, 64)
@@ -261,7 +261,7 @@ def test_4_bit_floats_are_exact_where_they_can_be():
     assert compress(model, "fp4")["weight"].error == 0
 
 
-def test_the_report_is_a_table():
+def test_report_prints_a_table():
     report = compress(zoo(), "int4", block_size=32)
     lines = str(report).splitlines()
     assert lines[0].split() == ["weight", "shape", "scheme", "bits", "error", "dB", "bytes", "note"]
@@ -276,15 +276,15 @@ def test_the_report_is_a_table():
 # Bad input -------------------------------------------------------------------------------------
 
 
-def test_an_unknown_scheme_lists_the_known():
+def test_unknown_scheme_lists_the_known_ones():
     for name in ("int5", "int44", "palettize5", "sparse0", "sparse100", "w4", "sparse50.int4"):
-        with pytest.raises(ConversionError, match=f"no scheme is called '{name}'") as caught:
+        with pytest.raises(ConversionError, match=f"unknown scheme '{name}'") as caught:
             compress(linears(), name)
         for known in ("int4", "uint8", "fp4", "palettize6", "sparse50"):
             assert known in str(caught.value)
 
 
-def test_blocks_that_divide_nothing_say_so_of_every_weight():
+def test_block_size_that_divides_no_weight_raises():
     model = linears()
     with pytest.raises(ConversionError, match="blocks of 48 divide no weight") as caught:
         compress(model, "int4", block_size=48)
@@ -296,21 +296,21 @@ def test_blocks_that_divide_nothing_say_so_of_every_weight():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"scheme": "sparse50", "block_size": 4}, "sparse50 has no blocks"),
-        ({"scheme": "int4", "block_size": 0}, "blocks of 0 numbers"),
-        ({"scheme": "int4", "skip": "lm_hed"}, "skip='lm_hed' is the path of no layer"),
+        ({"scheme": "sparse50", "block_size": 4}, "sparse50 does not use blocks"),
+        ({"scheme": "int4", "block_size": 0}, "block_size is 0, it must be at least 1"),
+        ({"scheme": "int4", "skip": "lm_hed"}, "skip='lm_hed' matches no layer"),
     ],
 )
-def test_refusals(arguments, message):
+def test_wrong_argument_raises(arguments, message):
     with pytest.raises(ConversionError, match=message):
         compress(linears(), **arguments)
 
 
-# Memory, and a whole decoder -------------------------------------------------------------------
+# Memory, and a complete decoder -----------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_one_call_after_the_other():
+def test_compress_then_convert():
     model = linears()
     compress(model, "int4", block_size=32)
     program = coreai_torch.convert(model, (x(),))
@@ -325,7 +325,7 @@ from coreai_torch import compress
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
-model = nn.Sequential(*(nn.Linear(4096, 4096, bias=False) for _ in range(8)))  # of 64 MB each
+model = nn.Sequential(*(nn.Linear(4096, 4096, bias=False) for _ in range(8)))  # 64 MB each
 compress(nn.Linear(64, 64), sys.argv[1])
 before = peak()
 compress(model, sys.argv[1])
@@ -335,20 +335,21 @@ print(peak() - before)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["int8", "palettize4", "sparse50"])
-def test_no_second_model_is_held(scheme):
+def test_compression_does_not_copy_the_model(scheme):
     import subprocess
     import sys
 
     run = [sys.executable, "-c", PEAK, scheme]
     more = float(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
-    # A compressed layer twice, while it is joined, and what is computed of 4 MB; of 512 in all.
+    # Megabytes: a compressed layer twice, while its slices are concatenated, and the temporaries
+    # of a 4 MB slice. The model has 512 MB.
     assert more < 256
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_layers_of_transformers_with_inputs_first():
-    """The layers of GPT-2 are called Conv1D, and hold a weight of [inputs, outputs]."""
+def test_transformers_conv1d_layers():
+    """GPT-2 uses Conv1D layers with weights of shape [inputs, outputs]."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(0)
     config = transformers.GPT2Config(n_embd=64, n_layer=1, n_head=2, vocab_size=128, n_positions=32)
@@ -360,7 +361,7 @@ def test_layers_of_transformers_with_inputs_first():
     checked(model, torch.tensor([[3, 100, 0, 17]]))
 
 
-def test_a_compressed_model_is_copied_and_loaded():
+def test_compressed_model_can_be_copied_and_loaded():
     model, other = linears(), linears()
     compress(model, "uint4", block_size=32)
     copied = copy.deepcopy(model)
@@ -387,10 +388,10 @@ def decoder(dtype, **sizes):
     return Logits(transformers.Qwen2ForCausalLM(config).eval().to(dtype))
 
 
-# A call warns that it is made while the export is traced; that is transformers' own.
+# transformers calls a function during tracing that warns about it.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_small_decoder_has_eagers_numbers():
+def test_small_decoder_equals_eager():
     sizes = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
     model = decoder(torch.float32, **sizes, **heads)
@@ -403,8 +404,8 @@ def test_a_small_decoder_has_eagers_numbers():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_decoder_of_half_a_billion_weights_is_small():
-    """The sizes of Qwen2-0.5B: its embedding, which is its head, is a quarter of it."""
+def test_size_of_a_compressed_half_billion_weight_decoder():
+    """Use the sizes of Qwen2-0.5B, where the tied embedding is a quarter of the weights."""
     sizes = {"vocab_size": 151_936, "hidden_size": 896, "intermediate_size": 4_864}
     heads = {"num_attention_heads": 14, "num_key_value_heads": 2, "num_hidden_layers": 24}
     model = decoder(torch.float16, **sizes, **heads)

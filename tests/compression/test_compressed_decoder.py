@@ -1,4 +1,4 @@
-"""A decoder of half a billion weights in 4 bits: it converts, and is as small as it should be."""
+"""Conversion and size of a decoder with half a billion weights in 4 bits."""
 
 import pytest
 import torch
@@ -12,10 +12,10 @@ BLOCK = 32
 
 
 def packed(module, dtype):
-    """4-bit integers, and a scale for each block of them, in the weight's place."""
+    """Replace a weight by 4-bit integers with a scale for each block."""
     rows, columns = module.weight.shape
     data = torch.randint(-8, 8, (rows, columns), dtype=torch.int8)
-    # All different, as equal ones would be stored once for several layers.
+    # Different values in each layer: equal weights would be stored once.
     scale = torch.rand(rows, columns // BLOCK).to(dtype) * (0.2 / columns**0.5)
     return compressed(module, WeightDequantizeModule(data, scale, input_dtype=torch.int4))
 
@@ -52,7 +52,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The embedding is the head as well."""
+    """A decoder whose embedding is tied to its head."""
 
     def __init__(self, vocabulary, dim, hidden, heads, groups, layers):
         super().__init__()
@@ -80,7 +80,7 @@ def decoder(dtype, **sizes):
     return model.eval(), count
 
 
-def test_small_decoder_has_eagers_numbers():
+def test_small_decoder_equals_eager():
     sizes = {"vocabulary": 96, "dim": 64, "hidden": 128, "heads": 4, "groups": 2, "layers": 2}
     model, count = decoder(torch.float32, **sizes)
     program = checked(model, torch.tensor([[3, 95, 0, 17]]))
@@ -88,7 +88,7 @@ def test_small_decoder_has_eagers_numbers():
 
 
 @pytest.mark.slow
-def test_decoder_of_half_a_billion_weights_is_small():
+def test_size_of_half_billion_weight_decoder():
     sizes = {"vocabulary": 151_936, "dim": 896, "hidden": 4_864, "heads": 14, "groups": 2}
     model, count = decoder(torch.float16, **sizes, layers=24)
     assert 490e6 < count < 500e6

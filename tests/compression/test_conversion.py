@@ -1,4 +1,4 @@
-"""Compressed models as programs: layers of all kinds, what stays compressed, what is refused."""
+"""Conversion of compressed models: all layer types, weights stay compressed, errors."""
 
 import re
 
@@ -70,7 +70,7 @@ def test_layer(name, scheme, dtype):
     layer = make().to(dtype)
     weight = tuple(layer.weight.shape)
     layer = compressed(layer, scheme(weight, dtype))
-    # Whole numbers, for the run time adds up products of f16 in f16; and weights are 64ths.
+    # Integers, because the run time sums f16 products in f16; the weights are multiples of 1/64.
     x = whole(0, 3, *shape) if dtype != torch.float32 else torch.randn(shape)
     x = whole(0, 32, *shape).long() if name == "embedding" else x.to(dtype)
     checked(layer, x)
@@ -83,7 +83,7 @@ def test_batch_norm_after_a_compressed_convolution():
     checked(model, torch.randn(1, 8, 5, 5))
 
 
-def test_sizes_may_vary():
+def test_dynamic_sizes():
     linear = compressed(nn.Linear(32, 16), int4((16, 32), torch.float32))
     rows = {0: torch.export.Dim("rows", min=2, max=64)}
     program = checked(linear, torch.randn(3, 32), dynamic_shapes=(rows,))
@@ -92,7 +92,7 @@ def test_sizes_may_vary():
 
 
 class Tied(nn.Module):
-    """One packed weight, looked up and multiplied with."""
+    """One packed weight that is used as embedding and as linear weight."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,7 @@ class Tied(nn.Module):
         return self.embedding(ids) @ self.embedding.weight.T
 
 
-def test_a_weight_used_twice_is_stored_once():
+def test_weight_used_twice_is_stored_once():
     program = checked(Tied(), torch.tensor([[3, 255, 0]]))
     packed = 256 * 64 // 2
     scales = 256 * 16 * 4
@@ -111,7 +111,7 @@ def test_a_weight_used_twice_is_stored_once():
 
 
 class Moved(nn.Module):
-    """A weight that is cast, turned, cut and reshaped after it was decompressed."""
+    """A weight that is cast, transposed, sliced and reshaped after decompression."""
 
     def __init__(self):
         super().__init__()
@@ -122,14 +122,14 @@ class Moved(nn.Module):
         return x @ torch.cat([weight[1], weight[3]], dim=1).contiguous()
 
 
-def test_what_is_done_with_a_weight_does_not_inflate_it():
+def test_ops_after_decompression_keep_the_weight_compressed():
     program = checked(Moved(), torch.randn(2, 64))
     compressed_bytes = 64 * 256 // 2 + 64 * 64 * 2 + 64 * 64 // 2
     assert compressed_bytes < saved_bytes(program) < compressed_bytes + 4_000
 
 
 class Turned(nn.Module):
-    """Data that is turned and reshaped before it is scaled; too large to be copied for nothing."""
+    """Data that is transposed and reshaped before it is scaled; too large to be folded."""
 
     def __init__(self):
         super().__init__()
@@ -142,14 +142,14 @@ class Turned(nn.Module):
         return x * weight
 
 
-def test_data_that_is_turned_before_it_is_scaled_is_packed():
+def test_data_transposed_before_scaling_is_packed():
     program = checked(Turned(), torch.randn(1024))
     packed = 1024 * 1100 // 2 + 1100 * 4
     assert packed < saved_bytes(program) < packed + 4_000
 
 
 class Both(nn.Module):
-    """Held packed in torch already, at 3 bits and at 6."""
+    """Weights that are already packed in torch, with 3 and with 6 bits."""
 
     def __init__(self):
         super().__init__()
@@ -184,7 +184,7 @@ QUANTIZED = [(dtype, torch.float32) for dtype in [torch.int4, *EIGHT_BITS]] + [
 
 
 @pytest.mark.parametrize(("dtype", "wide"), QUANTIZED, ids=str)
-def test_activations_are_exactly_torchs(dtype, wide):
+def test_quantized_activations_equal_torch(dtype, wide):
     torch.manual_seed(0)
     scale = torch.tensor(0.37, dtype=wide)
     edges = [float("inf"), float("-inf"), 1e4, -1e4, 0.185, 0.555, -0.185, 0.0, 60000.0, 465.0]
@@ -198,7 +198,7 @@ def test_activations_are_exactly_torchs(dtype, wide):
 
 
 class Call(nn.Module):
-    """A call of an op with constants, some of them wrong, which eager torch never ran."""
+    """A call of an op with constants, some of them wrong, that eager torch never runs."""
 
     def __init__(self, op, *given, **more):
         super().__init__()
@@ -219,10 +219,10 @@ def zeros(*shape, dtype=U8):
     return torch.zeros(shape, dtype=dtype)
 
 
-REFUSED = {
+WRONG = {
     "index past the table": (
         Call(ops.lut_to_dense, zeros(2, 2) + 4, torch.zeros(1, 1, 4, 1), 0),
-        "indices 'given_0' holds 4, but the table has 4 entries",
+        "indices 'given_0' contains 4, but the table has 4 entries",
     ),
     "table too long": (
         Call(ops.lut_to_dense, zeros(2, 2), torch.zeros(1, 1, 512, 1), 0),
@@ -237,7 +237,7 @@ REFUSED = {
             None,
             torch.int4,
         ),
-        r"input 'given_0' holds 8, which is no int4 \(-8 to 7\)",
+        r"input 'given_0' contains 8, outside of int4 \(-8 to 7\)",
     ),
     "zero point too wide": (
         Call(
@@ -248,9 +248,9 @@ REFUSED = {
             None,
             torch.int4,
         ),
-        "zero_point 'given_2' holds -9, which is no int4",
+        "zero_point 'given_2' contains -9, outside of int4",
     ),
-    "mask of other places": (
+    "mask with another count": (
         Call(ops.sparse_to_dense, torch.ones(1), torch.tensor([[True, True]])),
         "mask 'given_1' marks 2 places for 1 nonzero_data 'given_0'",
     ),
@@ -261,10 +261,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused_by_the_path_of_the_tensor(name):
-    model, words = REFUSED[name]
-    with pytest.raises(UnsupportedArgumentError, match=words):
+@pytest.mark.parametrize("name", WRONG)
+def test_error_names_the_path_of_the_tensor(name):
+    model, message = WRONG[name]
+    with pytest.raises(UnsupportedArgumentError, match=message):
         converted(model, torch.ones(2, 2))
 
 
@@ -288,16 +288,16 @@ AT_RUN_TIME = {
 
 
 @pytest.mark.parametrize("name", AT_RUN_TIME)
-def test_refused_when_it_is_computed_at_run_time(name):
+def test_operand_computed_at_run_time_raises(name):
     with pytest.raises(UnsupportedArgumentError, match=f"{name}.* computed at run time"):
         converted(Computed(AT_RUN_TIME[name]), torch.ones(2, 2, dtype=U8))
 
 
-def test_error_says_where_and_what_to_do():
+def test_error_names_the_weight_and_gives_a_hint():
     linear = compressed(nn.Linear(2, 2), PalettizeModule(zeros(2, 2), torch.zeros(1, 1, 4, 1)))
-    linear.parametrizations.weight[0].indices += 9  # as a broken checkpoint would
+    linear.parametrizations.weight[0].indices += 9  # like a broken checkpoint
     with pytest.raises(UnsupportedArgumentError) as raised:
         converted(nn.Sequential(linear), torch.ones(1, 2))
     message = str(raised.value)
-    assert "indices '0.parametrizations.weight.0.indices' holds 9" in message
+    assert "indices '0.parametrizations.weight.0.indices' contains 9" in message
     assert re.search(r"\n  try   a model whose indices fits", message)

@@ -1,4 +1,4 @@
-"""Models that `coreai-opt` compressed convert, and the numbers are those of its own model."""
+"""Models compressed by `coreai-opt` convert and give the numbers of the compressed model."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ pytest.importorskip("coreai_opt", reason="coreai-opt is not installed")
 
 pytestmark = [
     pytest.mark.slow,
-    # torchao warns of libraries that it cannot load and coreai-opt of its own defaults.
+    # torchao warns about libraries that it cannot load, and coreai-opt about its own defaults.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -66,7 +66,7 @@ def test_palettized(name):
     program = checked(palettized(**PALETTES[name]), image())
     bits = PALETTES[name].get("n_bits", 4) / PALETTES[name].get("cluster_dim", 1)
     indices = (64 * 32 * 64 + 32 * 36) * bits / 8
-    assert indices < saved_bytes(program) < indices + 13_000  # of them 8_500 are bias and tables
+    assert indices < saved_bytes(program) < indices + 13_000  # bias and tables take 8_500
 
 
 WEIGHTS = {
@@ -126,7 +126,7 @@ def test_quantized(name, mode):
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 @pytest.mark.parametrize("name", ["int4", "float4"])
-def test_weights_in_files_are_read_from_there(name, mode, tmp_path):
+def test_weights_in_external_files(name, mode, tmp_path):
     model, x = quantized(mode, WEIGHTS[name][0], mmap_dir=tmp_path / "weights")
     assert len(list((tmp_path / "weights").iterdir())) == 2
     checked(model, x)
@@ -190,11 +190,11 @@ def in_tables(program):
 @pytest.mark.parametrize(
     ("compress", "bits", "error"), [(halved, 3, 0.5), (in_int4, 4, 0.1), (in_tables, 3, 0.2)]
 )
-def test_programs_are_compressed_after_conversion(compress, bits, error):
+def test_compression_of_a_converted_program(compress, bits, error):
     torch.manual_seed(0)
     linear, x = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)), torch.randn(4, 64)
     program = compress(converted(linear, x))
     weights = 2 * 64 * 128 * bits / 8
     assert weights - 8 < saved_bytes(program) < weights + 4_500
-    # What compression loses, by the bits it keeps; a misread constant loses all.
+    # The loss depends on the number of bits; a misread constant would lose everything.
     assert (ran(program, x) - linear(x)).abs().max() < error

@@ -1,4 +1,4 @@
-"""Layers and tensors: they hold what they are given, and survive export and decomposition."""
+"""Compressed layers and tensor subclasses: values, export, decomposition, argument checks."""
 
 import copy
 
@@ -75,7 +75,7 @@ def sparse_and_palettized():
 
 
 def compressed(module, layer, name="weight"):
-    """The way `coreai-opt` puts a layer in a weight's place."""
+    """Replace a weight by a layer, in the way of `coreai-opt`."""
     layer.__class__ = wrap_for_parametrization(type(layer))
     parametrize.register_parametrization(module, name, layer, unsafe=True)
     return module
@@ -103,7 +103,7 @@ def test_weight_survives_export_and_decomposition(make):
     torch.testing.assert_close(program.module()(x), model(x), rtol=0, atol=0)
 
 
-def test_layer_is_exported_by_itself():
+def test_export_of_a_single_layer():
     layer = quantized()
     assert layer.zero_point is None
     torch.testing.assert_close(torch.export.export(layer, ()).module()(), layer(), rtol=0, atol=0)
@@ -118,7 +118,7 @@ class Product(nn.Module):
         return x @ self.layer().T
 
 
-def test_activations_are_quantized_and_back():
+def test_activation_quantize_and_dequantize():
     quantize = ActivationQuantizeModule(
         scale=torch.tensor(0.1), output_dtype=I8, zero_point=torch.tensor(3, dtype=I8)
     )
@@ -134,7 +134,7 @@ def test_activations_are_quantized_and_back():
     assert names == ["coreai::quantize", "coreai::dequantize"]
 
 
-def test_wrapped_layer_is_the_layer():
+def test_wrapped_layer_keeps_class_and_state_names():
     assert wrap_for_parametrization(SparseModule) is wrap_for_parametrization(SparseModule)
     assert issubclass(wrap_for_parametrization(SparseModule), SparseModule)
     model = copy.deepcopy(compressed(nn.Linear(16, 8), quantized()))
@@ -147,11 +147,11 @@ def test_wrapped_layer_is_the_layer():
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (
             lambda: PalettizeModule(torch.tensor([[9]], dtype=U8), torch.zeros(1, 1, 8, 1)),
-            "indices holds 9",
+            "indices contains 9",
         ),
         (
             lambda: WeightDequantizeModule(torch.zeros(4, 6, dtype=I8), torch.ones(4, 4)),
@@ -161,23 +161,23 @@ def test_wrapped_layer_is_the_layer():
             lambda: WeightDequantizeModule(
                 torch.tensor([[9]], dtype=I8), torch.ones(1, 1), input_dtype=torch.int4
             ),
-            "quantized_data holds 9, which is no int4",
+            "quantized_data contains 9, outside of int4",
         ),
         (
             lambda: ActivationQuantizeModule(torch.ones(()), torch.int4, torch.tensor(9, dtype=I8)),
-            "zero_point holds 9",
+            "zero_point contains 9",
         ),
-        (lambda: SparseModule(torch.ones(2), torch.tensor([[True]])), "mask marks 1 places"),
+        (lambda: SparseModule(torch.ones(2), torch.tensor([[True]])), "mask marks 1 elements"),
     ],
 )
-def test_layer_refuses_what_does_not_fit_together(make, words):
-    with pytest.raises(ValueError, match=words):
+def test_layer_with_inconsistent_tensors_raises(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("kind", [UintxTensor, IntxTensor])
-def test_packed_integers_read_as_what_they_are(kind, bits):
+def test_packed_integers_act_like_their_values(kind, bits):
     low = -(2 ** (bits - 1)) if kind is IntxTensor else 0
     values = torch.randint(low, low + 2**bits, (3, 7))
     packed = kind.from_values(values, bits)
@@ -190,7 +190,7 @@ def test_packed_integers_read_as_what_they_are(kind, bits):
     assert again.unpack().tolist() == values.tolist()
 
 
-def test_packed_integers_are_taken_by_the_ops():
+def test_compression_ops_accept_packed_integers():
     values = torch.randint(0, 8, (4, 6))
     lut = torch.randn(1, 1, 8, 1)
     packed = UintxTensor.from_values(values, 3)
@@ -199,7 +199,7 @@ def test_packed_integers_are_taken_by_the_ops():
     assert torch.equal(PalettizeModule(packed, lut)(), plain)
 
 
-def test_float4_looks_like_its_bytes():
+def test_float4_has_shape_and_dtype_of_its_bytes():
     bytes_ = torch.tensor([[0x21, 0x9F]], dtype=U8)
     packed = Float4Tensor(bytes_)
     assert (packed.shape, packed.dtype) == (bytes_.shape, U8)
@@ -214,19 +214,19 @@ def test_float4_looks_like_its_bytes():
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "words"),
+    ("make", "error", "message"),
     [
         (lambda: Float4Tensor(torch.zeros(2)), TypeError, "packed bytes"),
         (lambda: UintxTensor(torch.zeros(2, dtype=U8), 5), ValueError, "5 bits"),
         (lambda: UintxTensor(torch.zeros(2, dtype=U8), 4, (3, 3)), ValueError, "takes 5 bytes"),
     ],
 )
-def test_packed_tensor_refuses_other_bytes(make, error, words):
-    with pytest.raises(error, match=words):
+def test_packed_tensor_of_wrong_bytes_raises(make, error, message):
+    with pytest.raises(error, match=message):
         make()
 
 
-def test_element_types_go_by_name():
+def test_element_types_by_name():
     four = _types.string_to_builtin("int4")
     assert four is _types.int4
     assert (four.get_bitwidth(), four.is_unsigned()) == (4, False)
@@ -235,5 +235,5 @@ def test_element_types_go_by_name():
     assert _types.nptype_from_builtin(_types.uint2) is np.uint8
     assert _types.is_int(four)
     assert not _types.is_int(_types.fp16)
-    with pytest.raises(ValueError, match="no element type 'int5'"):
+    with pytest.raises(ValueError, match="unknown element type 'int5'"):
         _types.string_to_builtin("int5")

@@ -1,4 +1,4 @@
-"""Every way to compress a weight: eager's numbers, and no bytes but the compressed ones."""
+"""Each compression scheme in a program: eager's numbers, and only the compressed bytes."""
 
 import pytest
 import torch
@@ -17,12 +17,12 @@ from coreai_torch.compression.packing import packed_size
 
 ROWS, COLUMNS = 64, 256
 COUNT = ROWS * COLUMNS
-# What a program takes besides its weights: ops, names, types and small constants.
+# Bytes of a program besides its weights: ops, names, types and small constants.
 PROGRAM = 2_600
 
 
 class Scaled(nn.Module):
-    """A weight times the input, number by number; of ops that need no decomposition."""
+    """Elementwise product of weight and input, which needs no decomposition."""
 
     def __init__(self, layer):
         super().__init__()

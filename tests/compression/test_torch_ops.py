@@ -1,4 +1,4 @@
-"""What the compression ops mean in eager torch, written out once more the plain way."""
+"""The compression ops in eager torch, compared with straightforward reference code."""
 
 import itertools
 import subprocess
@@ -35,8 +35,8 @@ def test_schema(name):
     assert str(getattr(ops, name).default._schema) == f"coreai::{name}{SCHEMAS[name]}"
 
 
-@pytest.mark.slow  # torch is imported once more
-def test_ops_are_there_once_torch_and_the_package_are_imported():
+@pytest.mark.slow  # imports torch in a new process
+def test_ops_are_registered_after_importing_torch_and_the_package():
     code = "import torch, coreai_torch; print(torch.ops.coreai.quantize.default)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.strip() == "coreai.quantize.default", found.stderr
@@ -50,7 +50,7 @@ def seeded(*shape, high=None, dtype=torch.float32):
 
 
 def looked_up(indices, lut, axis):
-    """`lut_to_dense`, one index at a time."""
+    """Compute `lut_to_dense` one index at a time."""
     *blocks, _, vector = lut.shape
     shape = list(indices.shape)
     shape[axis] *= vector
@@ -86,7 +86,7 @@ def test_lut_to_dense(name, dtype):
     assert torch.equal(found, looked_up(indices, lut, axis))
 
 
-def test_blocks_are_shifted_and_scaled():
+def test_blockwise_shift_scale():
     data = torch.tensor([[-8, 7, 3, 1], [0, 1, 2, 3]], dtype=torch.int8)
     scale = torch.tensor([[0.5, 2.0], [1.0, 3.0]])
     zero = torch.tensor([[1, -1], [0, 3]], dtype=torch.int8)
@@ -98,7 +98,7 @@ def test_blocks_are_shifted_and_scaled():
     assert least.tolist() == [[5, 12.5, 42, 38], [18, 19, 60, 63]]
 
 
-def test_scale_decides_the_dtype_unless_it_is_said():
+def test_result_dtype_defaults_to_the_scale_dtype():
     data, scale = torch.tensor([[3]], dtype=torch.int8), torch.tensor([[0.1]], dtype=torch.float16)
     assert ops.constexpr_blockwise_shift_scale(data, scale).dtype == torch.float16
     wide = ops.constexpr_blockwise_shift_scale(data, scale, output_dtype=torch.float32)
@@ -106,7 +106,7 @@ def test_scale_decides_the_dtype_unless_it_is_said():
     assert wide.item() == 3 * scale.float().item()
 
 
-def test_bytes_with_scales_of_two_are_pairs_of_4_bit_floats():
+def test_bytes_with_e8m0_scales_are_pairs_of_4_bit_floats():
     codes = torch.arange(16, dtype=torch.uint8)
     packed = (codes[1::2] << 4 | codes[0::2]).reshape(1, 8)
     scale = torch.tensor([[2.0, 0.5]]).to(torch.float8_e8m0fnu)
@@ -123,7 +123,7 @@ def test_8_bit_floats_are_scaled(dtype):
     assert dense.tolist() == (data.float() * 2).tolist()
 
 
-def test_quantize_rounds_ties_to_even_and_stays_in_range():
+def test_quantize_rounds_ties_to_even_and_clamps():
     x = torch.tensor([0.5, 1.5, 2.5, -0.5, -1.5, 300.0, -300.0, float("inf"), float("nan")])
     one = torch.tensor(1.0)
     assert ops.quantize(x, one, torch.int8).tolist() == [0, 2, 2, 0, -2, 127, -128, 127, 0]
@@ -134,7 +134,7 @@ def test_quantize_rounds_ties_to_even_and_stays_in_range():
     assert lowest.tolist() == [-126, -125, -124, -127, -128, 127, -128, 127, 0]
 
 
-def test_quantize_goes_along_an_axis():
+def test_quantize_along_an_axis():
     x, scale = torch.tensor([[1.0, 1.0], [2.0, 2.0]]), torch.tensor([0.5, 0.25])
     assert ops.quantize(x, scale, torch.int8, axis=0).tolist() == [[2, 2], [8, 8]]
     assert ops.quantize(x, scale, torch.int8, axis=1).tolist() == [[2, 4], [4, 8]]
@@ -144,14 +144,14 @@ def test_quantize_goes_along_an_axis():
 @pytest.mark.parametrize(
     "dtype", [torch.int8, torch.uint8, torch.int4, torch.float8_e4m3fn], ids=str
 )
-def test_dequantize_undoes_quantize(dtype):
+def test_dequantize_inverts_quantize(dtype):
     x, scale = seeded(4, 6).clamp(-1.2, 1.2).abs(), torch.full((6,), 0.2)
     q = ops.quantize(x, scale, dtype, axis=1)
     back = ops.dequantize(q, scale, axis=1, input_dtype=None if dtype.is_floating_point else dtype)
     torch.testing.assert_close(back, x, rtol=0.07, atol=0.1)  # half a step, or half an fp8 digit
 
 
-def test_sparse_data_fills_the_marked_places():
+def test_sparse_to_dense_fills_the_mask():
     mask = torch.tensor([[0, 1, 0], [1, 0, 1]])
     for marks in (mask.bool(), mask.to(torch.uint8)):
         dense = ops.sparse_to_dense(torch.tensor([1.0, 2.0, 3.0]), marks)
@@ -170,7 +170,7 @@ def small(name):
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_fake_agrees_with_the_real_one(name):
+def test_fake_implementation_agrees_with_the_real_one(name):
     checks = ("test_schema", "test_faketensor")
     opcheck(getattr(ops, name).default, small(name), test_utils=checks)
 
@@ -180,32 +180,32 @@ BAD = {
     "index past the table": (
         lambda: ops.lut_to_dense(torch.tensor([4], dtype=U8), torch.zeros(1, 4, 1), 0),
         ValueError,
-        "indices holds 4, but the table has 4 entries",
+        "indices contains 4, but the table has 4 entries",
     ),
     "table of another rank": (
         lambda: ops.lut_to_dense(torch.zeros(2, 2, dtype=U8), torch.zeros(4, 1), 0),
         ValueError,
-        r"lut \[4, 1\] has rank 2; for indices \[2, 2\] it is 4",
+        r"lut \[4, 1\] has rank 2; for indices \[2, 2\] it must be 4",
     ),
     "tables that do not divide": (
         lambda: ops.lut_to_dense(torch.zeros(5, 2, dtype=U8), torch.zeros(2, 1, 4, 1), 0),
         ValueError,
-        r"lut \[2, 1\] does not divide indices \[5, 2\]: axis 0",
+        r"lut \[2, 1\] does not divide indices \[5, 2\] on axis 0",
     ),
     "indices that are floats": (
         lambda: ops.lut_to_dense(torch.zeros(2), torch.zeros(1, 4, 1), 0),
         TypeError,
-        "indices are integers, not torch.float32",
+        "indices must be integers, not torch.float32",
     ),
-    "axis that is not there": (
+    "axis out of range": (
         lambda: ops.lut_to_dense(torch.zeros(2, dtype=U8), torch.zeros(1, 4, 1), 1),
         ValueError,
-        "axis 1 is none",
+        "axis 1 is out of range",
     ),
     "scale that does not divide": (
         lambda: ops.constexpr_blockwise_shift_scale(torch.zeros(4, 6, dtype=I8), torch.ones(4, 4)),
         ValueError,
-        r"scale \[4, 4\] does not divide input \[4, 6\]: axis 1",
+        r"scale \[4, 4\] does not divide input \[4, 6\] on axis 1",
     ),
     "scale of another rank": (
         lambda: ops.constexpr_blockwise_shift_scale(torch.zeros(4, 6, dtype=I8), torch.ones(4)),
@@ -224,71 +224,71 @@ BAD = {
             torch.tensor([8], dtype=I8), torch.ones(1), input_dtype=torch.int4
         ),
         ValueError,
-        "input holds 8, which is no int4",
+        "input contains 8, outside of int4",
     ),
     "zero point of floats": (
         lambda: ops.constexpr_blockwise_shift_scale(
             torch.zeros(1, dtype=I8), torch.ones(1), torch.zeros(1)
         ),
         TypeError,
-        "zero_point is an integer",
+        "zero_point must be an integer",
     ),
     "zero point of another shape": (
         lambda: ops.constexpr_blockwise_shift_scale(
             torch.zeros(2, dtype=I8), torch.ones(2), torch.zeros(1, dtype=I8)
         ),
         ValueError,
-        "zero_point .* has not the shape of scale",
+        "zero_point .* must have the shape of scale",
     ),
     "two offsets": (
         lambda: ops.quantize(
             torch.ones(1), torch.tensor(1.0), I8, torch.tensor(0, dtype=I8), torch.tensor(0.0)
         ),
         ValueError,
-        "give one of them",
+        "pass only one of them",
     ),
     "zero point with floats": (
         lambda: ops.dequantize(
             torch.ones(1).to(torch.float8_e5m2), torch.tensor(1.0), torch.tensor(0, dtype=I8)
         ),
         ValueError,
-        "zero_point goes with integers",
+        "zero_point needs integer data",
     ),
     "quantized to int16": (
         lambda: ops.quantize(torch.ones(1), torch.tensor(1.0), torch.int16),
         TypeError,
         "output_dtype is torch.int16",
     ),
-    "scale per place of another axis": (
+    "scale for another axis": (
         lambda: ops.quantize(torch.ones(2, 3), torch.ones(3), I8, axis=0),
         ValueError,
-        r"scale \[3\] is neither one number nor one for each of the 2 places on axis 0",
+        r"scale \[3\] must have one element, or 2: the size of axis 0",
     ),
     "scale per block of an activation": (
         lambda: ops.quantize(torch.ones(4, 4), torch.ones(2, 2), I8),
         ValueError,
-        "is neither one number",
+        "must have one element",
     ),
     "too few data": (
         lambda: ops.sparse_to_dense(torch.ones(1), torch.tensor([True, True])),
         ValueError,
-        "mask marks 2 places for 1 nonzero_data",
+        "mask marks 2 elements, but nonzero_data has 1",
     ),
-    "mask that counts": (
+    "mask with a value of 2": (
         lambda: ops.sparse_to_dense(torch.ones(1), torch.tensor([2], dtype=U8)),
         ValueError,
-        "mask holds 2",
+        "mask contains 2",
     ),
-    "data that is no list": (
+    "data of rank 2": (
         lambda: ops.sparse_to_dense(torch.ones(1, 1), torch.tensor([[True]])),
         ValueError,
-        "nonzero_data .* is a list",
+        "nonzero_data .* must have rank 1",
     ),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_refused(name):
-    call, error, words = BAD[name]
-    with pytest.raises(error, match=words):
+def test_wrong_argument_raises(name):
+    call, error, message = BAD[name]
+    with pytest.raises(error, match=message):
         call()

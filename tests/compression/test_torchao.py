@@ -1,4 +1,4 @@
-"""Models that torchao, PT2E and torch.ao quantized convert with their weights as they are."""
+"""Models quantized by torchao, PT2E and torch.ao convert and keep their weights compressed."""
 
 import copy
 
@@ -12,12 +12,12 @@ import coreai_torch
 
 pytest.importorskip("torchao", reason="torchao is not installed")
 
-# torchao warns of libraries that it cannot load, and torch.ao that torchao comes after it.
+# torchao warns about libraries that it cannot load, and torch.ao that torchao replaces it.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def always(rows, *few):
-    """The names of the rows, all but a few of them for long runs."""
+    """Return the names of the rows; all but a few are marked slow."""
     return [
         name if name in few else pytest.param(name, marks=pytest.mark.slow, id=name)
         for name in rows
@@ -111,7 +111,7 @@ def int4_for_processors():
     return PrototypeInt4WeightOnlyConfig(group_size=32)
 
 
-# A configuration, the bits of a weight, and how many weights share a scale.
+# A configuration, the bits of a weight, and the number of weights that share a scale.
 CONFIGS = {
     "int8": (int8_weights, 8, 256),
     "int8 by rows": (int8_rows, 8, 256),
@@ -129,7 +129,7 @@ CONFIGS = {
 
 
 def expected_bytes(bits, shared):
-    """The weights; then a scale and a zero for all that share them, the biases, and the ops."""
+    """Return the bytes of weights, scales, zero points, biases and ops."""
     weights = WEIGHTS * bits / 8
     return weights, weights + WEIGHTS / shared * 8 + 4 * sum(SIZES) + 16_000
 
@@ -137,7 +137,7 @@ def expected_bytes(bits, shared):
 @pytest.mark.parametrize(
     "name", always(CONFIGS, "int8", "int4 in groups, asymmetric", "int8 with int8 activations")
 )
-def test_a_tensor_subclass_converts_as_it_is(name):
+def test_tensor_subclass_converts(name):
     config, bits, shared = CONFIGS[name]
     program = checked(quantized(config()), x())
     least, most = expected_bytes(bits, shared)
@@ -145,7 +145,7 @@ def test_a_tensor_subclass_converts_as_it_is(name):
 
 
 @pytest.mark.parametrize("name", always(["int4 in groups, asymmetric", "float8", "int8"], "float8"))
-def test_torchs_own_decompositions_keep_the_weights_too(name):
+def test_default_decompositions_keep_the_weights_compressed(name):
     config, bits, shared = CONFIGS[name]
     model = quantized(config())
     exported = torch.export.export(model, (x(),)).run_decompositions()
@@ -158,7 +158,7 @@ def test_torchs_own_decompositions_keep_the_weights_too(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["int8", "int4 in groups, asymmetric", "float8"])
-def test_models_in_bfloat16(name):
+def test_bfloat16_models(name):
     config, bits, shared = CONFIGS[name]
     program = checked(quantized(config(), torch.bfloat16), x(torch.bfloat16))
     least, most = expected_bytes(bits, shared)
@@ -166,7 +166,7 @@ def test_models_in_bfloat16(name):
 
 
 @pytest.mark.slow
-def test_unwrapped_subclasses_convert_alike():
+def test_unwrapped_subclasses_convert_equally():
     from torchao.utils import unwrap_tensor_subclass
 
     model = quantized(weight_only(4))
@@ -178,13 +178,13 @@ def test_unwrapped_subclasses_convert_alike():
 
 
 @pytest.mark.slow
-def test_one_call_converts_and_verifies():
+def test_convert_verifies_a_quantized_model():
     model = quantized(int4_under_int8())
     program = coreai_torch.convert(model, (x(),))
     close(ran(program, x()), model(x()))
 
 
-def test_batches_of_any_size():
+def test_dynamic_batch():
     model = quantized(int4_under_int8())
     sizes = ({0: torch.export.Dim("batch", max=64)},)
     program = converted(model, x(), dynamic_shapes=sizes)
@@ -293,7 +293,7 @@ ROWS = torch.tensor([0.1, 0.7])
 ZEROS = torch.tensor([3, -4])
 NUMBERS = torch.arange(-128, 128, dtype=torch.int8).reshape(2, 128)
 
-# An op, its arguments behind the first, and the first: integers are exact.
+# An op, its arguments after the first one, and the first one: integers are exact.
 OPS = {
     "quantize_per_tensor.default": (TIES, 0.1, 3, *LOW_HIGH),
     "quantize_per_tensor.default, half the range": (TIES, 0.1, 3, 0, 127, torch.uint8),
@@ -342,7 +342,7 @@ class Called(nn.Module):
         "choose_qparams.tensor",
     ),
 )
-def test_an_op(name):
+def test_single_op(name):
     import torch.ao.quantization.fx._decomposed
 
     x, *arguments = OPS[name]
@@ -361,7 +361,7 @@ def test_an_op(name):
             assert torch.equal(got.int(), expected.int())
 
 
-def test_large_weights_are_decompressed_by_one_op():
+def test_large_weight_is_decompressed_by_one_op():
     from torchao.quantization import quantize_
 
     model = nn.Sequential(nn.Linear(1024, 1100, bias=False)).eval()  # more than a megabyte
@@ -373,7 +373,7 @@ def test_large_weights_are_decompressed_by_one_op():
 
 
 @pytest.mark.slow
-def test_a_conversion_does_not_import_torchao():
+def test_conversion_does_not_import_torchao():
     import subprocess
     import sys
 
@@ -393,7 +393,7 @@ class Logits(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [lambda: weight_only(4), int8_weights], ids=["int4", "int8"])
-def test_a_decoder_of_transformers(config):
+def test_transformers_decoder(config):
     from torchao.quantization import quantize_
 
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
