@@ -1,4 +1,4 @@
-"""Tensors to what the run time takes, and back."""
+"""Convert tensors to the arrays that the run time takes, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from ..ir.types import narrow, scalar_dtype
 
-# Types that numpy lacks: the integers that carry their bits, and the names of ml_dtypes.
+# Dtypes that numpy lacks: the integer dtype with the same bits, and the dtype of ml_dtypes.
 _BITS: dict[torch.dtype, tuple[torch.dtype, Any]] = {
     torch.bfloat16: (torch.uint16, ml_dtypes.bfloat16),
     torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn),
@@ -20,7 +20,7 @@ _DTYPE = {np.dtype(named): (carrier, dtype) for dtype, (carrier, named) in _BITS
 
 
 def array(value: Any) -> np.ndarray[Any, Any]:
-    """A tensor or number, 64 bits narrowed as the converter does."""
+    """Return a tensor or number as an array; 64-bit dtypes are narrowed as the converter does."""
     if not isinstance(value, torch.Tensor):
         value = torch.tensor(value, dtype=scalar_dtype(value))
     value = value.detach().cpu().to(narrow(value.dtype)).contiguous()
@@ -30,10 +30,10 @@ def array(value: Any) -> np.ndarray[Any, Any]:
     return value.numpy()  # type: ignore[no-any-return]
 
 
-def tensor(held: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A tensor of its own memory."""
-    if held.dtype in _DTYPE:
-        carrier, dtype = _DTYPE[held.dtype]
-        bits = held.view(np.uint16 if carrier == torch.uint16 else np.uint8)
+def tensor(values: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Return an array as a tensor with its own memory."""
+    if values.dtype in _DTYPE:
+        carrier, dtype = _DTYPE[values.dtype]
+        bits = values.view(np.uint16 if carrier == torch.uint16 else np.uint8)
         return torch.from_numpy(np.array(bits, copy=True)).view(dtype)
-    return torch.from_numpy(np.array(held, copy=True))
+    return torch.from_numpy(np.array(values, copy=True))

@@ -1,4 +1,4 @@
-"""How far one output is from its reference."""
+"""The error of one output against its reference."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OutputError:
-    """One output, or one state, of one call, held against torch's."""
+    """The comparison of one output or state of one call with torch's."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     ok: bool
-    tolerance: float  # of |want| + the largest |want|; 0 is exact
+    tolerance: float  # relative to |want| + the largest |want|; 0 means exact
     max_abs: float = 0.0
     mean_abs: float = 0.0
     max_rel: float = 0.0  # the largest error over the largest |want|
-    cosine: float | None = None  # None where nothing finite is left, or all is zero
+    cosine: float | None = None  # None if no value is finite, or all are zero
     psnr: float = math.inf  # in dB; infinite when equal
-    argmax_agreement: float | None = None  # share of rows; None where rows have no argmax
+    argmax_agreement: float | None = None  # share of rows; None if rows have no argmax
     nan_agrees: bool = True
     inf_agrees: bool = True
     worst_index: tuple[int, ...] | None = None
     got: float | complex | None = None  # at the worst index
     want: float | complex | None = None
-    problem: str = ""  # what made comparing impossible: another shape, another dtype
+    problem: str = ""  # why values cannot be compared: different shape or dtype
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         if self.problem:
             return f"{self.name}: {self.problem}"
-        said = (
+        line = (
             f"{self.name}: largest error {self.max_abs:.3g} (relative {self.max_rel:.3g}, "
             f"allowed {self.tolerance:.3g})"
         )
         if self.worst_index is not None and not self.ok:
-            said += f" at {list(self.worst_index)}: got {self.got!r}, want {self.want!r}"
+            line += f" at {list(self.worst_index)}: got {self.got!r}, want {self.want!r}"
         for agrees, what in ((self.nan_agrees, "NaN"), (self.inf_agrees, "infinity")):
-            said += "" if agrees else f"; {what} in other places"
-        return said
+            line += "" if agrees else f"; {what} at different positions"
+        return line

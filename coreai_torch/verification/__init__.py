@@ -1,4 +1,4 @@
-"""Holds a converted program to torch's numbers, and finds the op where they part."""
+"""Compare a converted program with torch, and find the first op that diverges."""
 
 from ..numerics.output_error import OutputError
 from .draws import TrialPlan

@@ -1,4 +1,4 @@
-"""Inputs to try: those given, others like them, edges, and other sizes where sizes may vary."""
+"""Inputs to try: the given ones, random ones like them, edge values, and other dynamic sizes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch.fx as fx
 
 from .subject import Leaves, Subject
 
-Sizes = dict[Any, int]  # from the symbol of a size to its value
-_LARGE = 30.0  # times the spread of the given values: far out, yet exp() stays finite in float32
+Sizes = dict[Any, int]  # from the symbol of a dynamic size to its value
+_LARGE = 30.0  # times the standard deviation of the given values; exp() stays finite in float32
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One set of inputs, made when asked for; each call of a state gets its own."""
+    """One set of inputs, made on demand; each call on a state gets its own."""
 
     label: str
     leaves: Callable[[int], Leaves]
@@ -26,21 +26,21 @@ class Draw:
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """How many inputs are tried, and of which kind."""
+    """How many inputs of each kind are tried."""
 
     seeds: int = 2  # random inputs in the domain of the given ones
-    sizes: int = 2  # other sizes, where sizes may vary
+    sizes: int = 2  # other values of the dynamic sizes
     edges: bool = True  # zeros, and the ends of the domain
-    steps: int = 3  # calls on one state, if the program has any
+    steps: int = 3  # calls in a row, if the program has state
 
 
 def draws(subject: Subject, given: Leaves, plan: TrialPlan) -> Iterator[Draw]:
-    """All inputs to try, the given ones first."""
+    """Yield all inputs to try, the given ones first."""
     nodes = subject.arguments
     known = _known(nodes, given)
     yield Draw("given", lambda step: given)
     for sizes in _others(subject.exported.range_constraints, known, plan.sizes):
-        yield Draw(_told(nodes, sizes), _random(nodes, given, sizes, 0))
+        yield Draw(_describe(nodes, sizes), _random(nodes, given, sizes, 0))
     for seed in range(1, plan.seeds + 1):
         yield Draw(f"seed {seed}", _random(nodes, given, known, seed))
     if plan.edges:
@@ -48,8 +48,8 @@ def draws(subject: Subject, given: Leaves, plan: TrialPlan) -> Iterator[Draw]:
         yield Draw("extremes", _each(nodes, given, known, _extremes))
 
 
-def _told(nodes: Sequence[fx.Node], sizes: Sizes) -> str:
-    """The sizes by the first argument and axis that has them: `x[0]=7`."""
+def _describe(nodes: Sequence[fx.Node], sizes: Sizes) -> str:
+    """Name each size by the first argument and axis that has it: `x[0]=7`."""
     places: dict[Any, str] = {}
     for node in nodes:
         fake = node.meta.get("val")
@@ -62,7 +62,7 @@ def _told(nodes: Sequence[fx.Node], sizes: Sizes) -> str:
 
 
 def _known(nodes: Sequence[fx.Node], given: Leaves) -> Sizes:
-    """The sizes that the given inputs have."""
+    """Return the dynamic sizes that the given inputs have."""
     known: Sizes = {}
     for expression, size in _symbolic(nodes, given):
         (free, *others) = sorted(expression.free_symbols, key=str)
@@ -74,19 +74,20 @@ def _known(nodes: Sequence[fx.Node], given: Leaves) -> Sizes:
 
 
 def _symbolic(nodes: Sequence[fx.Node], given: Leaves) -> Iterator[tuple[Any, int]]:
+    """Yield the expression of each dynamic size with its given value."""
     for node, leaf in zip(nodes, given, strict=True):
         fake = node.meta.get("val")
         if isinstance(fake, torch.Tensor):
             pairs = list(zip(fake.shape, leaf.shape, strict=True))
         else:
             pairs = [(fake, leaf)]
-        for promised, size in pairs:
-            if isinstance(promised, torch.SymInt) and promised.node.expr.free_symbols:
-                yield promised.node.expr, size
+        for declared, size in pairs:
+            if isinstance(declared, torch.SymInt) and declared.node.expr.free_symbols:
+                yield declared.node.expr, size
 
 
 def _others(ranges: dict[Any, Any], known: Sizes, count: int) -> Iterator[Sizes]:
-    """Other sizes: the least, then ones that differ from each other and grow."""
+    """Yield other sizes: the smallest allowed, then growing ones that differ from each other."""
     seen = [known]
     for number in range(count):
         sizes = {
@@ -139,10 +140,10 @@ def _size(size: Any, sizes: Sizes) -> int:
 
 
 def drawn(like: torch.Tensor, shape: list[int], generator: torch.Generator) -> torch.Tensor:
-    """Random values in the domain that the given tensor shows.
+    """Draw random values in the domain of the given tensor.
 
-    Integers stay within its range, since they may be indices; what holds infinities may be a mask,
-    and is drawn from its own values; what has no negative values keeps to that.
+    Integers stay within its range, since they may be indices. A tensor with infinities may be a
+    mask, so its own values are drawn. Without negative values in the given tensor none are drawn.
     """
     if like.dtype == torch.bool:
         return torch.rand(shape, generator=generator) < 0.5
@@ -169,7 +170,7 @@ def _spread(wide: torch.Tensor) -> float:
 
 
 def _zeros(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
-    """Zero where the domain has it; of integers the least."""
+    """Return zeros, or for integers the smallest given value."""
     if like.is_floating_point() or like.is_complex() or like.dtype == torch.bool:
         return torch.zeros(shape, dtype=like.dtype)
     least = int(like.min()) if like.numel() else 0
@@ -177,7 +178,7 @@ def _zeros(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
 
 
 def _extremes(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
-    """Both ends of the domain by turns, with zeros and tiny values between them."""
+    """Return a pattern of both ends of the domain, zeros and tiny values."""
     count = int(torch.Size(shape).numel())
     if like.dtype == torch.bool:
         pattern = torch.tensor([True, False])

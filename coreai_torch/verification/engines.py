@@ -1,4 +1,4 @@
-"""Which engine runs a program: the run time, or torch where the run time cannot be believed."""
+"""Choose what runs a program: the run time, or torch where it differs from devices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..torch_compat import OpOverload
 from .isolation import Arrays, Isolated, Ports, ProgramFile, Saved
 from .trials import Runner
 
-# What multiplies matrices: in float16 the Linux run time adds up in 16 bits (4096 times 0.1 gives
-# 256), which devices do not do, and takes 2,500 times as long as torch.
+# Matrix products. In float16 the Linux run time accumulates in 16 bits (4096 terms of 0.1 sum to
+# 256), unlike devices, and takes 2,500 times as long as torch.
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul"}
 _PRODUCTS |= {"scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "einsum"}
 
 
 class Engine(StrEnum):
-    """How a program is run."""
+    """What runs a program."""
 
     AUTO = "auto"
     RUNTIME = "runtime"
@@ -31,7 +31,7 @@ class Engine(StrEnum):
 
 
 def kernels(exported: torch.export.ExportedProgram) -> tuple[str, ...]:
-    """The Metal kernels that a program calls, by name."""
+    """Return the names of the Metal kernels that a program calls."""
     found = (n.target for n in calls(exported.graph_module))
     names = (
         t.overloadpacket.__name__
@@ -42,23 +42,24 @@ def kernels(exported: torch.export.ExportedProgram) -> tuple[str, ...]:
 
 
 def chosen(engine: Engine, exported: torch.export.ExportedProgram) -> tuple[Engine, str]:
-    """The engine for a program, and the reason if it is not the run time."""
+    """Return the engine for a program, and the reason if it is not the run time."""
     if engine is not Engine.AUTO:
         return engine, ""
     if names := kernels(exported):
         return Engine.TORCH, (
-            f"the program was run by torch, and the Metal kernels {', '.join(names)} from their "
+            f"torch ran the program, and the Metal kernels {', '.join(names)} from their "
             "source: the run time of this machine has no Metal"
         )
     if any(_half_product(node) for node in calls(exported.graph_module)):
         return Engine.TORCH, (
-            "the program was run by torch: this machine's run time adds up float16 products in "
-            "16 bits, which devices do not"
+            "torch ran the program: this machine's run time accumulates float16 products in "
+            "16 bits, unlike devices"
         )
     return Engine.RUNTIME, ""
 
 
 def _half_product(node: torch.fx.Node) -> bool:
+    """Return whether a node is a matrix product in float16."""
     target, val = node.target, node.meta.get("val")
     if not isinstance(target, OpOverload):
         return False
@@ -70,14 +71,14 @@ def _half_product(node: torch.fx.Node) -> bool:
 def start(
     engine: Engine, source: ProgramFile, *, entrypoint: str, optimize: bool, timeout: float
 ) -> Runner:
-    """Load the program in this engine."""
+    """Load the program in the engine."""
     if engine is Engine.TORCH:
         return RunByTorch(source, entrypoint=entrypoint, optimize=optimize, timeout=timeout)
     return Isolated(source, entrypoint=entrypoint, optimize=optimize, timeout=timeout)
 
 
 class RunByTorch:
-    """A function of a program that torch executes, op by op; optimized and saved in a child."""
+    """A function that torch runs op by op; a child process optimizes and saves the program."""
 
     alive = True
 
@@ -89,7 +90,7 @@ class RunByTorch:
         optimize: bool = False,
         timeout: float,
     ) -> None:
-        """Optimize if asked, save, and read the program back."""
+        """Optimize if requested, save, and read the program back."""
         with Saved(source, optimize=optimize, timeout=timeout) as path:
             try:
                 self._function = to_torch(path).function(entrypoint)
@@ -100,19 +101,19 @@ class RunByTorch:
         )
 
     def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
-        """The outputs, and the states as the call left them."""
-        held: dict[str, Any] = {name: value.copy() for name, value in states.items()}
+        """Return the outputs, and the states after the call."""
+        after: dict[str, Any] = {name: value.copy() for name, value in states.items()}
         try:
-            outputs = self._function(inputs, state=held)
+            outputs = self._function(inputs, state=after)
         except Exception as error:
             raise NativeError(f"torch could not run the program: {error}") from error
-        return {n: array(v) for n, v in outputs.items()}, {n: _plain(v) for n, v in held.items()}
+        return {n: array(v) for n, v in outputs.items()}, {n: _array(v) for n, v in after.items()}
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Do nothing: there is no process to end."""
 
     def __enter__(self) -> RunByTorch:
-        """The function itself."""
+        """Return the function itself."""
         return self
 
     def __exit__(
@@ -121,8 +122,8 @@ class RunByTorch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is held but memory."""
+        """Do nothing: there is no process to end."""
 
 
-def _plain(value: Any) -> Any:
+def _array(value: Any) -> Any:
     return array(value) if isinstance(value, torch.Tensor) else value

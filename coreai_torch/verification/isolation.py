@@ -1,4 +1,4 @@
-"""Runs a program in a child process: what kills the native code is an exception here."""
+"""Run a program in a child process, so that a crash of the native code is an exception here."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ..asset import program as ir_program
 from ..errors import NativeError, NativeTimeout
 
 _LENGTH = struct.Struct("<Q")
-_REPORT = "reporting this with the model: the op named last is the one to look at"
-_LONGER = "a larger timeout, or smaller inputs; the op named last is the one that took long"
+_REPORT = "report this with the model; the op named above ran last"
+_LONGER = "pass a larger timeout, or smaller inputs; the op named above took the time"
 _TAIL = 6  # lines of the native log that a message shows
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
 class ProgramFile:
-    """A program in a file: raw bytecode of a module, or an asset."""
+    """A program in a file: the bytecode of a module, or an asset."""
 
     bytecode: Path | None = None
     asset: Path | None = None
@@ -39,7 +39,7 @@ class ProgramFile:
 
 @dataclass(frozen=True)
 class Ports:
-    """The names that a loaded function answers to, in its own order."""
+    """The names of a loaded function's inputs, outputs and states, in its order."""
 
     inputs: list[str]
     outputs: list[str]
@@ -57,7 +57,7 @@ class Isolated:
         optimize: bool = False,
         timeout: float = 600.0,
     ) -> None:
-        """Start the child and load; raises a `NativeError` if that fails."""
+        """Start the child and load the function; raise a `NativeError` if that fails."""
         self._timeout = timeout
         self._child = _Child(detailed=False)
         try:
@@ -69,18 +69,18 @@ class Isolated:
     def load(
         self, source: ProgramFile, *, entrypoint: str = "main", optimize: bool = False
     ) -> None:
-        """Load another program in the place of the one that is loaded."""
+        """Load another program in place of the current one."""
         self._load = ("load", {**_request(source, optimize), "entrypoint": entrypoint})
         self.ports = Ports(**_ask(self._child, [self._load], self._timeout))
 
     def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
-        """The outputs, and the states as the call left them."""
+        """Return the outputs, and the states after the call."""
         request = ("call", {"inputs": inputs, "states": states})
         reply = _ask(self._child, [self._load, request], self._timeout)
         return reply["outputs"], reply["states"]
 
     def timed(self, inputs: Arrays, states: Arrays, *, warmup: int, runs: int) -> list[float]:
-        """The seconds that each of several calls takes, without the way to the child."""
+        """Return the seconds of each of several calls, without the transfer to the child."""
         given = {"inputs": inputs, "states": states, "warmup": warmup, "runs": runs}
         return list(_ask(self._child, [self._load, ("timed", given)], self._timeout)["seconds"])
 
@@ -94,7 +94,7 @@ class Isolated:
         self._child.close()
 
     def __enter__(self) -> Isolated:
-        """The function itself."""
+        """Return the function itself."""
         return self
 
     def __exit__(
@@ -108,7 +108,7 @@ class Isolated:
 
 
 class Saved:
-    """The path of an asset that a child optimized and saved, as long as the block lasts."""
+    """A context manager that gives the path of an asset that a child optimized and saved."""
 
     def __init__(self, source: ProgramFile, *, optimize: bool, timeout: float) -> None:
         self._request = ("save", _request(source, optimize))
@@ -116,7 +116,7 @@ class Saved:
         self._stack = ExitStack()
 
     def __enter__(self) -> Path:
-        """Save; raises a `NativeError` if that fails."""
+        """Save the asset; raise a `NativeError` if that fails."""
         with ExitStack() as stack:
             child = stack.enter_context(_Child(detailed=False))
             path = Path(_ask(child, [self._request], self._timeout)["path"])
@@ -139,30 +139,30 @@ def _request(source: ProgramFile, optimize: bool) -> dict[str, Any]:
 
 
 def _ask(child: _Child, requests: list[tuple[str, Any]], timeout: float) -> Any:
-    """Send the last request; if the child dies of it, go the whole way again under watch."""
+    """Send the last request; if the child crashes, replay all requests in a traced child."""
     try:
         return child.ask(requests[-1], timeout)
     except _Dead as dead:
-        raise _explained(dead, requests, timeout) from None
+        raise _explain(dead, requests, timeout) from None
 
 
-def _explained(dead: _Dead, requests: list[tuple[str, Any]], timeout: float) -> NativeError:
-    """The op that it died in, as a second child that notes each one learns it."""
-    watched = dead
+def _explain(dead: _Dead, requests: list[tuple[str, Any]], timeout: float) -> NativeError:
+    """Replay the requests in a child that records each op, and name the op that crashed."""
+    traced = dead
     with _Child(detailed=True) as again:
         try:
             for request in requests:
                 again.ask(request, timeout)
         except _Dead as second:
-            watched = second
+            traced = second
         except NativeError:
             pass
     kind = NativeTimeout if dead.late else NativeError
-    return kind(watched.told(dead.why, _LONGER if dead.late else _REPORT))
+    return kind(traced.message(dead.why, _LONGER if dead.late else _REPORT))
 
 
 class _Dead(Exception):  # noqa: N818  caught here, never shown
-    """The child is gone; what it left tells how far it came."""
+    """The child crashed or timed out; its trace and log say at which op."""
 
     def __init__(self, why: str, folder: Path, *, late: bool) -> None:
         super().__init__(why)
@@ -173,18 +173,19 @@ class _Dead(Exception):  # noqa: N818  caught here, never shown
         self._op = _last(trace[since:], "op ")
         self._log = [line for line in _lines(folder / "log") if "ODIE [default]" not in line]
 
-    def told(self, why: str, hint: str) -> str:
+    def message(self, why: str, hint: str) -> str:
+        """Describe the crash, with the last op and the last lines of the log."""
         at = f"\n  at    {self._op}" if self._op else ""
-        said = "".join(f"\n        {line}" for line in self._log[-_TAIL:])
+        log = "".join(f"\n        {line}" for line in self._log[-_TAIL:])
         return (
             f"the native code {why} while {self._stage or 'starting'}{at}"
-            + (f"\n  said {said.removeprefix(chr(10) + '       ')}" if said else "")
+            + (f"\n  log  {log.removeprefix(chr(10) + '       ')}" if log else "")
             + f"\n  try   {hint}"
         )
 
 
 class _Child:
-    """The process, and the pipes to it."""
+    """The child process and the pipes to it."""
 
     def __init__(self, *, detailed: bool) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="coreai-torch-")
@@ -193,12 +194,12 @@ class _Child:
             [*command, "detailed" if detailed else "plain"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # an interruption of the parent is the parent's to handle
+            start_new_session=True,  # so that Ctrl-C reaches the parent only
         )
         self.alive = True
 
     def ask(self, request: tuple[str, Any], timeout: float) -> Any:
-        """Send a request and wait for its reply."""
+        """Send a request and wait for the reply."""
         data = pickle.dumps(request, protocol=5)
         deadline = time.monotonic() + timeout
         assert self._process.stdin is not None
@@ -211,7 +212,7 @@ class _Child:
         (size,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline, timeout))
         status, reply = pickle.loads(self._read(size, deadline, timeout))
         if status == "error":
-            raise NativeError(f"the native code refused: {reply}")
+            raise NativeError(f"the native code raised an error: {reply}")
         return reply
 
     def _read(self, size: int, deadline: float, timeout: float) -> bytes:
@@ -240,7 +241,7 @@ class _Child:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with suppress(BrokenPipeError):  # what was left to write has no reader any more
+                with suppress(BrokenPipeError):  # the reader of unwritten data is gone
                     pipe.close()
         self._folder.cleanup()
 
@@ -252,7 +253,7 @@ class _Child:
 
 
 def worker_path() -> str:
-    """The script that the child runs; it is no module, or the child would import torch."""
+    """Return the script that the child runs by path: as a module it would import torch."""
     return str(Path(ir_program.__file__).with_name("worker.py"))
 
 

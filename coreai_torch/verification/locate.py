@@ -1,8 +1,7 @@
-"""Finds the first operation where torch and the program part.
+"""Find the first op whose result differs from torch's.
 
-The graph is converted again with some of its intermediate results as outputs, and these are held
-against torch's. Of a result that agrees, all it was computed from is taken to agree; of one that
-does not, the cause is itself or lies before it. What is left shrinks by a factor each time.
+Each step of the bisection converts the graph again with some intermediate results as outputs, and
+compares them with torch's.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Values = dict[fx.Node, torch.Tensor]
 
 @dataclass(frozen=True)
 class Search:
-    """The graph to look in, and how to convert and run it."""
+    """The graph to search, and how to convert and run it."""
 
     subject: Subject
     registry: Registry
@@ -49,22 +48,24 @@ class Search:
     timeout: float
 
     def first(self, failure: Failure) -> tuple[Divergence | None, str]:
-        """The divergence; or none, and the reason."""
+        """Return the divergence, or None with the reason."""
         want = _eager(self.subject, failure.call)
         if (changed := self._changed_by_export(failure.call, want)) is not None:
             return None, (
-                "torch's own run of the exported and decomposed graph differs from the model: "
+                "torch's run of the exported and decomposed graph differs from the model: "
                 f"{changed}; export or decomposition changed the numbers"
             )
         found = self._bisect(failure, want)
         if found is None:
             return None, (
-                "the difference vanishes when intermediate results are returned too: it comes "
-                "from a rewrite across ops, from externalization, or from an asset that is not "
-                "what the source converts to now"
+                "the difference disappears when intermediate results are outputs: it comes from "
+                "a rewrite across ops, from externalization, or from an asset that was converted "
+                "from another source"
             )
         node, error = found
-        op = node.args[0] if node.target is operator.getitem else node  # of an op with several
+        op = (
+            node.args[0] if node.target is operator.getitem else node
+        )  # the op with several results
         divergence = Divergence(
             op.name,
             target_name(op.target),
@@ -77,11 +78,12 @@ class Search:
         return divergence, ""
 
     def _changed_by_export(self, call: ReferenceCall, want: Values) -> OutputError | None:
+        """Compare torch's run of the exported graph with the model itself."""
         for output, expected in zip(self.subject.plan.outputs, call.outputs, strict=True):
             if output.held in want:
-                held = want[output.held]
-                held = held.to(narrow(held.dtype))
-                error = compare(output.name, held, expected, self.tolerance)
+                value = want[output.held]
+                value = value.to(narrow(value.dtype))
+                error = compare(output.name, value, expected, self.tolerance)
                 if not error.ok:
                     return error
         return None
@@ -99,13 +101,14 @@ class Search:
         return next(((node, errors[node]) for node in search.failed()), None)
 
     def _ends(self, failure: Failure) -> list[fx.Node]:
+        """Return the nodes of the outputs and states that differ."""
         plan, trial = self.subject.plan, failure.trial
         outputs = [o.held for o, e in zip(plan.outputs, trial.outputs, strict=True) if not e.ok]
         states = [s.written for s, e in zip(plan.states, trial.states, strict=True) if not e.ok]
         return [node for node in (*outputs, *states) if isinstance(node, fx.Node)]
 
     def _run(self, probes: Sequence[fx.Node], failure: Failure) -> Values:
-        """The results that the program computes for these nodes."""
+        """Convert the graph with these nodes as outputs, run it, and return their values."""
         plan, call = self.subject.plan, failure.call
         names = [f"probe_{i}" for i in range(len(probes))]
         outputs = tuple(Output(name, node) for name, node in zip(names, probes, strict=True))
@@ -133,23 +136,23 @@ class Search:
         return {node: tensor(raw[name]) for node, name in zip(probes, names, strict=True)}
 
     def _alone(self, node: fx.Node, failure: Failure, want: Values) -> bool | None:
-        """Whether torch disagrees with the op on the very operands that the program computed."""
+        """Return whether torch differs from the op on the operands that the program computed."""
         inputs = [n for n in node.all_input_nodes if n.op == "call_function"]
         if any(n not in _comparable(self.subject, want) for n in inputs):
             return None
         got = self._run([*inputs, node], failure)
-        held = {**want, **{n: got[n].to(want[n].dtype) for n in inputs}}
+        values = {**want, **{n: got[n].to(want[n].dtype) for n in inputs}}
         try:
-            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: held[n])
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
             with torch.no_grad():
                 local = node.target(*args, **kwargs)
-        except Exception:  # an operand that is no tensor, as a size
+        except Exception:  # an operand is not a tensor, for example a size
             return None
         return not compare(node.name, got[node], local, self.tolerance).ok
 
 
 def _eager(subject: Subject, call: ReferenceCall) -> Values:
-    """Torch's own run of the converted graph: the tensors of all its nodes."""
+    """Run the exported graph in torch, and return the tensors of all its nodes."""
     plan = subject.plan
     feed: dict[fx.Node, Any] = dict(plan.folded)
     feed.update((node, held) for node, (_, held) in plan.constants.items())
@@ -163,7 +166,7 @@ def _eager(subject: Subject, call: ReferenceCall) -> Values:
 
 
 def _comparable(subject: Subject, want: Values) -> set[fx.Node]:
-    """Results that can leave a program: tensors of a known type that hold something."""
+    """Return the nodes that can be outputs: live, non-empty tensors of a supported dtype."""
     known = set(BY_NAME.values())
     live = live_nodes(subject.exported.graph)
     return {
@@ -180,11 +183,11 @@ def _inputs(node: fx.Node) -> list[fx.Node]:
 
 @contextmanager
 def _returning(subject: Subject, probes: Sequence[fx.Node]) -> Iterator[None]:
-    """Let the graph return these nodes after its states, and put it back as it was."""
+    """Make the graph return its states and these nodes, and restore it afterwards."""
     (output,) = (n for n in subject.exported.graph.nodes if n.op == "output")
-    kept = output.args
+    original = output.args
     output.args = (tuple(dict.fromkeys([*(s.written for s in subject.plan.states), *probes])),)
     try:
         yield
     finally:
-        output.args = kept
+        output.args = original

@@ -1,4 +1,4 @@
-"""Which output of a program is which of torch's: by name, by place, and by the numbers."""
+"""Match the ports of a program with torch's: by name, by position, and by values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .isolation import Ports
 
 @dataclass(frozen=True)
 class Pairing:
-    """The program's names in the order of torch's values, and what is wrong with them."""
+    """The program's port names in torch's order, and the problems with them."""
 
     inputs: list[str]
     outputs: list[str]
@@ -23,14 +23,14 @@ class Pairing:
 
     @property
     def complete(self) -> bool:
-        """Whether every value of torch's has a name."""
+        """Whether every value of torch has a port."""
         return not any("but torch" in problem for problem in self.problems)
 
 
 def paired(found: Ports, plan: IOPlan, *, named: bool) -> Pairing:
-    """Pair by name where the names are torch's, by place where the program has its own.
+    """Pair by name if the names are torch's, else by position.
 
-    With `named` the names of the plan were asked for, and others are wrong.
+    With `named` the caller requested the names of the plan, so other names are problems.
     """
     problems: list[str] = []
     lists = [
@@ -64,7 +64,7 @@ def swapped(
     want: Mapping[str, torch.Tensor],
     tolerance: Mapping[torch.dtype, float],
 ) -> list[str]:
-    """Outputs that hold what torch returns under another name."""
+    """Describe outputs whose values torch returns under another name."""
     wrong = [n for n in want if not compare(n, got[n], want[n], tolerance).ok]
     found = []
     for name in wrong:

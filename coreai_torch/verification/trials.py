@@ -1,4 +1,4 @@
-"""Tries inputs on torch and on the program, before and after `optimize()`, and compares."""
+"""Run torch and the program on the same inputs, before and after `optimize()`, and compare."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .verdict import Trial
 
 
 class Runner(Protocol):
-    """A way to run one function of a program."""
+    """Runs one function of a program."""
 
     ports: Ports
 
@@ -31,14 +31,14 @@ class Runner(Protocol):
         """Whether it can be called again."""
 
     def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
-        """The outputs, and the states as the call left them."""
+        """Return the outputs, and the states after the call."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release resources."""
 
 
 class Start(Protocol):
-    """Starts a runner of the program, as it is or optimized."""
+    """Starts a runner of the program, optimized or not."""
 
     def __call__(self, *, optimize: bool) -> Runner:
         """Load the program."""
@@ -46,7 +46,7 @@ class Start(Protocol):
 
 @dataclass(frozen=True)
 class Failure:
-    """The first call that did not agree: what to look for the cause with."""
+    """The first call that differed, from which the cause is searched."""
 
     draw: Draw
     call: ReferenceCall
@@ -55,7 +55,7 @@ class Failure:
 
 @dataclass
 class Trials:
-    """Calls made and what came of them."""
+    """The calls made, and their results."""
 
     subject: Subject
     tolerance: Mapping[torch.dtype, float]
@@ -70,9 +70,9 @@ class Trials:
     def run(
         self, start: Start, draws: Iterable[Draw], steps: int, variants: Sequence[bool]
     ) -> None:
-        """Try all draws, as long as time lasts; the first is always tried.
+        """Try all draws within the time limit; the first is always tried.
 
-        Of the `variants`, which are loaded at the same time, `True` is the optimized program.
+        The `variants` are loaded at the same time; `True` is the optimized program.
         """
         began = time.monotonic()
         with ExitStack() as stack:
@@ -81,7 +81,9 @@ class Trials:
                 self._start(start, optimized, runners, stack)
             for number, draw in enumerate(draws):
                 if number and time.monotonic() - began > self.seconds:
-                    self.left_out.append(f"{draw.label}: {self.seconds:g} s are over")
+                    self.left_out.append(
+                        f"{draw.label}: the time limit of {self.seconds:g} s was reached"
+                    )
                     continue
                 self._draw(draw, runners, steps)
 
@@ -108,14 +110,14 @@ class Trials:
     ) -> None:
         try:
             calls = self.subject.calls(draw.leaves, steps)
-        except Exception as refused:
-            reason = str(refused).strip().splitlines() or [type(refused).__name__]
+        except Exception as failure:
+            reason = str(failure).strip().splitlines() or [type(failure).__name__]
             if draw.label == "given":
                 raise VerificationInputError(
-                    f"the model itself fails on the given inputs: {type(refused).__name__}: "
-                    f"{reason[0]}\n  try   inputs that it takes in torch"
-                ) from refused
-            self.left_out.append(f"{draw.label}: torch itself refuses them: {reason[0]}")
+                    f"the model itself fails on the given inputs: {type(failure).__name__}: "
+                    f"{reason[0]}\n  try   pass inputs that the model accepts in torch"
+                ) from failure
+            self.left_out.append(f"{draw.label}: torch itself rejects them: {reason[0]}")
             return
         for optimized, (runner, pairing) in list(runners.items()):
             try:
@@ -133,7 +135,7 @@ class Trials:
         pairing: ports.Pairing,
         optimized: bool,
     ) -> None:
-        """Each call goes on from the states that the program itself left."""
+        """Make the calls; each continues from the states of the program's last call."""
         states = _arrays(pairing.states, calls[0].states_before)
         for step, call in enumerate(calls):
             inputs = _arrays(pairing.inputs, self._inputs(call))
@@ -141,17 +143,17 @@ class Trials:
             got = {n: tensor(raw[n]) for n in pairing.outputs}
             want = dict(zip(pairing.outputs, call.outputs, strict=True))
             outputs = self._compared(got, want)
-            left = {n: tensor(states[n]) for n in pairing.states}
-            kept = self._compared(left, dict(zip(pairing.states, call.states, strict=True)))
-            trial = Trial(draw.label, optimized, step, outputs, kept)
+            after = {n: tensor(states[n]) for n in pairing.states}
+            expected = dict(zip(pairing.states, call.states, strict=True))
+            trial = Trial(draw.label, optimized, step, outputs, self._compared(after, expected))
             self.done.append(trial)
             if not trial.ok:
                 self.problems.update(dict.fromkeys(ports.swapped(got, want, self.tolerance)))
                 self.failure = self.failure or Failure(draw, call, trial)
-                return  # what follows goes on from a wrong state
+                return  # later calls would start from a wrong state
 
     def opinion(self, runner: Runner) -> str:
-        """What another engine says of the first call that did not agree."""
+        """Run the first call that differed in another engine, and say whether it differs too."""
         assert self.failure is not None
         call, trial = self.failure.call, self.failure.trial
         pairing = ports.paired(runner.ports, self.subject.plan, named=False)
@@ -165,14 +167,14 @@ class Trials:
         agrees = all(e.ok for e in self._compared(got, dict(zip(names, want, strict=True))))
         if agrees and not trial.step:
             return (
-                "torch, which executes the same program op by op, gives the model's numbers: the "
-                "difference is the run time's"
+                "torch, running the same program op by op, matches the model: the run time causes "
+                "the difference"
             )
         if agrees:
-            return "torch, on the model's own state, gives the model's numbers at this call"
+            return "torch, starting from the model's own state, matches the model at this call"
         return (
-            "torch, which executes the same program op by op, differs from the model too: the "
-            "difference is the program's"
+            "torch, running the same program op by op, differs from the model too: the program "
+            "causes the difference"
         )
 
     def _inputs(self, call: ReferenceCall) -> list[Any]:

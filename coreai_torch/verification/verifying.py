@@ -250,4 +250,4 @@ def _cause(made: Trials, engine: Engine, how: Settings) -> tuple[Divergence | No
     try:
         return search.first(made.failure)
     except (ConversionError, NativeError) as error:
-        return None, f"the first op to part could not be found: {error}"
+        return None, f"the first op that diverges could not be found: {error}"

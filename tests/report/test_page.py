@@ -153,11 +153,11 @@ def test_parts_come_with_what_was_given():
     assert 'id="time"' not in bare
     assert "not checked" in bare
     whole = page_of(read_, "net", 2048, passed_verdict(), timing(read_))
-    assert "gives torch&#x27;s numbers in 1 calls" in whole
+    assert "matches torch in 1 call" in whole
     assert "20.000 ms a call" in whole
     assert "2.0 kB" in whole
     failed = page_of(read_, "net", 1, failed_verdict())
-    assert "the first op to part" in failed
+    assert "first op that diverges" in failed
     assert "Find it in the graph" in failed
 
 

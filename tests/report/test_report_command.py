@@ -27,7 +27,7 @@ def test_report_verifies_profiles_and_writes_one_page(shell, tmp_path):  # noqa:
     assert told["verified"] is True
     assert told["bytes"] == len(page.encode())
     assert told["median_ms"] > 0
-    assert "gives torch&#x27;s numbers" in page
+    assert "matches torch" in page
     assert "the median of 2" in page
     assert "models.py" in page, "source lines"
 
@@ -41,7 +41,7 @@ def test_numbers_that_differ_leave_with_1_and_a_page(shell, tmp_path):  # noqa: 
     said = shell("report", "other.aimodel", "-o", "a/other.html", "--source", "models.py:with_args")
     assert said.code == 1
     assert "numbers differ" in said.out
-    assert "does not give torch&#x27;s numbers" in (tmp_path / "a" / "other.html").read_text()
+    assert "does not match torch" in (tmp_path / "a" / "other.html").read_text()
 
 
 def test_wrong_calls_say_what_is_wrong(shell, tmp_path):  # noqa: F811

@@ -140,5 +140,5 @@ class Silent(nn.Module):
 
 
 def test_a_model_that_returns_nothing_cannot_be_compared():
-    with pytest.raises(CodedError, match="nothing could be compared: no call, or no output"):
+    with pytest.raises(CodedError, match="nothing could be compared: no call ran, or no output"):
         convert(Silent(), (X,))

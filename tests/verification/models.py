@@ -1,4 +1,4 @@
-"""Models to verify, and converters that get one op wrong."""
+"""Models to verify, and converters with one wrong lowering."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coreai_torch.ir.casting import cast
 
 
 class Counter(nn.Module):
-    """A state, a size that may vary, several outputs, indices among them."""
+    """A model with state, a dynamic size, and several outputs, one of them indices."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +30,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """The relu of the second block is one of many ops."""
+    """A model with a relu between many other ops."""
 
     def __init__(self):
         super().__init__()
@@ -43,7 +43,7 @@ class Net(nn.Module):
 
 
 def leaky():
-    """A converter whose relu lets a little of the negatives through."""
+    """Return a converter whose relu clamps at -0.125 instead of 0."""
     converter = TorchConverter()
 
     @converter.register_torch_lowering("aten::relu", allow_override=True)
@@ -54,13 +54,13 @@ def leaky():
 
 
 def dividing_by_zero():
-    """A converter whose sigmoid kills the process that runs it."""
+    """Return a converter whose sigmoid crashes the process that runs it."""
     converter = TorchConverter()
 
     @converter.register_torch_lowering("aten::sigmoid", allow_override=True)
     def sigmoid(ctx, x):
         whole = cast(x, torch.int32)
-        none = cai.sub(whole, cai.maximum(whole, whole))
-        return cast(cai.floor_divide(whole, none), torch.float32)
+        zero = cai.sub(whole, cai.maximum(whole, whole))
+        return cast(cai.floor_divide(whole, zero), torch.float32)
 
     return converter

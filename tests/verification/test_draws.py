@@ -1,4 +1,4 @@
-"""Generated inputs stay in the domain that the given ones show."""
+"""Generated inputs stay in the domain of the given ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def subject():
     return Subject(program, plan(program, Names()), program.module())
 
 
-def test_every_draw_is_one_that_torch_takes(subject):
+def test_torch_accepts_every_draw(subject):
     given = subject.leaves(None, None)
     made = list(draws(subject, given, TrialPlan(seeds=2, sizes=3)))
     labels = [d.label for d in made]
@@ -50,7 +50,7 @@ def test_every_draw_is_one_that_torch_takes(subject):
         assert len(subject.calls(draw.leaves, 1)[0].outputs) == 1
 
 
-def test_a_draw_is_the_same_each_time_and_differs_between_calls(subject):
+def test_a_draw_is_reproducible_and_differs_between_calls(subject):
     given = subject.leaves(None, None)
     (draw,) = (d for d in draws(subject, given, TrialPlan()) if d.label == "seed 1")
     assert torch.equal(draw.leaves(0)[0], draw.leaves(0)[0])
@@ -69,6 +69,6 @@ def test_a_draw_is_the_same_each_time_and_differs_between_calls(subject):
     ],
     ids=str,
 )
-def test_dtype_and_shape_are_kept(like):
+def test_drawn_values_have_the_dtype_and_the_requested_shape(like):
     made = drawn(like, [4, 5], torch.Generator().manual_seed(0))
     assert (made.dtype, tuple(made.shape)) == (like.dtype, (4, 5))

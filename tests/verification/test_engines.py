@@ -1,4 +1,4 @@
-"""Programs that the run time of this machine cannot judge are run by torch."""
+"""Programs with Metal kernels or float16 products run in torch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_kernels_run_from_their_metal_source():
     assert any("verified_right from their source" in note for note in verdict.notes)
 
 
-def test_a_kernel_that_is_not_its_reference_is_the_first_op_to_part():
+def test_a_wrong_kernel_is_the_first_op_that_diverges():
     verdict = verdict_of(WRONG, trials=TrialPlan(seeds=0, edges=False))
     assert not verdict
     assert verdict.kernels == ("verified_wrong",)
@@ -67,7 +67,7 @@ class Product(nn.Module):
         return x @ x.mT
 
 
-def test_half_precision_products_add_up_as_on_devices():
+def test_float16_products_accumulate_in_float32():
     x = torch.full((2, 4096), 0.1, dtype=torch.float16)
     verdict = verify(Product(), None, (x,), trials=TrialPlan(seeds=0, edges=False))
     assert verdict, str(verdict)
@@ -81,21 +81,21 @@ def test_half_precision_products_add_up_as_on_devices():
         locate=False,
     )
     assert not narrow
-    assert any("the difference is the run time's" in note for note in narrow.notes)
+    assert any("the run time causes the difference" in note for note in narrow.notes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["runtime", "torch"])
-def test_both_engines_judge_alike(engine):
+def test_both_engines_give_the_same_verdict(engine):
     plan = TrialPlan(seeds=0, edges=False)
     model, x = Net().eval(), X.reshape(3, 8)
     assert verify(model, None, (x,), trials=plan, engine=engine)
     wrong = verify(model, None, (x,), trials=plan, engine=engine, converter=leaky())
     assert wrong.divergence.op == "aten.relu.default"
     if engine == "runtime":
-        assert any("the difference is the program's" in note for note in wrong.notes)
+        assert any("the program causes the difference" in note for note in wrong.notes)
 
 
-def test_an_unknown_engine_is_refused():
+def test_verify_rejects_an_unknown_engine():
     with pytest.raises(ValueError, match="no engine 'gpu'"):
         verify(Net(), None, (X.reshape(3, 8),), engine="gpu")

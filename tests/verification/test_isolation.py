@@ -1,4 +1,4 @@
-"""Native code that dies or hangs in its own process, and the exception that tells of it."""
+"""A crash or a hang of the native code in a child process raises an exception."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def source(tmp_path_factory):
     return ProgramFile(bytecode=path)
 
 
-def test_a_loaded_function_is_called_many_times_and_survives_a_refusal(source):
+def test_a_loaded_function_can_be_called_again_after_an_error(source):
     with Isolated(source, optimize=True) as function:
         assert function.ports.inputs == ["x"]
         assert function.ports.states == []
-        with pytest.raises(NativeError, match="the native code refused"):
+        with pytest.raises(NativeError, match="the native code raised an error"):
             function.call({"x": np.zeros((2, 2), np.float32)}, {})
         for _ in range(2):
             outputs, _ = function.call({"x": X.numpy()}, {})
@@ -42,13 +42,13 @@ def test_a_loaded_function_is_called_many_times_and_survives_a_refusal(source):
             np.testing.assert_allclose(got, Net()(X).detach().numpy(), rtol=1e-5)
 
 
-def test_a_step_that_takes_too_long_is_a_timeout(source):
+def test_a_slow_step_raises_a_timeout(source):
     with pytest.raises(NativeTimeout, match=r"took more than 0.01 s while .*"):
         Isolated(source, timeout=0.01)
 
 
-def test_nothing_is_left_behind(source, tmp_path, monkeypatch):
-    # A folder of its own: tests beside this one come and go in the common one.
+def test_temporary_folders_are_removed(source, tmp_path, monkeypatch):
+    # A separate folder: other tests write to the common one at the same time.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Isolated(source):
@@ -58,12 +58,12 @@ def test_nothing_is_left_behind(source, tmp_path, monkeypatch):
     assert not os.listdir(tmp_path)
 
 
-def test_an_unknown_entrypoint_is_refused_with_those_there_are(source):
+def test_an_unknown_entrypoint_raises_an_error_that_lists_the_known_ones(source):
     with pytest.raises(NativeError, match=r"no entrypoint 'absent'; there are \['main'\]"):
         Isolated(source, entrypoint="absent")
 
 
-def test_a_parent_that_is_killed_leaves_no_child_and_no_folder(source, tmp_path):
+def test_the_child_exits_and_cleans_up_when_its_parent_is_killed(source, tmp_path):
     script = (
         "import os, sys\nfrom pathlib import Path\n"
         "from coreai_torch.verification.isolation import Isolated, ProgramFile\n"

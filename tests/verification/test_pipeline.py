@@ -1,4 +1,4 @@
-"""One call: exported, decomposed, converted, checked, optimized, saved; or nothing at all."""
+"""`convert` exports, decomposes, converts, verifies, optimizes and saves, or raises."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coreai_torch.errors import ConversionError, ExportError, VerificationError
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 
 
-def test_a_model_becomes_a_checked_and_saved_program(tmp_path):
+def test_convert_saves_a_verified_and_optimized_program(tmp_path):
     path = tmp_path / "net.aimodel"
     program = coreai_torch.convert(
         Net().eval(), (X,), input_names=["features"], output_names=["scores"], output=path
@@ -25,12 +25,12 @@ def test_a_model_becomes_a_checked_and_saved_program(tmp_path):
     assert os.listdir(tmp_path) == ["net.aimodel"]
     text = str(program)
     program.optimize()
-    assert str(program) == text, "it was optimized already"
+    assert str(program) == text, "it is optimized already"
     got = runtime.run(program, {"features": X})
     torch.testing.assert_close(got["scores"], Net()(X).detach(), rtol=1e-5, atol=1e-5)
 
 
-def test_wrong_numbers_are_an_error_and_nothing_is_saved(tmp_path):
+def test_wrong_numbers_raise_and_nothing_is_saved(tmp_path):
     path = tmp_path / "net.aimodel"
     with pytest.raises(VerificationError, match=r"(?s)aten.relu.default.*code  CAT301") as raised:
         coreai_torch.convert(Net().eval(), (X,), converter=leaky(), output=path)
@@ -39,7 +39,7 @@ def test_wrong_numbers_are_an_error_and_nothing_is_saved(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_crash_of_the_run_time_is_told_with_the_place(tmp_path):
+def test_a_crash_of_the_run_time_is_reported_with_its_location(tmp_path):
     path = tmp_path / "net.aimodel"
     with pytest.raises(
         VerificationError, match=r"(?s)was killed by SIG.*at .*floor_divide"
@@ -51,7 +51,7 @@ def test_a_crash_of_the_run_time_is_told_with_the_place(tmp_path):
 
 
 @pytest.mark.parametrize("decomposed", [False, True])
-def test_an_exported_program_needs_nothing_else(decomposed):
+def test_convert_accepts_an_exported_program(decomposed):
     program = torch.export.export(Net().eval(), (X,))
     if decomposed:
         program = program.run_decompositions(coreai_torch.get_decomp_table())
@@ -68,7 +68,7 @@ class Reader(nn.Module):
         return self.lstm(x)[0]
 
 
-def test_the_length_of_a_recurrent_layer_stays_open():
+def test_the_length_of_a_recurrent_layer_stays_dynamic():
     steps = torch.export.Dim("steps", min=1, max=99)
     model = Reader().eval()
     x = torch.randn(1, 5, 4)
@@ -78,7 +78,7 @@ def test_the_length_of_a_recurrent_layer_stays_open():
     torch.testing.assert_close(got, model(longer).detach(), rtol=1e-5, atol=1e-5)
 
 
-def test_modules_are_externalized_on_the_way():
+def test_convert_externalizes_modules():
     program = coreai_torch.convert(Net().eval(), (X,), externalize_modules=[Block], verify=False)
     assert "coreai.graph noinline @block" in str(program)
 
@@ -93,41 +93,41 @@ def test_keyword_arguments_are_inputs():
     assert torch.equal(got, X * 2)
 
 
-def test_the_path_is_checked_before_anything_is_done(monkeypatch):
+def test_the_output_path_is_checked_before_the_export(monkeypatch):
     monkeypatch.setattr(pipeline, "exported", None)
     with pytest.raises(ConversionError, match=r"ends in .aimodel, 'net.mlmodel' ends in"):
         coreai_torch.convert(Net(), (X,), output="net.mlmodel")
 
 
-def test_a_model_without_arguments_is_told_what_to_give():
+def test_a_model_without_arguments_raises_with_a_hint():
     with pytest.raises(ExportError, match=r"no arguments to export Net with\n  try   args="):
         coreai_torch.convert(Net())
 
 
-def test_a_tensor_in_place_of_a_tuple_and_what_is_no_model_are_told():
+def test_convert_rejects_a_bare_tensor_and_a_string_as_the_model():
     with pytest.raises(ExportError, match=r"args is one tensor, but .* Net are a tuple"):
         coreai_torch.convert(Net(), X)
     with pytest.raises(ConversionError, match=r"an nn.Module or an ExportedProgram, not a str"):
         coreai_torch.convert("net", (X,))
 
 
-def test_a_failed_export_tells_of_the_model_and_keeps_the_cause():
-    class Asks(nn.Module):
+def test_a_failed_export_names_the_model_and_keeps_the_cause():
+    class Branches(nn.Module):
         def forward(self, x):
             return x + 1 if x.sum() > 0 else x
 
-    with pytest.raises(ExportError, match=r"torch.export could not export Asks") as raised:
-        coreai_torch.convert(Asks(), (X,))
+    with pytest.raises(ExportError, match=r"torch.export could not export Branches") as raised:
+        coreai_torch.convert(Branches(), (X,))
     assert raised.value.__cause__ is not None
 
 
-def test_an_exported_program_has_no_modules_to_externalize():
+def test_externalizing_modules_of_an_exported_program_raises():
     program = torch.export.export(Net().eval(), (X,))
     with pytest.raises(ConversionError, match="needs the model itself"):
         coreai_torch.convert(program, externalize_modules=[Block])
 
 
-def test_an_interruption_leaves_nothing_half_written(tmp_path, monkeypatch):
+def test_an_interrupted_save_leaves_no_file(tmp_path, monkeypatch):
     path = tmp_path / "net.aimodel"
 
     def interrupted(*args, **kwargs):
@@ -139,7 +139,7 @@ def test_an_interruption_leaves_nothing_half_written(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_nothing_is_staged_in_the_converter_that_lends_its_lowerings():
+def test_convert_does_not_stage_programs_in_the_given_converter():
     converter = leaky()
     program = coreai_torch.convert(Net().eval(), (X,), converter=converter, verify=False)
     assert "-1.250000e-01" in str(program)
@@ -147,7 +147,7 @@ def test_nothing_is_staged_in_the_converter_that_lends_its_lowerings():
         converter.to_coreai()
 
 
-def test_arguments_that_are_one_tensor_stay_apart():
+def test_one_tensor_passed_twice_becomes_two_inputs():
     class Sum(nn.Module):
         def forward(self, x, *, y):
             return x * 2 + y

@@ -1,4 +1,4 @@
-"""Programs held to torch: what a verdict says of right ones and of wrong ones."""
+"""Verdicts on correct and incorrect programs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def counted():
     return model, verify(model, None, (X,), dynamic_shapes=({0: rows},))
 
 
-def test_a_right_program_is_said_to_be_right(counted):
+def test_a_correct_program_passes(counted):
     _, verdict = counted
     assert verdict
     assert verdict.ok
     assert verdict.failures == ()
-    assert str(verdict).startswith("entrypoint 'main' gives torch's numbers in 42 calls")
+    assert str(verdict).startswith("entrypoint 'main' matches torch in 42 calls")
     assert verdict.raise_if_failed() is verdict
 
 
-def test_given_drawn_edge_and_resized_inputs_run_before_and_after_optimize(counted):
+def test_all_kinds_of_inputs_run_before_and_after_optimize(counted):
     _, verdict = counted
     tried = {(t.inputs, t.optimized) for t in verdict.trials}
     labels = {"given", "x[0]=1", "x[0]=4", "seed 1", "seed 2", "zeros", "extremes"}
@@ -49,14 +49,14 @@ def test_given_drawn_edge_and_resized_inputs_run_before_and_after_optimize(count
     assert (shapes["given"], shapes["x[0]=1"], shapes["x[0]=4"]) == ((3, 8), (1, 8), (4, 8))
 
 
-def test_state_is_stepped_and_compared(counted):
+def test_state_is_compared_over_several_calls(counted):
     model, verdict = counted
     assert {t.step for t in verdict.trials} == {0, 1, 2}
     assert all([s.name for s in t.states] == ["b_total"] for t in verdict.trials)
-    assert torch.equal(model.total, torch.zeros(8)), "the model's own state is put back"
+    assert torch.equal(model.total, torch.zeros(8)), "the model's own state is restored"
 
 
-def test_each_output_is_measured(counted):
+def test_each_output_has_error_figures(counted):
     worst = counted[1].worst()
     assert len(worst) == 4
     softmax = worst["_softmax"]
@@ -68,15 +68,15 @@ def test_each_output_is_measured(counted):
     assert worst["argmax"].tolerance == 0, "integers are exact"
 
 
-def test_a_verdict_is_plain_data(counted):
-    told = json.loads(json.dumps(counted[1].as_dict(), allow_nan=False))
-    assert told["ok"] is True
-    assert len(told["trials"]) == 42
-    assert told["trials"][0]["outputs"][0]["tolerance"] > 0
-    assert set(told["worst"]) == set(counted[1].worst())
+def test_a_verdict_converts_to_json(counted):
+    data = json.loads(json.dumps(counted[1].as_dict(), allow_nan=False))
+    assert data["ok"] is True
+    assert len(data["trials"]) == 42
+    assert data["trials"][0]["outputs"][0]["tolerance"] > 0
+    assert set(data["worst"]) == set(counted[1].worst())
 
 
-def test_an_op_with_several_results_is_named_itself():
+def test_divergence_names_the_op_with_several_results_not_its_getitem():
     converter = TorchConverter()
 
     @converter.register_torch_lowering("aten::topk", allow_override=True)
@@ -89,7 +89,7 @@ def test_an_op_with_several_results_is_named_itself():
             return x.topk(8)[0] * 2
 
     verdict = verify(Largest(), None, (X,), converter=converter, trials=GIVEN_ONLY)
-    assert "the first op to part is aten.topk.default (%topk)" in str(verdict)
+    assert "first op that diverges: aten.topk.default (%topk)" in str(verdict)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def wrong():
     return verify(Net().eval(), None, (X,), converter=leaky(), trials=GIVEN_ONLY)
 
 
-def test_the_first_wrong_op_is_named_with_its_place_and_both_values(wrong):
+def test_divergence_names_the_op_its_place_and_both_values(wrong):
     assert not wrong
     found = wrong.divergence
     assert (found.op, found.node, found.module) == ("aten.relu.default", "relu", "block")
@@ -105,17 +105,17 @@ def test_the_first_wrong_op_is_named_with_its_place_and_both_values(wrong):
     assert found.alone is True
     assert (found.error.want, found.error.got) == (0.0, pytest.approx(-0.125))
     text = str(wrong)
-    assert "the first op to part is aten.relu.default (%relu) in module 'block'" in text
+    assert "first op that diverges: aten.relu.default (%relu) in module 'block'" in text
     assert "got -0.125, want 0.0" in text
 
 
-def test_a_failed_verdict_is_raised_with_itself(wrong):
-    with pytest.raises(VerificationError, match="does not give torch's numbers") as raised:
+def test_raise_if_failed_raises_an_error_with_the_verdict(wrong):
+    with pytest.raises(VerificationError, match="does not match torch") as raised:
         wrong.raise_if_failed()
     assert raised.value.verdict is wrong
 
 
-def test_an_abort_is_a_problem_that_names_the_last_op():
+def test_a_crash_is_reported_with_the_last_op():
     verdict = verify(Net().eval(), None, (X,), converter=dividing_by_zero(), trials=GIVEN_ONLY)
     assert not verdict
     problem = verdict.failures[0].problem
@@ -131,34 +131,34 @@ class Pair(nn.Module):
         return x + 1, x * 2
 
 
-class Riap(nn.Module):
+class SwappedPair(nn.Module):
     def forward(self, x):
         return x * 2, x + 1
 
 
-def test_another_order_of_the_same_names_is_found():
+def test_outputs_in_another_order_are_reported():
     program = TorchConverter().add_exported_program(exported(Pair(), X)).to_coreai()
-    verdict = verify(exported(Riap(), X), program, trials=GIVEN_ONLY)
+    verdict = verify(exported(SwappedPair(), X), program, trials=GIVEN_ONLY)
     assert not verdict
     (problem,) = verdict.ports
     assert problem == "the outputs are in the order ['add', 'mul']; torch's is ['mul', 'add']"
 
 
-def test_numbers_under_the_wrong_name_are_found():
+def test_outputs_under_each_others_names_are_reported():
     names = {"output_names": ["sum", "product"]}
-    program = TorchConverter().add_exported_program(exported(Riap(), X), **names).to_coreai()
+    program = TorchConverter().add_exported_program(exported(SwappedPair(), X), **names).to_coreai()
     verdict = verify(exported(Pair(), X), program, trials=GIVEN_ONLY, **names)
     assert "the output 'sum' holds what torch returns as 'product'" in verdict.ports
     assert "the output 'product' holds what torch returns as 'sum'" in verdict.ports
 
 
-def test_other_names_than_asked_for_are_found():
+def test_names_other_than_the_requested_ones_are_reported():
     program = TorchConverter().add_exported_program(exported(Pair(), X)).to_coreai()
     verdict = verify(Pair(), program, (X,), output_names=["a", "b"], trials=GIVEN_ONLY)
     assert verdict.ports == ("the outputs are called ['add', 'mul'], not ['a', 'b']",)
 
 
-def test_a_program_with_other_ports_is_not_run():
+def test_a_program_with_a_different_number_of_ports_is_not_run():
     program = TorchConverter().add_exported_program(exported(Net(), X)).to_coreai()
     verdict = verify(Pair(), program, (X,), trials=GIVEN_ONLY)
     assert not verdict
@@ -166,7 +166,7 @@ def test_a_program_with_other_ports_is_not_run():
     assert "but torch has ['add', 'mul']" in verdict.ports[0]
 
 
-def test_an_asset_is_verified_by_its_path(tmp_path):
+def test_verify_accepts_the_path_of_an_asset(tmp_path):
     program = TorchConverter().add_exported_program(exported(Pair(), X)).to_coreai()
     program.optimize()
     program.save_asset(tmp_path / "pair.aimodel")
@@ -178,7 +178,7 @@ class Half(nn.Module):
         return x[: x.shape[0] // 2]
 
 
-def test_sizes_keep_to_what_the_export_promises():
+def test_generated_sizes_satisfy_the_constraints_of_the_export():
     half = torch.export.Dim("half", min=2, max=5)
     program = torch.export.export(Half(), (X[:2].repeat(2, 1),), dynamic_shapes=({0: 2 * half},))
     verdict = verify(program, trials=TrialPlan(seeds=0, sizes=4, edges=False))
@@ -192,32 +192,32 @@ class Positive(nn.Module):
         return torch.log(x)
 
 
-def test_inputs_that_torch_refuses_are_left_out_with_the_reason():
+def test_inputs_that_torch_rejects_are_skipped_with_the_reason():
     verdict = verify(Positive(), None, (X.abs() + 1,), trials=TrialPlan(seeds=0, sizes=0))
     assert verdict, str(verdict)
     (left,) = (left for left in verdict.left_out if left.startswith("zeros"))
-    assert left.startswith("zeros: torch itself refuses them: ")
+    assert left.startswith("zeros: torch itself rejects them: ")
 
 
-def test_time_that_is_over_leaves_generated_inputs_out():
+def test_generated_inputs_are_skipped_after_the_time_limit():
     verdict = verify(Pair(), None, (X,), seconds=0.0)
     assert verdict
     assert {t.inputs for t in verdict.trials} == {"given"}
     assert len(verdict.left_out) == 4
-    assert "0 s are over" in verdict.left_out[0]
+    assert "the time limit of 0 s was reached" in verdict.left_out[0]
 
 
-def test_what_is_no_model_is_refused():
+def test_verify_rejects_a_dict_in_place_of_a_model():
     with pytest.raises(VerificationInputError, match="a model or an ExportedProgram, not a dict"):
         verify({}, None, (X,))
 
 
-def test_another_number_of_arguments_is_refused():
+def test_verify_rejects_a_wrong_number_of_arguments():
     with pytest.raises(VerificationInputError, match=r"2 arguments were given.*takes 1: \['x'\]"):
         verify(exported(Pair(), X), None, (X, X))
 
 
-def test_a_path_without_an_asset_is_refused(tmp_path):
+def test_verify_rejects_a_path_without_an_asset(tmp_path):
     with pytest.raises(VerificationInputError, match="there is no asset at"):
         verify(Pair(), tmp_path / "none.aimodel", (X,))
 
@@ -229,6 +229,6 @@ def test_a_large_program_is_loaded_once_at_a_time(monkeypatch):
     assert [t.optimized for t in verdict.trials] == [False, True]
 
 
-def test_an_argument_that_verify_has_not_is_told():
+def test_verify_rejects_an_unknown_keyword():
     with pytest.raises(TypeError, match=r"verify has no argument 'seed'; there are \['converter'"):
         verify(Pair(), None, (X,), seed=3)
