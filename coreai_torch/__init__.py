@@ -1,6 +1,6 @@
-"""Converts PyTorch models to Core AI, and holds the numbers to eager PyTorch.
+"""Convert PyTorch models to Core AI, and check the numbers against eager PyTorch.
 
-Names are imported when they are asked for, so that `coreai-torch --help` need not wait for torch.
+Names are imported on first use, so that `coreai-torch --help` does not import torch.
 """
 
 from importlib import import_module
@@ -49,8 +49,8 @@ _HOME = {
     "verify": "verification",
 }
 
-# A saved `.pt2` refers to the compression ops by name, so they must be registered before anybody
-# loads one. Importing torch here would make `coreai-torch --help` take seconds.
+# A saved `.pt2` refers to the compression ops by name, so they must be registered before one is
+# loaded. Importing torch here would make `coreai-torch --help` take seconds.
 after_import("torch", f"{__name__}.compression.torch_ops")
 
 
@@ -65,9 +65,9 @@ def __getattr__(name: str) -> Any:
 def _module(name: str) -> ModuleType:
     """Import a module of this package; an AttributeError inside it becomes an ImportError.
 
-    Python asks `hasattr` before `from . import ops`, and takes an AttributeError for "no": the
-    user would see "aten::add already has a lowering", the error of a second import of `ops`,
-    instead of the op that torch does not have.
+    Python calls `hasattr` for `from . import ops`, which swallows an AttributeError. The user would
+    see "aten::add already has a lowering", the error of a second import of `ops`, instead of the
+    first error.
     """
     try:
         return import_module(f".{name}", __name__)

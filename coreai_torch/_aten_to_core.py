@@ -1,4 +1,4 @@
-"""Old names under which others ask whether an op is supported: views of the registry."""
+"""Compatibility names that other projects use to look up supported ops: views of the registry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .torch_compat import HigherOrderOperator, OpOverload
 
 
 class _View(Mapping[str, Any]):
-    """Entries of the registry by the names of their overloads, such as `aten.add.Tensor`."""
+    """Registry entries by overload name, such as `aten.add.Tensor`."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
@@ -33,7 +33,7 @@ class _View(Mapping[str, Any]):
 
 
 def _dotted(name: str) -> str:
-    """`torchvision::nms`, an op of a library that may not be there, as its overload would say."""
+    """Return the overload name of `torchvision::nms`, whose library may not be installed."""
     namespace, _, op = name.partition("::")
     return f"{namespace}.{op}" if "." in op else f"{namespace}.{op}.default"
 

@@ -1,4 +1,4 @@
-"""Old names that other people's lowerings import; they live elsewhere."""
+"""Compatibility names that lowerings of other projects import."""
 
 from .ir.composite import generate_composite_decl
 from .lowering.legacy import get_operand, get_operands
@@ -7,5 +7,5 @@ __all__ = ["generate_composite_decl", "get_operand", "get_operands", "print_grap
 
 
 def print_graph(program: object) -> None:
-    """Print a program's module."""
-    print(program)  # noqa: T201  printing is what was asked for
+    """Print the MLIR module of a program."""
+    print(program)  # noqa: T201  printing is the purpose

@@ -1,4 +1,4 @@
-"""Every error a user can meet: one line of what, one of where, one of what to do."""
+"""All errors that users see: one line says what is wrong, one where, one what to do."""
 
 from __future__ import annotations
 
@@ -6,151 +6,151 @@ from collections.abc import Iterable, Sequence
 
 import torch.fx as fx
 
-REGISTER_HINT = "TorchConverter.register_torch_lowering(...) to supply a lowering of your own"
-REPORT_HINT = "reporting this with the model: it is a bug of the converter"
+REGISTER_HINT = "register a lowering with TorchConverter.register_torch_lowering(...)"
+REPORT_HINT = "report this bug of the converter with the model"
 
 
 class CodedError(Exception):
-    """An error with a code that stays: docs/errors.md tells what each means."""
+    """Base of all errors; the code is stable, and docs/errors.md explains it."""
 
     code = "CAT100"
 
     def __str__(self) -> str:
-        """The message, and the code on a line of its own."""
+        """Return the message, with the code on a separate line."""
         return f"{super().__str__()}\n  code  {self.code}"
 
 
 class ConversionError(CodedError, ValueError):
-    """Base of all conversion failures; also a ValueError so callers' handlers keep working."""
+    """Base of all conversion errors; also a ValueError."""
 
     code = "CAT101"
 
 
 class UnsupportedOpError(ConversionError):
-    """Ops of the program that no lowering is registered for, all of them at once."""
+    """Ops of the program have no lowering; the message lists all of them."""
 
     code = "CAT102"
 
 
 class UnsupportedArgumentError(ConversionError):
-    """A lowering exists, but not for this value of this argument."""
+    """The lowering of an op does not support this value of an argument."""
 
     code = "CAT103"
 
 
 class NotDecomposedError(ConversionError):
-    """The program still holds ops that `run_decompositions` would have replaced."""
+    """The program still contains ops that `run_decompositions` replaces."""
 
     code = "CAT104"
 
 
 class NarrowingError(ConversionError):
-    """A 64-bit number that the 32 bits of the devices cannot hold."""
+    """A 64-bit constant does not fit into 32 bits; devices have no 64-bit numbers."""
 
     code = "CAT105"
 
 
 class WrongResultError(ConversionError):
-    """A lowering returned something else than the exported graph promises: our bug."""
+    """A lowering returned another type than the exported graph requires."""
 
     code = "CAT106"
 
 
 class LoweringError(ConversionError):
-    """A lowering failed inside; the cause is chained."""
+    """A lowering raised an error, which is chained."""
 
     code = "CAT107"
 
 
 class NamingError(ConversionError):
-    """Names that do not fit what the program has."""
+    """Names do not match the inputs, outputs or states of the program."""
 
     code = "CAT108"
 
 
 class ExportError(ConversionError):
-    """The model could not be exported, or `export_fn` returned no decomposed program."""
+    """`torch.export` failed, or `export_fn` did not return a decomposed program."""
 
     code = "CAT109"
 
 
 class ExternalizeError(ConversionError):
-    """A module whose boundary cannot be kept as asked."""
+    """A module cannot be externalized as requested."""
 
     code = "CAT110"
 
 
 class KernelError(ConversionError):
-    """A Metal kernel, or a call of one, that cannot be right."""
+    """A Metal kernel, or a call of one, is invalid."""
 
     code = "CAT111"
 
 
 class ModelCodeError(ConversionError):
-    """The code that makes the model failed: its module, its factory, or a call of `sys.exit`."""
+    """The code of the model failed: its module or factory raised, or called `sys.exit`."""
 
     code = "CAT112"
 
 
 class ArgumentTypeError(ConversionError, TypeError):
-    """An argument of another type than the call takes; also a TypeError."""
+    """An argument has the wrong type; also a TypeError."""
 
     code = "CAT113"
 
 
 class NothingStagedError(ConversionError, RuntimeError):
-    """A converter was asked for a program before it was given one; also a RuntimeError."""
+    """`to_coreai` was called before a program was added; also a RuntimeError."""
 
     code = "CAT114"
 
 
 class UnknownNameError(NamingError, KeyError):
-    """A function or an operation that the program has not; also a KeyError."""
+    """The program has no function or op of this name; also a KeyError."""
 
     code = "CAT115"
 
     def __str__(self) -> str:
-        """The message as it is: a KeyError's own would put it in quotes."""
+        """Return the message without the quotes that KeyError adds."""
         return f"{self.args[0]}\n  code  {self.code}"
 
 
 class NativeError(CodedError, RuntimeError):
-    """The compiler or the run time died, hung or refused; it ran in a process of its own."""
+    """The compiler or the runtime crashed, hung or failed in its separate process."""
 
     code = "CAT201"
 
 
-class NativeTimeout(NativeError):  # noqa: N818  a timeout is what it is
-    """The compiler or the run time took longer than it was given."""
+class NativeTimeout(NativeError):  # noqa: N818  public name
+    """The compiler or the runtime took longer than the timeout."""
 
     code = "CAT202"
 
 
 class RunError(CodedError, RuntimeError):
-    """An op that failed while torch ran the program; tells which, and where it comes from."""
+    """An op failed while torch ran the program; the message names the op and its location."""
 
     code = "CAT203"
 
 
 class GenerationError(CodedError, ValueError):
-    """What was asked of a generator does not fit the program that was converted."""
+    """A request to a generator does not fit the converted program."""
 
     code = "CAT204"
 
 
 class VerificationError(CodedError, RuntimeError):
-    """The converted program does not give torch's numbers; `verdict` holds all that was seen."""
+    """The numbers of the program differ from torch's; `verdict` has all results."""
 
     code = "CAT301"
 
     def __init__(self, verdict: object) -> None:
-        """Keep the verdict; its text is the message."""
+        """Store the verdict; its text is the message."""
         super().__init__(str(verdict))
         self.verdict = verdict
 
 
 class VerificationInputError(CodedError, ValueError):
-    """What was given to verify cannot be compared: no inputs, or other ports than the source's."""
+    """There is nothing to compare: inputs are missing, or the ports differ from the source's."""
 
     code = "CAT302"
 
@@ -162,31 +162,31 @@ class NarrowingWarning(UserWarning):
 
 
 class GuardWarning(UserWarning):
-    """A program was exported for fewer sizes than its ranges tell."""
+    """A program was exported for fewer sizes than its ranges state."""
 
     code = "CAT402"
 
 
 def describe(node: fx.Node, problem: str, hint: str) -> str:
-    """Compose the three-line message: problem, place, way out."""
+    """Return the three-line message: problem, location, hint."""
     return f"{problem}\n  at    {place(node)}\n  try   {hint}"
 
 
 def place(node: fx.Node) -> str:
-    """Where a node comes from: its name, the module, the user's line."""
+    """Return the origin of a node: its name, the module, the user's source line."""
     parts = [f"%{node.name} = {target_name(node.target)}", _inside(node), source_line(node)]
     return ", ".join(part for part in parts if part)
 
 
 def target_name(target: object) -> str:
-    """`aten.add.Tensor` for an overload, `operator.add` for a function."""
+    """Return `aten.add.Tensor` for an overload, `operator.add` for a function."""
     if callable(target) and hasattr(target, "__module__") and not hasattr(target, "overloadpacket"):
         return f"{target.__module__.lstrip('_')}.{getattr(target, '__name__', target)}"
     return str(target)
 
 
 def module_path(node: fx.Node) -> str:
-    """The path of the innermost module that the node was traced in, or an empty string."""
+    """Return the path of the innermost module of a node, or an empty string."""
     modules = node.meta.get("nn_module_stack") or {}
     if not modules:
         return ""
@@ -195,7 +195,7 @@ def module_path(node: fx.Node) -> str:
 
 
 def source_line(node: fx.Node) -> str:
-    """The last `File ...` line of the node's stack trace: the user's own code."""
+    """Return the last `File ...` line of the stack trace, which is in the user's code."""
     trace = (node.meta.get("stack_trace") or "").strip().splitlines()
     files = [line.strip() for line in trace if line.lstrip().startswith("File ")]
     return files[-1] if files else ""
@@ -207,7 +207,7 @@ def _inside(node: fx.Node) -> str:
 
 
 def unsupported(missing: Iterable[tuple[fx.Node, str]]) -> UnsupportedOpError:
-    """One error for all missing ops, each with its count, first place and way out."""
+    """Return one error for all missing ops, each with its count, first location and hint."""
     by_target: dict[str, list[tuple[fx.Node, str]]] = {}
     for node, hint in missing:
         by_target.setdefault(target_name(node.target), []).append((node, hint))
@@ -220,8 +220,8 @@ def unsupported(missing: Iterable[tuple[fx.Node, str]]) -> UnsupportedOpError:
 
 
 def wrong_count(what: str, given: Sequence[str], existing: Sequence[str]) -> NamingError:
-    """The message for a list of names of the wrong length."""
+    """Return the error for a list of names with the wrong length."""
     return NamingError(
-        f"{what} holds {len(given)} names, {list(given)}, but the program has {len(existing)}: "
-        f"{list(existing)}\n  try   one name for each, in this order"
+        f"{what} has {len(given)} names, {list(given)}, but the program has {len(existing)}: "
+        f"{list(existing)}\n  try   pass one name for each, in this order"
     )

@@ -1,4 +1,4 @@
-"""A bar for conversions that take a while, on a terminal only."""
+"""Progress display of long conversions, on a terminal only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-_PATIENCE = 1.0  # seconds before anything is shown
+_DELAY = 1.0  # seconds before the bar appears
 
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """Gives a function to call once per step; silent when piped or quick."""
+    """Yield a function to call once per step; print nothing if piped or fast."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -44,7 +44,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
     def advance() -> None:
         nonlocal shown
         bar.advance(task)
-        if not shown and time.monotonic() - started > _PATIENCE:
+        if not shown and time.monotonic() - started > _DELAY:
             shown = True
             bar.start()
 
@@ -56,14 +56,14 @@ def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 class Stages:
-    """Tells on a terminal which stage runs, over how many ops, and what each one took."""
+    """Print on a terminal which stage runs, for how many ops, and its time and memory."""
 
     def __init__(self, console: Any) -> None:
         self._console = console
 
     @contextmanager
     def __call__(self, name: str, *, ops: int | None = None, live: bool = True) -> Iterator[None]:
-        """One stage; `live=False` for one that draws a bar of its own."""
+        """Run one stage; `live=False` for a stage with its own progress bar."""
         if self._console is None:
             yield
             return
@@ -71,11 +71,11 @@ class Stages:
         started = time.monotonic()
         with self._waiting(f"{name}{over}") if live else nullcontext():
             yield
-        took = time.monotonic() - started
-        self._console.print(f"{name:<12}{over:>14}  {took:7.1f} s  {peak_memory():>7,} MB")
+        seconds = time.monotonic() - started
+        self._console.print(f"{name:<12}{over:>14}  {seconds:7.1f} s  {peak_memory():>7,} MB")
 
     def _waiting(self, what: str) -> Any:
-        """A line that shows the time and the memory while the stage runs."""
+        """Return a line that shows time and memory while the stage runs."""
         from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn
         from rich.progress import TimeElapsedColumn as Elapsed
         from rich.text import Text
@@ -92,7 +92,7 @@ class Stages:
 
 @contextmanager
 def stages() -> Iterator[Stages]:
-    """For the stages of one run; silent when piped."""
+    """Yield the display for the stages of one run; print nothing if piped."""
     if not sys.stderr.isatty():
         yield Stages(None)
         return
@@ -102,7 +102,7 @@ def stages() -> Iterator[Stages]:
 
 
 def peak_memory() -> int:
-    """The most memory this process held so far, in megabytes."""
+    """Return the peak memory of this process in megabytes."""
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

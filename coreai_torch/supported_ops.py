@@ -1,4 +1,4 @@
-"""What the converter supports, op by op: read off the registry, for the docs and the command."""
+"""List of the supported ops, read from the registry, for the docs and the command line."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _SHORT = {
 
 @dataclass(frozen=True)
 class Op:
-    """One op that can be converted, and what its tests cover."""
+    """One op that can be converted, and the coverage of its tests."""
 
-    name: str  # as errors write it: aten.add.Tensor
+    name: str  # as in error messages: aten.add.Tensor
     how: str  # "lowered" to the dialect, or "decomposed" into other torch ops
     dtypes: tuple[str, ...]  # of the tensors in its cases
-    dynamic: bool  # whether its cases also run with sizes that vary
-    notes: str  # where it departs from what its name says; often empty
+    dynamic: bool  # whether its cases also run with dynamic sizes
+    notes: str  # differences from torch; often empty
 
 
 def supported() -> list[Op]:
-    """Every op with a built-in lowering or decomposition of the converter's own, by name.
+    """Return every op with a built-in lowering or decomposition, sorted by name.
 
-    Torch's default decompositions stand beside these: an op that is not listed and that they
-    take apart into listed ones converts too.
+    An op that is not listed converts too if torch's default decompositions replace it with listed
+    ops.
     """
     return sorted((_op(entry) for entry in BUILTIN), key=lambda op: op.name)
 
@@ -61,7 +61,7 @@ def _op(entry: Any) -> Op:
 
 
 def _name(registered: str) -> str:
-    """`aten::add.Tensor` as `aten.add.Tensor`, `aten::exp` as `aten.exp.default`."""
+    """Return `aten.add.Tensor` for `aten::add.Tensor`, `aten.exp.default` for `aten::exp`."""
     namespace, found, rest = registered.partition("::")
     if not found or namespace == "higher_order":
         return rest or namespace

@@ -90,7 +90,7 @@ def way_out(node: fx.Node) -> str:
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return "random numbers drawn by the caller and passed as an input: a program draws none"
     if isinstance(node.target, OpOverload) and node.target.namespace == "aten":
-        return REGISTER_HINT + ", or the same computation with other ops"
+        return REGISTER_HINT + ", or write the computation with other ops"
     if isinstance(node.target, OpOverload) and node.target.namespace == KERNELS:
         kernel = node.target.overloadpacket.__name__
         return (

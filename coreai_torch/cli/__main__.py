@@ -1,4 +1,4 @@
-"""`python -m coreai_torch.cli`, where no script is installed."""
+"""Run the command as `python -m coreai_torch.cli` if the script is not installed."""
 
 from .app import main
 

@@ -1,4 +1,4 @@
-"""The commands, put together; nothing here imports torch."""
+"""The command-line app and its exit codes; this module does not import torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from . import bench, check, convert, diff, doctor, inspect, ops, report, run, strip, verify
-from .console import ERROR, INTERRUPTED, USAGE, alone, tell_error, tell_warning
+from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
 
-_HELP = """Convert PyTorch models to Core AI, and hold them to torch's numbers.
+_HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
 
 \b
   coreai-torch check   models.py:net --input "x=f32[1,3,224,224]"
@@ -23,8 +23,8 @@ _HELP = """Convert PyTorch models to Core AI, and hold them to torch's numbers.
   coreai-torch report  net.aimodel -o net.html
   coreai-torch run     net.aimodel x=photo.png -o scores.npz
 
-Every command takes --json. Exit codes: 0 done and right, 1 a check failed, 2 a wrong call,
-3 it could not be done (the message ends in a code that docs/errors.md explains).
+Every command takes --json. Exit codes: 0 success, 1 a check failed, 2 wrong usage, 3 the command
+failed (the message ends in a code that docs/errors.md explains).
 """
 
 app = typer.Typer(
@@ -48,13 +48,13 @@ _WRONG_PATHS = (
     IsADirectoryError,
     NotADirectoryError,
 )
-# Typer has a copy of click of its own from some version on, and exports this one class of it not.
+# Newer versions of typer vendor click and do not export ClickException.
 _ClickException: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Tell the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         from .. import __version__
@@ -64,54 +64,54 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console script; leaves with the exit code."""
+    """Run the console script and exit with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
-    warnings.filterwarnings("ignore", category=FutureWarning)  # torch's, of its own code
+    warnings.filterwarnings("ignore", category=FutureWarning)  # raised inside torch
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    warnings.showwarning = tell_warning
-    with alone(as_json):
+    warnings.showwarning = print_warning
+    with json_only_stdout(as_json):
         code = _outcome(given, as_json)
     raise SystemExit(code)
 
 
 def _outcome(given: list[str], as_json: bool) -> int:
     try:
-        left = int(app(given, standalone_mode=False, prog_name="coreai-torch") or 0)
-        if left == INTERRUPTED:  # some versions of typer take the interruption for themselves
+        code = int(app(given, standalone_mode=False, prog_name="coreai-torch") or 0)
+        if code == INTERRUPTED:  # some versions of typer handle the interruption
             raise KeyboardInterrupt
-        return left
-    except _ClickException as wrong:
+        return code
+    except _ClickException as usage:
         if as_json:
-            tell_error(wrong.format_message(), "usage", as_json=True)
+            print_error(usage.format_message(), "usage", as_json=True)
         else:
-            wrong.show()
+            usage.show()
         return USAGE
-    except (typer.Abort, KeyboardInterrupt) as left:
-        if isinstance(left.__cause__, EOFError):  # typer takes a file that ends early for Ctrl-D
-            return _failed(left.__cause__, as_json)
-        tell_error("interrupted; nothing was left half-written", "interrupted", as_json=as_json)
+    except (typer.Abort, KeyboardInterrupt) as abort:
+        if isinstance(abort.__cause__, EOFError):  # typer takes a truncated file for Ctrl-D
+            return _failed(abort.__cause__, as_json)
+        print_error("interrupted; no partial file was written", "interrupted", as_json=as_json)
         return INTERRUPTED
     except _WRONG_PATHS as wrong:
-        tell_error(str(wrong), "usage", as_json=as_json)
+        print_error(str(wrong), "usage", as_json=as_json)
         return USAGE
-    except SystemExit as left:  # a model's own; handed on, its 0 would say that all is well
+    except SystemExit as stop:  # raised by the model; passing on its 0 would mean success
         from ..errors import ModelCodeError
 
-        told = f"the model called sys.exit({left.code!r})\n  try   a forward that returns"
-        return _failed(ModelCodeError(told), as_json)
+        message = f"the model called sys.exit({stop.code!r})\n  try   return from forward instead"
+        return _failed(ModelCodeError(message), as_json)
     except Exception as error:
         return _failed(error, as_json)
 
 
 def _failed(error: BaseException, as_json: bool) -> int:
-    """Tell an error with its stable code; one that has none is a bug and keeps its traceback."""
+    """Print an error with its code; an error without a code is a bug and keeps its traceback."""
     code = getattr(error, "code", None)
     if isinstance(code, str) and code.startswith("CAT"):
-        tell_error(str(error), code, as_json=as_json)
+        print_error(str(error), code, as_json=as_json)
         return ERROR
-    if not isinstance(error, OSError):  # a full disk is nobody's bug
+    if not isinstance(error, OSError):  # a full disk is not a bug
         traceback.print_exception(error)
-    told = f"{type(error).__name__}: {error}\n  code  CAT100"
-    tell_error(told, "CAT100", as_json=as_json)
+    message = f"{type(error).__name__}: {error}\n  code  CAT100"
+    print_error(message, "CAT100", as_json=as_json)
     return ERROR

@@ -1,4 +1,4 @@
-"""`coreai-torch bench`: how long a call takes."""
+"""`coreai-torch bench`: time calls of an asset."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import typer
 
 from .console import Json, answer, check_function
 
-HELP = """Time calls of an asset on this machine, in a process of its own.
+HELP = """Time calls of an asset on this machine, in a separate process.
 
 \b
   coreai-torch bench net.aimodel
   coreai-torch bench net.aimodel --runs 200 --size 8 --json
 
-Inputs are random; sizes that may vary are --size. On Linux this is the run time's interpreter,
-which tells nothing of a device.
+Inputs are random; --size replaces dynamic sizes. On Linux the runtime is an interpreter: the times
+are not representative of device performance.
 """
 
 
 def bench(
     asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
     runs: Annotated[int, typer.Option(min=1, help="Calls to time.")] = 50,
-    warmup: Annotated[int, typer.Option(min=0, help="Calls before that.")] = 3,
-    size: Annotated[int, typer.Option(min=1, help="For sizes that may vary.")] = 1,
+    warmup: Annotated[int, typer.Option(min=0, help="Untimed calls before that.")] = 3,
+    size: Annotated[int, typer.Option(min=1, help="Value of dynamic sizes.")] = 1,
     function: Annotated[str, typer.Option(help="The function to call.")] = "main",
     as_json: Json = False,
 ) -> None:
-    """Time."""
+    """Time calls."""
     from ..interpreter import to_torch
     from ..verification.isolation import Isolated, ProgramFile
 
@@ -44,7 +44,7 @@ def bench(
     with Isolated(ProgramFile(asset=asset.absolute()), entrypoint=function) as loaded:
         load = time.perf_counter() - began
         seconds = loaded.timed(feeds, states, warmup=warmup, runs=runs)
-    told = {
+    data = {
         "runs": runs,
         "load_s": load,
         "min_ms": 1e3 * min(seconds),
@@ -53,14 +53,14 @@ def bench(
         "mean_ms": 1e3 * statistics.fmean(seconds),
     }
     lines = (
-        f"{asset}: {told['median_ms']:.3f} ms a call (median of {runs}; least "
-        f"{told['min_ms']:.3f}, 90 % under {told['p90_ms']:.3f}), loaded in {load:.2f} s"
+        f"{asset}: {data['median_ms']:.3f} ms per call (median of {runs}; min "
+        f"{data['min_ms']:.3f}, 90 % below {data['p90_ms']:.3f}), loaded in {load:.2f} s"
     )
-    answer(told, lines, as_json=as_json, ok=True)
+    answer(data, lines, as_json=as_json, ok=True)
 
 
 def drawn(type_: Any, size: int) -> Any:
-    """Values of a port; integers are zeros, which every index may be."""
+    """Return random values for a port; integers are zeros, which are valid indices."""
     import torch
 
     from ..numerics.arrays import array

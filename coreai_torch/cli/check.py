@@ -1,4 +1,4 @@
-"""`coreai-torch check`: can it be converted, and if not, all that stands in the way."""
+"""`coreai-torch check`: list everything that prevents a conversion."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .console import Inputs, Json, Source, answer, counted
 if TYPE_CHECKING:
     from ..lowering.survey import Blocker
 
-HELP = """Tell whether a model can be converted: every blocker at once; nothing is converted.
+HELP = """Check whether a model can be converted, and list every blocker; does not convert.
 
 \b
   coreai-torch check model.pt2
   coreai-torch check models.py:net --input "x=f32[1,3,224,224]" --json
 
-Each blocker comes with how often it occurs, the module, the source line and a way out. Leaves with
-1 if there are any.
+Each blocker has a count, the module, the source line and a hint. Exits with code 1 if there are
+any.
 """
 _SHOWN = 3  # places of one blocker
 
@@ -33,8 +33,8 @@ def check(source: Source, inputs: Inputs = None, as_json: Json = False) -> None:
     try:
         program = loaded.exported()
     except ExportError as error:
-        told = {"code": error.code, "message": str(error)}
-        answer({"ops": 0, "blockers": [], "export": told}, str(error), as_json=as_json, ok=False)
+        export = {"code": error.code, "message": str(error)}
+        answer({"ops": 0, "blockers": [], "export": export}, str(error), as_json=as_json, ok=False)
     converter = TorchConverter().register_custom_kernels(loaded.kernels)
     blockers = converter.blockers(program)
     count = sum(n.op == "call_function" for n in program.graph.nodes)
@@ -44,10 +44,10 @@ def check(source: Source, inputs: Inputs = None, as_json: Json = False) -> None:
     }
     if not blockers:
         answer(data, f"{source} can be converted: {counted(count, 'op')}", as_json=as_json, ok=True)
-    answer(data, _told(source, blockers), as_json=as_json, ok=False)
+    answer(data, _describe(source, blockers), as_json=as_json, ok=False)
 
 
-def _told(source: str, blockers: list[Blocker]) -> Iterator[str]:
+def _describe(source: str, blockers: list[Blocker]) -> Iterator[str]:
     total = sum(b.count for b in blockers)
     many = f"{counted(len(blockers), 'blocker')} in {counted(total, 'place')}"
     yield f"{source} cannot be converted: {many}"

@@ -1,4 +1,4 @@
-"""How commands answer: text for people or JSON for programs, and the exit code."""
+"""Output of commands: text or JSON, and the exit codes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..formatting import size as size
 
 OK, FAILED, USAGE, ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Inputs = Annotated[
     list[str] | None,
     typer.Option(
         "--input",
         "-i",
-        help="An example input, as x=f32[1,3,224,224]; n:4 is a size that may vary, "
+        help="An example input, as x=f32[1,3,224,224]; n:4 is a dynamic size, "
         "i64[1,9]<1000 are integers below 1000, x=@file.npy is a file.",
     ),
 ]
@@ -36,17 +36,17 @@ Source = Annotated[
 ]
 
 
-_held: list[str] = []  # an answer in JSON, which is told when nothing else prints any more
+_pending: list[str] = []  # JSON output, printed after everything else
 
 
 @contextmanager
-def alone(as_json: bool) -> Iterator[None]:
-    """Keep standard output for the answer in JSON: what models print goes to standard error."""
+def json_only_stdout(as_json: bool) -> Iterator[None]:
+    """Reserve standard output for JSON: send everything that models print to standard error."""
     if not as_json:
         yield
         return
-    _held.clear()
-    kept = _moved_aside()
+    _pending.clear()
+    kept = _redirect_native_stdout()
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -54,13 +54,13 @@ def alone(as_json: bool) -> Iterator[None]:
         if kept is not None:
             os.dup2(kept, 1)
             os.close(kept)
-    for text in _held:
-        _say(text)
+    for text in _pending:
+        _print(text)
 
 
-def _moved_aside() -> int | None:
-    """Native code prints past `sys.stdout`; None where there is no such stream to move."""
-    if sys.stdout is None or sys.stderr is None:  # closed by the caller: 1 and 2 are other files
+def _redirect_native_stdout() -> int | None:
+    """Redirect file descriptor 1, which native code prints to; return a copy of it, or None."""
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller: 1 and 2 may be other files
         return None
     try:
         sys.stdout.flush()
@@ -71,34 +71,34 @@ def _moved_aside() -> int | None:
     return kept
 
 
-def _say(text: str, *, err: bool = False) -> None:
-    """Print; a reader that left, as `head` does, changes nothing of what was done."""
+def _print(text: str, *, err: bool = False) -> None:
+    """Print; ignore a closed pipe, as after `| head`."""
     try:
         typer.echo(text, err=err)
     except BrokenPipeError:
-        with suppress(OSError):  # or Python complains when it flushes the stream at its end
+        with suppress(OSError):  # else Python raises when it flushes the stream at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
 
 
 def answer(data: dict[str, Any], text: str | Iterable[str], *, as_json: bool, ok: bool) -> NoReturn:
-    """Say it, and leave with 0 or 1."""
+    """Print the result, and exit with code 0 or 1."""
     if as_json:
-        _held.append(json.dumps(plain({"ok": ok, **data}), indent=2, allow_nan=False))
+        _pending.append(json.dumps(to_json({"ok": ok, **data}), indent=2, allow_nan=False))
     else:
-        _say(text if isinstance(text, str) else "\n".join(text))
+        _print(text if isinstance(text, str) else "\n".join(text))
     raise typer.Exit(OK if ok else FAILED)
 
 
-def tell_error(message: str, code: str, *, as_json: bool) -> None:
-    """An error, where its reader looks for it."""
+def print_error(message: str, code: str, *, as_json: bool) -> None:
+    """Print an error to standard error, or as JSON."""
     if as_json:
-        told = {"ok": False, "error": {"code": code, "message": message}}
-        _held[:] = [json.dumps(told, indent=2)]
+        data = {"ok": False, "error": {"code": code, "message": message}}
+        _pending[:] = [json.dumps(data, indent=2)]
     else:
-        _say(f"error: {message}", err=True)
+        _print(f"error: {message}", err=True)
 
 
-def tell_warning(
+def print_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -106,31 +106,31 @@ def tell_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning without the line of the library it was raised in."""
-    _say(f"warning: {message}", err=True)
+    """Print a warning without the source line that raised it."""
+    _print(f"warning: {message}", err=True)
 
 
 def check_function(asset: object, functions: Collection[str], wanted: str) -> None:
-    """Refuse the name of a function that the asset has not, with those that it has."""
+    """Reject a function that the asset does not have; list those that it has."""
     if wanted not in functions:
         raise typer.BadParameter(
-            f"{asset} has no function {wanted!r}; there are {list(functions)}: try  --function"
+            f"{asset} has no function {wanted!r}; it has {list(functions)}: try  --function"
         )
 
 
-def plain(value: Any) -> Any:
-    """What JSON can hold: paths and numbers that it lacks become strings."""
+def to_json(value: Any) -> Any:
+    """Convert to types that JSON has: paths, NaN and infinities become strings."""
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return [to_json(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 def table(rows: Sequence[Sequence[Any]], indent: str = "  ") -> list[str]:
-    """Lines with their columns one under the other."""
+    """Return lines with aligned columns."""
     cells = [[str(cell) for cell in row] for row in rows]
     if not cells:
         return []

@@ -1,4 +1,4 @@
-"""`coreai-torch convert`: a model to an .aimodel that was held to torch's numbers."""
+"""`coreai-torch convert`: convert a model to an .aimodel and check its numbers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ HELP = """Export, decompose, convert, check the numbers, optimize and save.
   coreai-torch convert models.py:net -i "x=f32[1,8]" -o net.aimodel \\
     --externalize "models.py:Norm=rms_norm(axes,eps)"
 
-Nothing is saved if the numbers differ from torch's; --no-verify skips the check. --externalize
-keeps every instance of a class as a graph of its own: package.module:Class or file.py:Class alone
-is a plain boundary, with =name(attribute,...) behind it a composite op.
+Nothing is saved if the numbers differ from PyTorch; --no-verify skips the check. --externalize
+keeps every instance of a class as a separate graph: package.module:Class or file.py:Class is a
+plain boundary, package.module:Class=name(attribute,...) a composite op.
 """
 
 
@@ -29,19 +29,25 @@ def convert(
     source: Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .aimodel to write.")],
     inputs: Inputs = None,
-    input_names: Annotated[str, typer.Option(help="Names of the inputs, with commas.")] = "",
-    output_names: Annotated[str, typer.Option(help="Names of the outputs, with commas.")] = "",
-    state_names: Annotated[str, typer.Option(help="Names of the states, with commas.")] = "",
-    verify: Annotated[bool, typer.Option(help="Hold the program to torch's numbers.")] = True,
+    input_names: Annotated[
+        str, typer.Option(help="Names of the inputs, separated by commas.")
+    ] = "",
+    output_names: Annotated[
+        str, typer.Option(help="Names of the outputs, separated by commas.")
+    ] = "",
+    state_names: Annotated[
+        str, typer.Option(help="Names of the states, separated by commas.")
+    ] = "",
+    verify: Annotated[bool, typer.Option(help="Compare the program with PyTorch.")] = True,
     debug: Annotated[
         bool, typer.Option("--debug", help="Keep source lines and FX nodes in the asset.")
     ] = False,
     recognize: Annotated[
-        bool, typer.Option("--recognize", help="Turn norms and attention into composites.")
+        bool, typer.Option("--recognize", help="Emit composites for norms and attention.")
     ] = False,
     externalize: Annotated[
         list[str] | None,
-        typer.Option(help="A class of submodules to keep whole: models.py:Norm; may be repeated."),
+        typer.Option(help="A class of submodules to externalize: models.py:Norm; can be repeated."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -70,9 +76,9 @@ def convert(
     contents = summarize(output)
     count = sum(function.ops for function in contents.functions)
     data = {"output": output, "bytes": contents.file_bytes, "ops": count, "verified": verify}
-    checked = "numbers equal torch's" if verify else "numbers not checked"
-    told = f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"
-    answer(data, told, as_json=as_json, ok=True)
+    checked = "numbers equal PyTorch's" if verify else "numbers not checked"
+    line = f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"
+    answer(data, line, as_json=as_json, ok=True)
 
 
 def _listed(given: str) -> list[str] | None:

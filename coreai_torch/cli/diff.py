@@ -1,4 +1,4 @@
-"""`coreai-torch diff`: how two assets differ."""
+"""`coreai-torch diff`: compare two assets."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from .console import Json, answer
 if TYPE_CHECKING:
     from ..report import Difference
 
-HELP = """Compare two assets: functions, ports, ops, weights. Leave with 1 if they differ.
+HELP = """Compare two assets: functions, ports, ops, weights. Exit with code 1 if they differ.
 
 \b
   coreai-torch diff before.aimodel after.aimodel
 
-Locations, metadata and names of values do not count.
+Locations, metadata and names of values are ignored.
 """
 _SHOWN = 60  # lines of one difference
 
 
 def diff(
     first: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
-    second: Annotated[Path, typer.Argument(help="Another.", show_default=False)],
+    second: Annotated[Path, typer.Argument(help="Another .aimodel.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Compare."""
+    """Compare two assets."""
     from ..report import differences
 
     found = differences(first, second)
     data = {"differences": [dataclasses.asdict(d) for d in found]}
     if not found:
-        answer(data, "both compute the same with the same weights", as_json=as_json, ok=True)
-    answer(data, _told(found), as_json=as_json, ok=False)
+        answer(data, "no differences: both have the same ops and weights", as_json=as_json, ok=True)
+    answer(data, _describe(found), as_json=as_json, ok=False)
 
 
-def _told(found: list[Difference]) -> Iterator[str]:
+def _describe(found: list[Difference]) -> Iterator[str]:
     for difference in found:
         where = (
             f"{difference.what} of {difference.function}" if difference.function else "functions"

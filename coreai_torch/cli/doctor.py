@@ -1,4 +1,4 @@
-"""`coreai-torch doctor`: is this machine fit, and is this asset?"""
+"""`coreai-torch doctor`: check the environment and an asset for known problems."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import typer
 
 from .console import Json, answer, size, table
 
-HELP = """Look at the environment, and at an asset for what is known to go wrong on devices.
+HELP = """Check the environment, and an asset for known problems on devices.
 
 \b
   coreai-torch doctor
   coreai-torch doctor net.aimodel
 
-Leaves with 1 if anything is found that will fail; warnings alone leave with 0.
+Exits with code 1 if it finds an error; warnings alone exit with code 0.
 """
 _PACKAGES = ("coreai-torch", "coreai-core", "torch", "numpy", "transformers", "safetensors")
 _SPACE = 2 << 30  # free bytes below which saving a model may fail
@@ -31,7 +31,7 @@ def doctor(
     asset: Annotated[Path | None, typer.Argument(help="An .aimodel.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Examine."""
+    """Check the environment and the asset."""
     from ..report import hazards
 
     environment = _environment()
@@ -61,24 +61,24 @@ def _environment() -> dict[str, str]:
     from ..errors import KernelError
     from ..kernels.compiler import compiler
 
-    told = {"python": platform.python_version(), "platform": platform.platform()}
+    found = {"python": platform.python_version(), "platform": platform.platform()}
     for package in _PACKAGES:
         try:
-            told[package] = metadata.version(package)
+            found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            told[package] = "not installed"
-    told["coreai_torch from"] = str(Path(__file__).parents[1])
-    told["free for temporary files"] = size(shutil.disk_usage(tempfile.gettempdir()).free)
+            found[package] = "not installed"
+    found["coreai_torch from"] = str(Path(__file__).parents[1])
+    found["free for temporary files"] = size(shutil.disk_usage(tempfile.gettempdir()).free)
     try:
-        told["C++ compiler for Metal kernels"] = compiler()[0]
+        found["C++ compiler for Metal kernels"] = compiler()[0]
     except KernelError:
-        told["C++ compiler for Metal kernels"] = "none"
-    return told
+        found["C++ compiler for Metal kernels"] = "none"
+    return found
 
 
 def _problems(environment: dict[str, str]) -> Iterator[str]:
     if shutil.disk_usage(tempfile.gettempdir()).free < _SPACE:
-        yield "little space for temporary files: saving and running large models will fail"
+        yield "less than 2 GB free for temporary files: saving and running large models may fail"
     here = Path.cwd() / "coreai_torch"
     if here.is_dir() and here != Path(environment["coreai_torch from"]):
-        yield f"{here} would be imported from here in place of the installed package"
+        yield f"{here} shadows the installed package when Python runs in this folder"

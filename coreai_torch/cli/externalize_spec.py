@@ -1,4 +1,4 @@
-"""Classes to externalize as they are typed: `models.py:Norm`, `models.py:Norm=norm(axes,eps)`."""
+"""Parser of `--externalize`: `models.py:Norm` or `models.py:Norm=norm(axes,eps)`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _HELP = "try  models.py:Norm, or models.py:Norm=rms_norm(axes,eps) for a composi
 
 
 def parse(text: str) -> Any:
-    """The class, or an `ExternalizeSpec` where a composite is named."""
+    """Return an `ExternalizeSpec` for the class, with the composite if one is named."""
     found = _SPEC.fullmatch(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} names no class; {_HELP}")
+        raise typer.BadParameter(f"{text!r} does not name a class; {_HELP}")
     module = module_at(found["module"])
     cls = getattr(module, found["cls"], None)
     if cls is None:

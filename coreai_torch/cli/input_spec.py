@@ -1,4 +1,4 @@
-"""Example inputs as they are typed: `x=f32[n:4,3]`, `ids=i64[1,9]<1000`, `x=@file.npy`."""
+"""Parser of `--input`: `x=f32[n:4,3]`, `ids=i64[1,9]<1000`, `x=@file.npy`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _INPUT = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](?:<(?P<below>\d+))?")
 _SIZE = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*):)?(?P<size>\d+)(?::(?P<least>\d+)\.\.(?P<most>\d+))?"
 )
-_HELP = "try  x=f32[1,3,224,224], x=f32[n:4,3] or x=f32[n:4:1..64,3] for a size that varies"
+_HELP = "try  x=f32[1,3,224,224], x=f32[n:4,3] or x=f32[n:4:1..64,3] for a dynamic size"
 
 
 @dataclass(frozen=True)
 class Size:
-    """A size, and the name and bounds of one that may vary."""
+    """A size, with the name and bounds of a dynamic one."""
 
     size: int
     name: str = ""
@@ -44,25 +44,25 @@ class Size:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input to be made."""
+    """An example input."""
 
     name: str
     dtype: str
     sizes: tuple[Size, ...] = ()
-    below: int = 2  # of integers; embeddings have at least two rows
+    below: int = 2  # limit of integers; embeddings have at least two rows
     file: Path | None = None
 
     def tensor(self) -> torch.Tensor:
-        """Random values, the same each time; or what the file holds."""
+        """Return random values with a fixed seed, or the values of the file."""
         if self.file is not None:
             from .tensors import named, read
 
             return named(read(self.file), self.name, self.file)
         try:
             return self._drawn()
-        except (RuntimeError, TypeError) as error:  # sizes that no memory holds, or no number
+        except (RuntimeError, TypeError) as error:  # too large for the memory, or for an integer
             sizes = [size.size for size in self.sizes]
-            raise typer.BadParameter(f"{self.name!r} of sizes {sizes} cannot be made") from error
+            raise typer.BadParameter(f"cannot create {self.name!r} with sizes {sizes}") from error
 
     def _drawn(self) -> torch.Tensor:
         import torch
@@ -78,7 +78,7 @@ class InputSpec:
         return torch.randint(0, self.below, shape, generator=generator).to(dtype)
 
     def dynamic(self) -> dict[int, Any]:
-        """The axes whose sizes may vary, as `torch.export` takes them."""
+        """Return the axes with dynamic sizes, in the form that `torch.export` takes."""
         import torch
 
         axes = {}
@@ -91,30 +91,32 @@ class InputSpec:
 
 
 def parse(text: str) -> InputSpec:
-    """Read one input; what cannot be read is told with an example."""
+    """Parse one input; an error shows an example."""
     name, found, what = text.partition("=")
     if not found or not name.isidentifier():
-        raise typer.BadParameter(f"{text!r} is no input; {_HELP}")
+        raise typer.BadParameter(f"{text!r} is not an input; {_HELP}")
     if what.startswith("@"):
         return InputSpec(name, "", file=Path(what[1:]))
     read = _INPUT.fullmatch(what.replace(" ", ""))
     if read is None:
-        raise typer.BadParameter(f"{text!r} is no input; {_HELP}")
+        raise typer.BadParameter(f"{text!r} is not an input; {_HELP}")
     if read["dtype"] not in _DTYPES:
         known = ", ".join(_DTYPES)
-        raise typer.BadParameter(f"{read['dtype']!r} is no dtype; there are {known}")
+        raise typer.BadParameter(f"{read['dtype']!r} is an unknown dtype; the dtypes are {known}")
     parts = read["sizes"].removesuffix(",").split(",") if read["sizes"] else []
     sizes = tuple(_size(part, text) for part in parts)
     return InputSpec(name, read["dtype"], sizes, _below(read["dtype"], read["below"], text))
 
 
 def _below(dtype: str, given: str | None, text: str) -> int:
-    """What integers stay below; a dtype that cannot hold them would wrap around."""
+    """Return the limit of integers; reject a limit at which the dtype would wrap."""
     if given is None:
         return 2
     kind = re.fullmatch(r"([iu])(\d+)", dtype)
     if kind is None:
-        raise typer.BadParameter(f"{text!r}: <{given} is for integers, {dtype} holds none")
+        raise typer.BadParameter(
+            f"{text!r}: <{given} is for integers, and {dtype} is not an integer dtype"
+        )
     most = 2 ** (int(kind[2]) - (kind[1] == "i"))
     if not 0 < int(given) <= most:
         raise typer.BadParameter(f"{text!r}: <{given} is not between 1 and {most}")
@@ -124,15 +126,15 @@ def _below(dtype: str, given: str | None, text: str) -> int:
 def _size(part: str, text: str) -> Size:
     read = _SIZE.fullmatch(part)
     if read is None:
-        raise typer.BadParameter(f"{part!r} is no size, in {text!r}; {_HELP}")
+        raise typer.BadParameter(f"{part!r} is not a size, in {text!r}; {_HELP}")
     if read["name"] and int(read["size"]) < 2:
         name = read["name"]
         raise typer.BadParameter(
             f"{part!r}: torch fixes an example size of 0 or 1; try  {name}:2, or {name}:2:1..64 "
-            "for one that may be 1 later"
+            "to allow 1 at run time"
         )
     if read["least"] and not read["name"]:
-        raise typer.BadParameter(f"{part!r}: a size that varies has a name; try  n:{part}")
+        raise typer.BadParameter(f"{part!r}: a dynamic size needs a name; try  n:{part}")
     if read["least"] and not int(read["least"]) <= int(read["size"]) <= int(read["most"]):
         raise typer.BadParameter(
             f"{part!r}: the example {read['size']} is not between {read['least']} and "

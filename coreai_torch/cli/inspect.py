@@ -1,4 +1,4 @@
-"""`coreai-torch inspect`: what an asset holds."""
+"""`coreai-torch inspect`: show the contents of an asset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .console import Json, answer, counted, size, table
 if TYPE_CHECKING:
     from ..report import Summary
 
-HELP = """Show what an asset holds: functions, ports, states, composites, weights, ops.
+HELP = """Show the contents of an asset: functions, ports, states, composites, weights, ops.
 
 \b
   coreai-torch inspect net.aimodel
@@ -26,14 +26,14 @@ def inspect(
     asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Summarize."""
+    """Print a summary."""
     from ..report import summarize
 
     contents = summarize(asset)
-    answer(dataclasses.asdict(contents), _told(asset, contents), as_json=as_json, ok=True)
+    answer(dataclasses.asdict(contents), _describe(asset, contents), as_json=as_json, ok=True)
 
 
-def _told(asset: Path, contents: Summary) -> Iterator[str]:
+def _describe(asset: Path, contents: Summary) -> Iterator[str]:
     yield f"{asset}: {size(contents.file_bytes or 0)}, {size(contents.weight_bytes)} of constants"
     for function in contents.functions:
         yield f"\nfunction {function.name}, {counted(function.ops, 'op')}"

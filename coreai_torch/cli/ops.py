@@ -1,4 +1,4 @@
-"""`coreai-torch ops`: what is supported, and does it work here?"""
+"""`coreai-torch ops`: list the supported ops, or run their test cases."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typer
 
 from .console import Json, answer, counted, table
 
-HELP = """List the ops that can be converted; with --check, run the cases they are tested with.
+HELP = """List the ops that can be converted; with --check, run their test cases.
 
 \b
   coreai-torch ops
   coreai-torch ops pool
   coreai-torch ops softmax --check
 
-Ops that torch decomposes into these convert too. --check leaves with 1 if a case fails; without
-a part of a name it runs all cases, which takes many minutes.
+Ops that torch decomposes into these convert too. --check exits with code 1 if a case fails; without
+a name it runs all cases, which takes many minutes.
 """
 
 
@@ -26,7 +26,7 @@ def ops(
     check: Annotated[bool, typer.Option("--check", help="Run the cases on this machine.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List or check."""
+    """List the ops, or check them."""
     if check:
         _check(pattern, as_json)
     from ..supported_ops import supported
@@ -37,13 +37,13 @@ def ops(
         *table([(op.name, op.how, " ".join(op.dtypes), _sizes(op.dynamic)) for op in found]),
     ]
     if not found:
-        lines.append("  torch may take it apart into others: coreai-torch check tells for a model")
+        lines.append("  torch may decompose it into other ops: run coreai-torch check on a model")
     data = {"ops": [dataclasses.asdict(op) for op in found]}
     answer(data, lines, as_json=as_json, ok=bool(found) or not pattern)
 
 
 def _sizes(dynamic: bool) -> str:
-    return "sizes may vary" if dynamic else "static sizes"
+    return "dynamic sizes" if dynamic else "static sizes"
 
 
 def _check(pattern: str, as_json: bool) -> None:
@@ -52,9 +52,9 @@ def _check(pattern: str, as_json: bool) -> None:
 
     runs = case_runs(pattern)
     if not pattern and not as_json:
-        told = counted(len({run.op for run in runs}), "op")
+        count = counted(len({run.op for run in runs}), "op")
         typer.echo(
-            f"{len(runs):,} runs of {told}; a part of a name narrows it, as in\n"
+            f"{len(runs):,} runs of {count}; pass part of a name to run fewer, as in\n"
             "  coreai-torch ops softmax --check",
             err=True,
         )

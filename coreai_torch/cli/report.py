@@ -1,4 +1,4 @@
-"""`coreai-torch report`: an asset as a page to look at."""
+"""`coreai-torch report`: write an HTML page about an asset."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from ..debugging.benchmarker import BenchmarkResult
     from ..verification import Verdict
 
-HELP = """Write a page on an asset: what goes in and out, its graph, weights, hazards.
+HELP = """Write an HTML page about an asset: inputs, outputs, graph, weights, hazards.
 
 \b
   coreai-torch report net.aimodel -o net.html
   coreai-torch report net.aimodel -o net.html --profile
   coreai-torch report net.aimodel -o net.html --source models.py:net -i "x=f32[1,3,224,224]"
 
-With --source the numbers are held to torch's, with --profile calls are timed, and the page tells
-both. It is one file that loads nothing from anywhere. Leaves with 1 if the numbers differ; the page
-is written all the same. Source lines are there if the asset was converted with --debug.
+With --source the page compares the numbers with PyTorch, with --profile it shows timings. It is
+one file without external resources. Exits with code 1 if the numbers differ; the page is written
+anyway. Source lines are included if the asset was converted with --debug.
 """
 
 
@@ -35,20 +35,20 @@ def report(
         typer.Option(help="The model to verify against: a .pt2, or package.module:factory."),
     ] = None,
     inputs: Inputs = None,
-    profile: Annotated[bool, typer.Option("--profile", help="Time its modules and ops.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Time modules and ops.")] = False,
     runs: Annotated[int, typer.Option(min=1, help="Calls to time.")] = 20,
     length: Annotated[
-        int, typer.Option("--size", min=1, help="For sizes that may vary, when timed.")
+        int, typer.Option("--size", min=1, help="Value of dynamic sizes for --profile.")
     ] = 1,
     function: Annotated[str, typer.Option(help="The function to verify and time.")] = "main",
     as_json: Json = False,
 ) -> None:
-    """Look, check, time, write."""
+    """Write the page."""
     from ..progress import stages
     from ..report import summarize, write_page
 
     if inputs and source is None:
-        raise typer.BadParameter("--input is for the model to verify against; give --source too")
+        raise typer.BadParameter("--input needs the model to verify against: pass --source too")
     contents = summarize(asset)
     if function != "main" or source is not None or profile:
         check_function(asset, [f.name for f in contents.functions], function)
@@ -61,17 +61,21 @@ def report(
             with stage("profiling"):
                 timing = _profiled(asset, function, runs, length)
     written = write_page(output, asset, verdict=verdict, timing=timing)
-    ops, held = sum(f.ops for f in contents.functions), written.stat().st_size
+    ops, page_bytes = sum(f.ops for f in contents.functions), written.stat().st_size
     checked = None if verdict is None else verdict.ok
-    told = {None: "numbers not checked", True: "numbers equal torch's", False: "numbers differ"}
+    outcome = {
+        None: "numbers not checked",
+        True: "numbers equal PyTorch's",
+        False: "numbers differ",
+    }
     data = {
         "output": written,
-        "bytes": held,
+        "bytes": page_bytes,
         "ops": ops,
         "verified": checked,
         "median_ms": None if timing is None else timing.median_ms,
     }
-    line = f"{written}: {counted(ops, 'op')}, a page of {size(held)}, {told[checked]}"
+    line = f"{written}: {counted(ops, 'op')}, a page of {size(page_bytes)}, {outcome[checked]}"
     answer(data, line, as_json=as_json, ok=checked is not False)
 
 
@@ -93,7 +97,7 @@ def _verified(asset: Path, source: str, inputs: list[str], function: str) -> Ver
 
 
 def _profiled(asset: Path, function: str, runs: int, length: int) -> BenchmarkResult:
-    """Profile in a process of its own: what brings the run time down does not end this one."""
+    """Profile in a separate process, so that a crash of the runtime does not end this one."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -106,13 +110,13 @@ def _profiled(asset: Path, function: str, runs: int, length: int) -> BenchmarkRe
             return pool.submit(_benchmarked, asset, function, runs, length).result()
         except BrokenProcessPool:
             raise NativeError(
-                f"the native code died while {asset} was profiled\n"
-                "  try   coreai-torch bench, which tells the op, or a report without --profile"
+                f"the native code crashed while it profiled {asset}\n"
+                "  try   run coreai-torch bench, which names the op, or omit --profile"
             ) from None
 
 
 def _silent() -> None:
-    """The run time prints what it does, and standard output may be JSON."""
+    """Silence the runtime, which prints to standard output."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

@@ -1,4 +1,4 @@
-"""`coreai-torch run`: files in, files out."""
+"""`coreai-torch run`: run an asset on files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..interpreter import Function
 
-HELP = """Run an asset on tensors, pictures or sounds from files.
+HELP = """Run an asset on tensors, images or audio from files.
 
 \b
   coreai-torch run net.aimodel inputs.npz -o outputs.npz
@@ -24,14 +24,14 @@ HELP = """Run an asset on tensors, pictures or sounds from files.
   coreai-torch run style.aimodel x=photo.png -o y=painted.png
   coreai-torch run speech.aimodel samples=hello.wav ids=tokens.npz -o text.npz
 
-A file of several tensors gives each input the one of its name. Pictures become floats between 0
-and 1 in the input's layout, sounds floats between -1 and 1. States start as zeros and are saved
-with the outputs. The program runs in a process of its own.
+Tensors in a file with several tensors are matched with inputs by name. Images become floats between
+0 and 1 in the layout of the input, audio becomes floats between -1 and 1. States start as zeros and
+are saved with the outputs. The program runs in a separate process.
 """
 
 
 class RunBy(StrEnum):
-    """What runs the asset."""
+    """The engine that runs the asset."""
 
     RUNTIME = "runtime"
     TORCH = "torch"
@@ -40,16 +40,16 @@ class RunBy(StrEnum):
 def run(
     asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
     given: Annotated[
-        list[str] | None, typer.Argument(help="name=file, or a file that names its tensors.")
+        list[str] | None, typer.Argument(help="name=file, or a file of named tensors.")
     ] = None,
     output: Annotated[
         list[str] | None, typer.Option("--output", "-o", help="file, or name=file for one output.")
     ] = None,
     function: Annotated[str, typer.Option(help="The function to call.")] = "main",
-    engine: Annotated[RunBy, typer.Option(help="What runs it.")] = RunBy.RUNTIME,
+    engine: Annotated[RunBy, typer.Option(help="The engine that runs it.")] = RunBy.RUNTIME,
     as_json: Json = False,
 ) -> None:
-    """Call once."""
+    """Run one call."""
     from ..interpreter import to_torch
     from ..numerics.arrays import array, tensor
     from ..verification.engines import Engine, start
@@ -68,18 +68,18 @@ def run(
         timeout=600.0,
     )
     try:
-        raw, left = runner.call(
+        raw, final_states = runner.call(
             {n: array(v) for n, v in inputs.items()}, {n: array(v) for n, v in states.items()}
         )
     finally:
         runner.close()
-    results = {n: tensor(v) for n, v in {**raw, **left}.items()}
+    results = {n: tensor(v) for n, v in {**raw, **final_states}.items()}
     written = _write(results, output or [])
-    told = {n: {"dtype": _dtype(v), "shape": list(v.shape)} for n, v in results.items()}
+    outputs = {n: {"dtype": _dtype(v), "shape": list(v.shape)} for n, v in results.items()}
     lines = table(
-        [(n, f"{t['dtype']}{t['shape']}", _shown(results[n])) for n, t in told.items()], ""
+        [(n, f"{t['dtype']}{t['shape']}", _shown(results[n])) for n, t in outputs.items()], ""
     )
-    answer({"outputs": told, "written": written}, lines, as_json=as_json, ok=True)
+    answer({"outputs": outputs, "written": written}, lines, as_json=as_json, ok=True)
 
 
 def _inputs(signature: Function, given: list[str]) -> dict[str, torch.Tensor]:
@@ -89,17 +89,17 @@ def _inputs(signature: Function, given: list[str]) -> dict[str, torch.Tensor]:
     for text in given:
         name, is_named, file = text.rpartition("=")
         path = Path(file)
-        held = read(path)
+        tensors = read(path)
         if is_named and name not in signature.inputs:
-            raise typer.BadParameter(f"no input {name!r}; there are {list(signature.inputs)}")
-        single = {name: named(held, name, path)} if is_named else held
+            raise typer.BadParameter(f"no input {name!r}; the inputs are {list(signature.inputs)}")
+        single = {name: named(tensors, name, path)} if is_named else tensors
         for port, value in single.items():
             if port in signature.inputs:
                 type_ = signature.inputs[port]
                 found[port] = fitted(value, path, type_.dtype, type_.shape)
     missing = [n for n in signature.inputs if n not in found]
     if missing:
-        raise typer.BadParameter(f"nothing was given for {missing}; try  {missing[0]}=file.npz")
+        raise typer.BadParameter(f"missing inputs {missing}; try  {missing[0]}=file.npz")
     return found
 
 
@@ -107,7 +107,7 @@ def _zeros(name: str, type_: Any) -> torch.Tensor:
     import torch
 
     if any(size < 0 for size in type_.shape):
-        raise typer.BadParameter(f"the state {name!r} is {type_}: its sizes are not known")
+        raise typer.BadParameter(f"the state {name!r} is {type_}: its sizes are dynamic")
     return torch.zeros(type_.shape, dtype=type_.dtype)
 
 
@@ -118,7 +118,7 @@ def _write(results: Mapping[str, torch.Tensor], outputs: list[str]) -> list[str]
     for text in outputs:
         name, named, file = text.rpartition("=")
         if named and name not in results:
-            raise typer.BadParameter(f"no output {name!r}; there are {list(results)}")
+            raise typer.BadParameter(f"no output {name!r}; the outputs are {list(results)}")
         write(Path(file), {name: results[name]} if named else results)
         written.append(file)
     return written
@@ -129,7 +129,7 @@ def _dtype(value: torch.Tensor) -> str:
 
 
 def _shown(value: torch.Tensor) -> str:
-    """The first few numbers."""
+    """Format the first few elements."""
     first = value.flatten()[:4].tolist()
     more = " ..." if value.numel() > 4 else ""
     return " ".join(f"{v:.5g}" if isinstance(v, float) else str(v) for v in first) + more

@@ -1,4 +1,4 @@
-"""`coreai-torch strip`: an asset without debug info."""
+"""`coreai-torch strip`: remove debug info from an asset."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import typer
 
 from .console import Json, answer, size
 
-HELP = """Take the debug info out of an asset: file names, source lines, module paths.
+HELP = """Remove debug info from an asset: file names, source lines, module paths.
 
 \b
   coreai-torch strip net.aimodel                 (in place)
   coreai-torch strip net.aimodel -o small.aimodel
 
-The ops and the weights stay what they are.
+Ops and weights do not change.
 """
 
 
 def strip(
     asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write it.")
+        Path | None, typer.Option("--output", "-o", help="The .aimodel to write.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Strip."""
+    """Remove debug info."""
     from ..asset.program import stripped
 
     before = _bytes(asset)

@@ -1,4 +1,4 @@
-"""Tensors in files: .npz, .npy, .safetensors, .png and .wav, read and written."""
+"""Read and write tensors: .npz, .npy, .safetensors, .png and .wav."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NAMES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-_RATE = 16_000  # of written sound, unless the file read had another
+_RATE = 16_000  # sample rate of written audio
 
 
 def read(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file by name; pictures and sounds are called after the file."""
+    """Return the tensors of a file by name; images and audio have the name of the file."""
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {path}")
     reader = _reader(path)
@@ -39,16 +39,16 @@ def read(path: Path) -> dict[str, torch.Tensor]:
         return reader(path)
     except typer.BadParameter:
         raise
-    except Exception as cause:  # each format has errors of its own; an empty file is an EOFError
-        told = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
-        raise typer.BadParameter(f"{path} cannot be read: {told}") from cause
+    except Exception as cause:  # each format raises other errors; an empty file is an EOFError
+        reason = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
+        raise typer.BadParameter(f"cannot read {path}: {reason}") from cause
 
 
-def named(held: Mapping[str, torch.Tensor], name: str, path: Path) -> torch.Tensor:
-    """The tensor of this name, or the only one of the file."""
-    if name not in held and len(held) != 1:
-        raise typer.BadParameter(f"{path} holds {list(held)}, not {name!r}")
-    return held[name] if name in held else next(iter(held.values()))
+def named(tensors: Mapping[str, torch.Tensor], name: str, path: Path) -> torch.Tensor:
+    """Return the tensor of this name, or the only one of the file."""
+    if name not in tensors and len(tensors) != 1:
+        raise typer.BadParameter(f"{path} contains {list(tensors)}, not {name!r}")
+    return tensors[name] if name in tensors else next(iter(tensors.values()))
 
 
 def _reader(path: Path) -> Callable[[Path], dict[str, torch.Tensor]]:
@@ -56,13 +56,13 @@ def _reader(path: Path) -> Callable[[Path], dict[str, torch.Tensor]]:
         ".npz": _read_npz,
         ".npy": _read_npz,
         ".safetensors": _read_safetensors,
-        ".png": _read_picture,
-        ".jpg": _read_picture,
-        ".jpeg": _read_picture,
-        ".wav": _read_sound,
+        ".png": _read_image,
+        ".jpg": _read_image,
+        ".jpeg": _read_image,
+        ".wav": _read_audio,
     }
     if path.suffix.lower() not in readers:
-        raise typer.BadParameter(f"{path.name}: tensors come as {', '.join(readers)}")
+        raise typer.BadParameter(f"{path.name}: supported formats are {', '.join(readers)}")
     return readers[path.suffix.lower()]
 
 
@@ -70,10 +70,10 @@ def _read_npz(path: Path) -> dict[str, torch.Tensor]:
     import numpy as np
     import torch
 
-    held = np.load(path)
-    arrays = {path.stem: held} if isinstance(held, np.ndarray) else dict(held)
-    # Copied in this machine's byte order, which is the only one torch knows; a number keeps its
-    # rank of 0, which `ascontiguousarray` would make 1.
+    loaded = np.load(path)
+    arrays = {path.stem: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    # Copy to native byte order, the only one that torch supports. `ascontiguousarray` would turn
+    # rank 0 into rank 1.
     native = {n: a.astype(a.dtype.newbyteorder("="), order="C") for n, a in arrays.items()}
     return {name: torch.from_numpy(a) for name, a in native.items()}
 
@@ -86,34 +86,34 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
     start = _HEADER.size + length
     header = json.loads(data[_HEADER.size : start])
     tensors = {}
-    for name, told in header.items():
+    for name, entry in header.items():
         if name != "__metadata__":
-            first, last = told["data_offsets"]
+            first, last = entry["data_offsets"]
             raw = torch.frombuffer(bytearray(data[start + first : start + last]), dtype=torch.uint8)
-            tensors[name] = raw.view(getattr(torch, _NAMES[told["dtype"]])).reshape(told["shape"])
+            tensors[name] = raw.view(getattr(torch, _NAMES[entry["dtype"]])).reshape(entry["shape"])
     return tensors
 
 
-def _read_picture(path: Path) -> dict[str, torch.Tensor]:
-    """Bytes, [height, width, channels]."""
+def _read_image(path: Path) -> dict[str, torch.Tensor]:
+    """Return bytes of shape [height, width, channels]."""
     import numpy as np
     import torch
     from PIL import Image
 
-    with Image.open(path) as picture:
-        plain = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
-        pixels = torch.from_numpy(np.array(plain, copy=True))
+    with Image.open(path) as image:
+        rgb = image if image.mode in ("L", "RGB") else image.convert("RGB")
+        pixels = torch.from_numpy(np.array(rgb, copy=True))
     return {path.stem: pixels.reshape(pixels.shape[0], pixels.shape[1], -1)}
 
 
-def _read_sound(path: Path) -> dict[str, torch.Tensor]:
-    """Samples between -1 and 1, [samples, channels]."""
+def _read_audio(path: Path) -> dict[str, torch.Tensor]:
+    """Return samples between -1 and 1, of shape [samples, channels]."""
     import numpy as np
     import torch
 
     with wave.open(str(path), "rb") as file:
         if file.getsampwidth() != 2:
-            raise typer.BadParameter(f"{path.name}: only 16-bit samples are read")
+            raise typer.BadParameter(f"{path.name}: only 16-bit samples are supported")
         raw = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
         channels = file.getnchannels()
     samples = torch.from_numpy(raw.astype(np.float32) / 32768)
@@ -121,7 +121,7 @@ def _read_sound(path: Path) -> dict[str, torch.Tensor]:
 
 
 def fitted(tensor: torch.Tensor, path: Path, dtype: torch.dtype, shape: tuple[Any, ...]) -> Any:
-    """A picture or sound in the layout of an input; other tensors are only cast or narrowed."""
+    """Convert an image or audio to the layout of an input; only cast other tensors."""
     suffix = path.suffix.lower()
     if suffix in (".png", ".jpg", ".jpeg"):
         if dtype.is_floating_point:
@@ -138,25 +138,25 @@ def fitted(tensor: torch.Tensor, path: Path, dtype: torch.dtype, shape: tuple[An
     if not fits:
         sizes = ["?" if size == -1 else size for size in shape]
         raise typer.BadParameter(
-            f"{path} gives sizes {list(tensor.shape)}, the input has [{', '.join(map(str, sizes))}]"
+            f"{path} has sizes {list(tensor.shape)}, the input has [{', '.join(map(str, sizes))}]"
         )
     return _cast(tensor, path, dtype).contiguous()
 
 
 def _cast(tensor: torch.Tensor, path: Path, dtype: torch.dtype) -> torch.Tensor:
-    """Another width or a wider kind; what would change the numbers is refused."""
+    """Cast to the dtype of an input; reject a cast that changes values."""
     import torch
 
     if not torch.can_cast(tensor.dtype, dtype):
-        raise typer.BadParameter(f"{path} holds {tensor.dtype}, which is no {dtype}")
+        raise typer.BadParameter(f"{path} contains {tensor.dtype}, which cannot be cast to {dtype}")
     cast = tensor.to(dtype)
     if not dtype.is_floating_point and not dtype.is_complex and bool((cast != tensor).any()):
-        raise typer.BadParameter(f"{path} holds numbers that {dtype} cannot")
+        raise typer.BadParameter(f"{path} contains numbers that do not fit into {dtype}")
     return cast
 
 
 def write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    """All tensors in one file; a picture or sound is a single one."""
+    """Write all tensors to one file; an image or audio file takes a single one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     suffix = path.suffix.lower()
     if suffix == ".npz":
@@ -166,12 +166,14 @@ def write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     elif suffix in (".png", ".wav"):
         if len(tensors) != 1:
             raise typer.BadParameter(
-                f"{path.name} holds one output of {list(tensors)}; "
+                f"{path.name} can store only one of the outputs {list(tensors)}; "
                 f"try  {next(iter(tensors), 'y')}={path}"
             )
-        (_write_picture if suffix == ".png" else _write_sound)(path, next(iter(tensors.values())))
+        (_write_image if suffix == ".png" else _write_audio)(path, next(iter(tensors.values())))
     else:
-        raise typer.BadParameter(f"{path.name}: results go to .npz, .safetensors, .png or .wav")
+        raise typer.BadParameter(
+            f"{path.name}: supported formats are .npz, .safetensors, .png and .wav"
+        )
 
 
 def _write_npz(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -198,13 +200,13 @@ def _write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
         }
         parts.append(raw)
         at += len(raw)
-    told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 8)
-    path.write_bytes(_HEADER.pack(len(told)) + told + b"".join(parts))
+    encoded = json.dumps(header).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    path.write_bytes(_HEADER.pack(len(encoded)) + encoded + b"".join(parts))
 
 
-def _write_picture(path: Path, tensor: torch.Tensor) -> None:
-    """Floats are taken to lie between 0 and 1."""
+def _write_image(path: Path, tensor: torch.Tensor) -> None:
+    """Write an image; floats are between 0 and 1."""
     from PIL import Image
 
     pixels = tensor
@@ -213,7 +215,7 @@ def _write_picture(path: Path, tensor: torch.Tensor) -> None:
     if pixels.dim() == 3 and pixels.shape[0] in (1, 3):
         pixels = pixels.movedim(0, -1)
     if pixels.dim() not in (2, 3) or (pixels.dim() == 3 and pixels.shape[-1] not in (1, 3)):
-        raise typer.BadParameter(f"an output of {list(tensor.shape)} is no picture")
+        raise typer.BadParameter(f"an output of shape {list(tensor.shape)} is not an image")
     if pixels.is_floating_point():
         pixels = (pixels.clamp(0, 1) * 255).round()
     pixels = pixels.byte()
@@ -224,10 +226,10 @@ def _write_picture(path: Path, tensor: torch.Tensor) -> None:
     ).save(path)
 
 
-def _write_sound(path: Path, tensor: torch.Tensor) -> None:
+def _write_audio(path: Path, tensor: torch.Tensor) -> None:
     samples = tensor.squeeze()
     if samples.dim() not in (1, 2):
-        raise typer.BadParameter(f"an output of {list(tensor.shape)} is no sound")
+        raise typer.BadParameter(f"an output of shape {list(tensor.shape)} is not audio")
     channels = samples.shape[0] if samples.dim() == 2 else 1
     frames = (samples.T if samples.dim() == 2 else samples).float().clamp(-1, 1)
     with wave.open(str(path), "wb") as file:

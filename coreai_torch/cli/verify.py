@@ -1,4 +1,4 @@
-"""`coreai-torch verify`: torch and a program on the same inputs."""
+"""`coreai-torch verify`: compare a program with PyTorch on the same inputs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import typer
 
 from .console import Inputs, Json, Source, answer, check_function
 
-HELP = """Run torch and the program on the same inputs; leave with 1 if the numbers differ.
+HELP = """Run PyTorch and the program on the same inputs; exit with code 1 if the numbers differ.
 
 \b
   coreai-torch verify model.pt2 model.aimodel
   coreai-torch verify models.py:net net.aimodel --input "x=f32[n:2,10]" --seeds 5
   coreai-torch verify model.pt2                          (converts it now)
 
-Inputs are the given ones and others like them, edge values and other sizes; before and after
-optimize(); several calls where there is state. A failure names the first op that is wrong.
+Inputs are the given ones, similar random ones, edge values and other sizes. Each runs before and
+after optimize(); a program with state is called several times. A failure names the first wrong op.
 """
 
 
 class RunBy(StrEnum):
-    """What runs the program."""
+    """The engine that runs the program."""
 
     AUTO = "auto"
     RUNTIME = "runtime"
@@ -33,24 +33,25 @@ class RunBy(StrEnum):
 def verify(
     source: Source,
     program: Annotated[
-        Path | None, typer.Argument(help="The .aimodel; without one the source is converted.")
+        Path | None, typer.Argument(help="The .aimodel; if omitted, the source is converted.")
     ] = None,
     inputs: Inputs = None,
     seeds: Annotated[int, typer.Option(min=0, help="Random inputs to try.")] = 2,
-    sizes: Annotated[
-        int, typer.Option(min=0, help="Other sizes to try, where sizes may vary.")
-    ] = 2,
-    steps: Annotated[int, typer.Option(min=1, help="Calls on one state.")] = 3,
+    sizes: Annotated[int, typer.Option(min=0, help="Other values of dynamic sizes to try.")] = 2,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Consecutive calls of a program with state.")
+    ] = 3,
     edges: Annotated[bool, typer.Option(help="Try zeros and extremes.")] = True,
     tolerance: Annotated[
-        float | None, typer.Option(min=0, help="Relative to an output's largest value.")
+        float | None,
+        typer.Option(min=0, help="Tolerance relative to the largest value of an output."),
     ] = None,
     function: Annotated[str, typer.Option(help="The function of the asset.")] = "main",
-    engine: Annotated[RunBy, typer.Option(help="What runs it.")] = RunBy.AUTO,
-    seconds: Annotated[float, typer.Option(min=0, help="Time for generated inputs.")] = 60.0,
+    engine: Annotated[RunBy, typer.Option(help="The engine that runs it.")] = RunBy.AUTO,
+    seconds: Annotated[float, typer.Option(min=0, help="Time limit for generated inputs.")] = 60.0,
     as_json: Json = False,
 ) -> None:
-    """Compare."""
+    """Compare the program with PyTorch."""
     from ..asset import reading
     from ..converter import TorchConverter
     from ..progress import stages

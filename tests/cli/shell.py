@@ -1,4 +1,4 @@
-"""Calls commands in this process, and models for them to convert."""
+"""Run commands in this process; models for the commands."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def number():
 
 
 @dataclass(frozen=True)
-class Said:
+class Result:
     code: int
     out: str
     err: str
@@ -108,24 +108,24 @@ class Said:
 
 @pytest.fixture
 def shell(capsys, monkeypatch, tmp_path):
-    """A function that runs a command in an empty folder with the models."""
+    """Return a function that runs a command in an empty folder with the models."""
     (tmp_path / "models.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main([str(a) for a in arguments])
         printed = capsys.readouterr()
-        return Said(left.value.code or 0, printed.out, printed.err)
+        return Result(exit_info.value.code or 0, printed.out, printed.err)
 
     return run
 
 
 def saved(path, model, *args, mode=None, **names):
-    """An asset, made without the command line."""
+    """Save an asset without the command line."""
     program = torch.export.export(model.eval(), args).run_decompositions(get_decomp_table())
     converter = TorchConverter(mode).add_exported_program(program, **names)
-    result = converter.to_coreai()
-    result.optimize()
-    result.save_asset(path)
+    converted = converter.to_coreai()
+    converted.optimize()
+    converted.save_asset(path)
     return path

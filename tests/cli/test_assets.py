@@ -35,16 +35,16 @@ def counter(tmp_path_factory):
     return saved(path, Counter(), *args, output_names=["normed", "doubled"])
 
 
-def test_inspect_tells_ports_states_composites_weights_and_ops(shell, counter):
-    told = shell("inspect", counter, "--json").json
-    (function,) = told["functions"]
+def test_inspect_lists_ports_states_composites_weights_and_ops(shell, counter):
+    data = shell("inspect", counter, "--json").json
+    (function,) = data["functions"]
     assert [p["name"] for p in function["inputs"]] == ["x", "y"]
     assert [p["name"] for p in function["outputs"]] == ["normed", "doubled"]
     assert [p["name"] for p in function["states"]] == ["b_count"]
-    assert told["composites"] == {"layer_norm": 1}
-    assert told["weights"]["f32"][0] >= 1
-    assert told["ops"]["coreai.invoke"] == 1
-    assert told["file_bytes"] > 0
+    assert data["composites"] == {"layer_norm": 1}
+    assert data["weights"]["f32"][0] >= 1
+    assert data["ops"]["coreai.invoke"] == 1
+    assert data["file_bytes"] > 0
     text = shell("inspect", counter).out
     assert "state   b_count: f32[1]" in text
     assert "1  layer_norm" in text
@@ -54,8 +54,8 @@ def test_inspect_tells_ports_states_composites_weights_and_ops(shell, counter):
 def test_run_reads_and_writes_tensors(shell, counter, tmp_path, suffix):
     x, y = torch.randn(2, 4), torch.tensor([1, 2, 3])
     write(tmp_path / f"in{suffix}", {"x": x, "y": y.int()})
-    said = shell("run", counter, f"in{suffix}", "-o", f"out{suffix}")
-    assert said.code == 0, said.err
+    result = shell("run", counter, f"in{suffix}", "-o", f"out{suffix}")
+    assert result.code == 0, result.err
     made = read(tmp_path / f"out{suffix}")
     assert made["doubled"].tolist() == [2, 4, 6]
     torch.testing.assert_close(made["normed"], Counter()(x, y)[0].detach(), rtol=1e-5, atol=1e-5)
@@ -67,26 +67,26 @@ class Negative(nn.Module):
         return 1 - x
 
 
-def test_run_reads_and_writes_pictures(shell, tmp_path):
+def test_run_reads_and_writes_images(shell, tmp_path):
     asset = saved(tmp_path / "n.aimodel", Negative(), torch.ones(1, 3, 4, 5), output_names=["made"])
     pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
     Image.fromarray(pixels).save("photo.png")
-    said = shell("run", asset, "x=photo.png", "-o", "made=negative.png", "--engine", "torch")
-    assert said.code == 0, said.err
+    result = shell("run", asset, "x=photo.png", "-o", "made=negative.png", "--engine", "torch")
+    assert result.code == 0, result.err
     assert np.array_equal(np.array(Image.open("negative.png")), 255 - pixels)
 
 
-def test_run_reads_and_writes_sounds(shell, tmp_path):
+def test_run_reads_and_writes_audio(shell, tmp_path):
     asset = saved(tmp_path / "n.aimodel", Negative(), torch.ones(1, 6), output_names=["made"])
     with wave.open("in.wav", "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(8000)
         file.writeframes(np.array([0, 8192, 16384, -8192, 0, 1], "<i2").tobytes())
-    said = shell(
+    result = shell(
         "run", asset, "x=in.wav", "-o", "made=out.wav", "-o", "out.npz", "--engine", "torch"
     )
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     numbers = np.load("out.npz")["made"]
     np.testing.assert_allclose(numbers[0, :4], [1, 0.75, 0.5, 1.25])
     with wave.open("out.wav", "rb") as file:
@@ -94,20 +94,20 @@ def test_run_reads_and_writes_sounds(shell, tmp_path):
     assert samples[:4].tolist() == [32767, 24575, 16384, 32767]
 
 
-def test_run_tells_what_is_missing(shell, counter, tmp_path):
+def test_run_rejects_missing_and_unknown_inputs(shell, counter, tmp_path):
     write(tmp_path / "x.npz", {"x": torch.ones(2, 4)})
-    said = shell("run", counter, "x.npz")
-    assert (said.code, "nothing was given for ['y']" in said.err) == (2, True)
-    said = shell("run", counter, "z=x.npz")
-    assert "no input 'z'; there are ['x', 'y']" in said.err
+    result = shell("run", counter, "x.npz")
+    assert (result.code, "missing inputs ['y']" in result.err) == (2, True)
+    result = shell("run", counter, "z=x.npz")
+    assert "no input 'z'; the inputs are ['x', 'y']" in result.err
     (tmp_path / "x.csv").write_text("1")
-    assert "tensors come as .npz" in shell("run", counter, "x=x.csv").err
+    assert "supported formats are .npz" in shell("run", counter, "x=x.csv").err
 
 
 def test_bench_times_calls(shell, counter):
-    told = shell("bench", counter, "--runs", 5, "--json").json
-    assert told["runs"] == 5
-    assert 0 < told["min_ms"] <= told["median_ms"] <= told["p90_ms"]
+    data = shell("bench", counter, "--runs", 5, "--json").json
+    assert data["runs"] == 5
+    assert 0 < data["min_ms"] <= data["median_ms"] <= data["p90_ms"]
 
 
 class Half(nn.Module):
@@ -124,9 +124,9 @@ def test_diff_finds_ops_weights_and_ports(shell, tmp_path):
     one = saved(tmp_path / "one.aimodel", Half(), torch.ones(3))
     assert shell("diff", one, one).code == 0
     two = saved(tmp_path / "two.aimodel", Third(), torch.ones(3), input_names=["z"])
-    said = shell("diff", one, two, "--json")
-    assert said.code == 1
-    kinds = {d["what"] for d in said.json["differences"]}
+    result = shell("diff", one, two, "--json")
+    assert result.code == 1
+    kinds = {d["what"] for d in result.json["differences"]}
     assert {"inputs", "outputs", "weights"} <= kinds
     assert "inputs of main" in shell("diff", one, two).out
 
@@ -134,14 +134,14 @@ def test_diff_finds_ops_weights_and_ports(shell, tmp_path):
 DEBUG = TorchConverter.Mode.DEBUG
 
 
-def test_strip_takes_out_places_and_nothing_else(shell, tmp_path):
+def test_strip_removes_locations_only(shell, tmp_path):
     asset = saved(tmp_path / "debug.aimodel", Half(), torch.ones(3), mode=DEBUG)
     before = shell("doctor", asset, "--json").json["hazards"]
     assert [h["code"] for h in before] == ["HAZ05"]
-    said = shell("strip", asset, "-o", "small.aimodel")
-    assert said.code == 0, said.err
-    held = (tmp_path / "small.aimodel" / "main.mlirb").read_bytes()
-    assert b"test_assets" not in held
+    result = shell("strip", asset, "-o", "small.aimodel")
+    assert result.code == 0, result.err
+    stored = (tmp_path / "small.aimodel" / "main.mlirb").read_bytes()
+    assert b"test_assets" not in stored
     assert shell("diff", asset, "small.aimodel").code == 0
     assert shell("strip", asset).code == 0, "in place"
     assert shell("doctor", asset, "--json").json["hazards"] == []
@@ -154,13 +154,13 @@ class Odd(nn.Module):
         return order, torch.where(mask, wide.reshape(3), 0), x.nonzero()
 
 
-def test_doctor_names_hazards_and_the_environment(shell, tmp_path):
+def test_doctor_lists_hazards_and_environment(shell, tmp_path):
     asset = saved(tmp_path / "odd.aimodel", Odd(), torch.rand(3), torch.ones(3, dtype=torch.bool))
-    said = shell("doctor", asset, "--json")
-    assert said.code == 0, "warnings alone are no failure"
-    codes = {h["code"] for h in said.json["hazards"]}
+    result = shell("doctor", asset, "--json")
+    assert result.code == 0, "warnings alone do not fail"
+    codes = {h["code"] for h in result.json["hazards"]}
     assert {"HAZ04", "HAZ06", "HAZ07", "HAZ10"} <= codes
-    assert said.json["environment"]["torch"] == torch.__version__
+    assert result.json["environment"]["torch"] == torch.__version__
     assert "boolean inputs, which devices refuse" in shell("doctor", asset).out
 
 
@@ -168,7 +168,7 @@ def doubled(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def test_inspect_and_doctor_know_kernels(shell, tmp_path):
+def test_inspect_and_doctor_report_kernels(shell, tmp_path):
     identity = MetalParameter("id", "uint", "thread_position_in_grid")
     source = "y[id] = x[id] * 2;"
     kernel = TorchMetalKernel("shown_by_inspect", ["x"], ["y"], source, doubled, [identity])
@@ -186,36 +186,36 @@ def test_inspect_and_doctor_know_kernels(shell, tmp_path):
     assert [h["code"] for h in shell("doctor", "k.aimodel", "--json").json["hazards"]] == ["HAZ09"]
 
 
-def test_a_damaged_asset_is_told(shell, tmp_path):
+def test_inspect_reports_damaged_asset(shell, tmp_path):
     asset = saved(tmp_path / "one.aimodel", Half(), torch.ones(3))
     (asset / "main.mlirb").write_bytes(b"nonsense")
-    said = shell("inspect", asset)
-    assert said.code == 3
-    assert "is damaged" in said.err
+    result = shell("inspect", asset)
+    assert result.code == 3
+    assert "is damaged" in result.err
 
 
 def test_ops_lists_and_checks(shell):
-    said = shell("ops", "log_softmax", "--json")
-    assert [op["name"] for op in said.json["ops"]] == ["aten._log_softmax.default"]
+    result = shell("ops", "log_softmax", "--json")
+    assert [op["name"] for op in result.json["ops"]] == ["aten._log_softmax.default"]
     checked = shell("ops", "aten::trunc", "--check", "--json")
     assert checked.code == 0, checked.out
     assert checked.json["runs"] >= 2
     assert checked.json["failed"] == []
     unknown = shell("ops", "no such op")
     assert unknown.code == 1
-    assert "coreai-torch check tells for a model" in unknown.out
+    assert "run coreai-torch check on a model" in unknown.out
 
 
-def test_ops_are_named_as_lists_write_them_or_as_they_are_registered(shell):
+def test_ops_accepts_both_spellings_of_a_name(shell):
     assert shell("ops", "aten::trunc").out == shell("ops", "aten.trunc").out
     assert case_runs("aten::trunc") == case_runs("aten.trunc.default") != []
 
 
-def test_checking_all_ops_tells_how_many_and_how_to_narrow_it(shell, monkeypatch):
+def test_checking_all_ops_prints_count_and_hint(shell, monkeypatch):
     runs = case_runs("aten.trunc")
     monkeypatch.setattr(self_check, "case_runs", lambda pattern="": runs)
-    said = shell("ops", "--check")
-    assert said.code == 0, said.out
-    assert f"{len(runs)} runs of 1 op; a part of a name narrows it" in said.err
-    assert "coreai-torch ops softmax --check" in said.err
+    result = shell("ops", "--check")
+    assert result.code == 0, result.out
+    assert f"{len(runs)} runs of 1 op; pass part of a name to run fewer" in result.err
+    assert "coreai-torch ops softmax --check" in result.err
     assert shell("ops", "--check", "--json").err == ""

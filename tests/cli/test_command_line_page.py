@@ -1,4 +1,4 @@
-"""The commands of docs/command-line.md run as they stand there, in their order."""
+"""Run the commands of docs/command-line.md in order and check their output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = {
 }
 
 
-def test_every_command_of_the_page_works(shell, tmp_path):
+def test_every_command_on_the_page_works(shell, tmp_path):
     (model,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     (tmp_path / "models.py").write_text(model)
     pixels = np.zeros((16, 16, 3), np.uint8)
@@ -32,8 +32,8 @@ def test_every_command_of_the_page_works(shell, tmp_path):
     for command in COMMANDS:
         script, *arguments = shlex.split(command)
         assert script == "coreai-torch"
-        said = shell(*arguments)
-        assert said.code == 0, f"{command}\n{said.out}{said.err}"
+        result = shell(*arguments)
+        assert result.code == 0, f"{command}\n{result.out}{result.err}"
         if arguments[0] in (
             "check",
             "inspect",
@@ -45,6 +45,6 @@ def test_every_command_of_the_page_works(shell, tmp_path):
             "run",
             "bench",
         ):
-            answered = set(shell(*arguments, "--json").json) - {"ok"}
-            assert answered == KEYS[arguments[0]], arguments[0]
+            keys = set(shell(*arguments, "--json").json) - {"ok"}
+            assert keys == KEYS[arguments[0]], arguments[0]
     assert np.load(tmp_path / "scores.npz")["scores"].shape == (1, 10)

@@ -99,9 +99,9 @@ def test_clear_forgets_programs_and_keeps_lowerings(program):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"input_names": ["a", "b"]}, r"input_names holds 2 names.*has 1: \['x'\]"),
-        ({"output_names": []}, r"output_names holds 0 names.*has 1: \['linear'\]"),
-        ({"state_names": ["s"]}, r"state_names holds 1 names.*has 0: \[\]"),
+        ({"input_names": ["a", "b"]}, r"input_names has 2 names.*has 1: \['x'\]"),
+        ({"output_names": []}, r"output_names has 0 names.*has 1: \['linear'\]"),
+        ({"state_names": ["s"]}, r"state_names has 1 names.*has 0: \[\]"),
         ({"input_names": "x"}, "input_names is 'x'"),
         ({"output_names": [""]}, r"output_names is \[''\]"),
     ],
