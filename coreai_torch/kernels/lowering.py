@@ -10,7 +10,7 @@ import torch
 from ..ir import metal, types
 from ..ir.dialect import Value, cast, constant
 from ..lowering.binding import Call
-from ..lowering.context import LowerSubgraph
+from ..lowering.entry import LowerSubgraph
 from ..torch_compat import schema_of
 from .definition import Definition, Returns
 

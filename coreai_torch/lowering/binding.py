@@ -80,7 +80,7 @@ def _axes(call: Call, name: str, given: Any) -> Axes:
 
 
 def _static(call: Call, name: str, given: Any) -> Any:
-    held = call.scope.held(given)
+    held = call.scope.resolve(given)
     parts = held if isinstance(held, list | tuple) else [held]
     if any(isinstance(part, Value | torch.Tensor) for part in parts):
         raise call.refuse(
@@ -95,7 +95,7 @@ def _held(call: Call, name: str, given: Any) -> Any:
 
 
 def _as_held(call: Call, name: str, given: Any) -> Any:
-    return call.scope.held(given)
+    return call.scope.resolve(given)
 
 
 def _shape(call: Call, name: str, given: Any) -> Shape:
@@ -210,7 +210,7 @@ class Signature:
         for param, given in zip(self.params, self.given(call.node), strict=True):
             if param.into is not None:
                 bound[param.into] = param.convert(call, param.name, given)
-            elif not param.ignored and call.scope.held(given) != param.default:
+            elif not param.ignored and call.scope.resolve(given) != param.default:
                 raise call.refuse(
                     f"known only with {param.name}={param.default!r}, here it is {given!r}"
                 )

@@ -14,8 +14,7 @@ from ..ir.composite import Composite
 from ..ir.dialect import Dim, RankedTensorType, Value
 from ..torch_compat import schema_of
 from .binding import Call
-
-LowerSubgraph = Callable[[fx.GraphModule, Sequence[Any]], list[Any]]
+from .entry import LowerSubgraph
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,12 @@ class Ctx:
 
     def known(self, name: str) -> torch.Tensor | None:
         """The argument of this schema name if it is a constant, as torch sees it."""
-        held = self.call.scope.held(self._given(name))
+        held = self.call.scope.resolve(self._given(name))
         return held if isinstance(held, torch.Tensor) else None
 
     def known_each(self, name: str) -> list[torch.Tensor | None]:
         """`known` for each tensor of an argument that is a list of them."""
-        held = self.call.scope.held(self._given(name))
+        held = self.call.scope.resolve(self._given(name))
         return [h if isinstance(h, torch.Tensor) else None for h in held]
 
     def path(self, name: str) -> str:

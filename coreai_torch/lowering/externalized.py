@@ -19,8 +19,8 @@ from ..ir.composite import declaration
 from ..ir.dialect import Value, size
 from ..passes.externalize.cut import Region
 from ..passes.externalize.spec import Match
+from ..passes.zero_size import may_be_empty
 from .scope import Scope
-from .zero_size import may_be_empty
 
 LowerNodes = Callable[[Sequence[fx.Node], Scope, Sequence[Region]], None]
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9]")
@@ -63,7 +63,7 @@ def emit(lower: LowerNodes, region: Region, scope: Scope) -> None:
         )
     for port, value in zip(results, build.shared_graphs[key](*operands), strict=True):
         if port.node in region.body:
-            scope.hold(port.node, value)
+            scope.record(port.node, value)
 
 
 def _title(region: Region) -> str:
@@ -170,11 +170,11 @@ class _Crossing:
         inner = Scope(self._scope.names)
         for port, argument in zip(self.inputs, arguments, strict=True):
             if port.node not in inner.nodes:  # a tensor passed twice is read as the first
-                inner.hold(port.node, argument)
+                inner.record(port.node, argument)
         for node, (source, axis) in self.outside.sizes.items():
-            inner.hold(node, size(inner.nodes[source], axis))
+            inner.record(node, size(inner.nodes[source], axis))
         for node in self.constants:
-            inner.hold(node, self._scope.nodes[node])
+            inner.record(node, self._scope.nodes[node])
         return inner
 
 

@@ -14,15 +14,15 @@ from ..ir.build import Build
 from ..ir.dialect import Value
 from ..ir.locations import here
 from .binding import Call
-from .context import LowerSubgraph
+from .entry import LowerSubgraph
 from .scope import ValuesMap
 
 
 @dataclass(frozen=True)
 class LegacyLowering:
-    """A user's function that reads the node itself."""
+    """A user's function that reads the node itself; the target is the name of the op."""
 
-    name: str
+    target: str
     fn: Callable[..., Any]
     origin: str = "registered"
 

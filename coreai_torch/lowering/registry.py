@@ -15,7 +15,8 @@ from ..torch_compat import HigherOrderOperator, MissingOverload, OpOverload
 from . import promotion
 from .binding import Call, Signature
 from .cases import Case
-from .context import Ctx, LowerSubgraph
+from .context import Ctx
+from .entry import BUILT_IN, Entry, LowerSubgraph
 from .promotion import Promote
 
 
@@ -42,7 +43,7 @@ class Lowering:
     promote: Promote = Promote.NOT
     ignore: Sequence[str] = ()
     cases: Sequence[Case] = field(default=(), repr=False)
-    origin: str = "built-in"
+    origin: str = BUILT_IN
 
     @cached_property
     def signature(self) -> Signature:
@@ -71,12 +72,12 @@ class FunctionLowering:
     target: Any
     fn: Callable[..., Any]
     cases: Sequence[Case] = field(default=(), repr=False)
-    origin: str = "built-in"
+    origin: str = BUILT_IN
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Resolve the arguments and lower."""
         higher = isinstance(self.target, HigherOrderOperator)
-        resolve = call.scope.held if higher else call.scope.values_of
+        resolve = call.scope.resolve if higher else call.scope.values_of
         args, kwargs = resolve(call.node.args), resolve(dict(call.node.kwargs))
         return self.fn(Ctx(call, lower_subgraph), *args, **kwargs)
 
@@ -92,19 +93,16 @@ class Decomposition:
     target: Any
     fn: Callable[..., Any]
     cases: Sequence[Case] = field(default=(), repr=False)
-    origin: str = "built-in"
+    origin: str = BUILT_IN
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Trace the function on the node's fake arguments and lower what comes out."""
         from .inline import trace
 
         graph, inputs = trace(self.fn, call.node)
-        results = lower_subgraph(graph, call.scope.held(inputs))
+        results = lower_subgraph(graph, call.scope.resolve(inputs))
         several = isinstance(call.node.meta["val"], list | tuple)
         return results if several else results[0]
-
-
-Entry = Any  # a Lowering, FunctionLowering or Decomposition: called with (call, lower_subgraph)
 
 
 class Registry:
@@ -117,11 +115,10 @@ class Registry:
 
     def add(self, entry: Entry, *, name: str | None = None, override: bool = False) -> None:
         """Register an entry under its target's name."""
-        target = getattr(entry, "target", None)
-        if isinstance(target, MissingOverload):
-            self.missing.add(target.name)
+        if isinstance(entry.target, MissingOverload):
+            self.missing.add(entry.target.name)
             return
-        name = name or key(target)
+        name = name or key(entry.target)
         if name in self._own and not override:
             raise ConversionError(f"{name} already has a lowering")
         self._own[name] = entry

@@ -26,19 +26,19 @@ class Scope:
     nodes: dict[fx.Node, Any] = field(default_factory=dict)
     by_name: dict[str, fx.Node] = field(default_factory=dict)
 
-    def hold(self, node: fx.Node, value: Any) -> None:
-        """Remember what a node became."""
+    def record(self, node: fx.Node, value: Any) -> None:
+        """Store what a node was lowered to."""
         self.nodes[node] = value
         self.by_name[node.name] = node
 
-    def held(self, given: Any) -> Any:
-        """Replace nodes by what they hold; constants stay tensors."""
+    def resolve(self, given: Any) -> Any:
+        """Replace nodes by what they were lowered to; constants stay tensors."""
         if isinstance(given, fx.Node):
             return self.nodes[given]
         return fx.node.map_arg(given, lambda n: self.nodes[n])
 
     def values_of(self, given: Any) -> Any:
-        """Replace nodes by what they hold; constants become values of the graph."""
+        """Replace nodes by what they were lowered to; constants become values."""
         if isinstance(given, fx.Node):
             return self.value(given)
         return fx.node.map_arg(given, self.value)

@@ -15,6 +15,7 @@ from ..ir import types
 from ..ir.build import Build
 from ..ir.locations import Locations
 from ..ir.placeholder import stand_in
+from ..passes.graph import PassGraph
 from .program import Staged, entrypoint
 from .registry import Registry
 from .scope import Scope
@@ -69,9 +70,9 @@ class _Surveyor(Walk):
 
     found: list[tuple[fx.Node, str, str, str]] = field(default_factory=list)
 
-    def _node(self, node: fx.Node, scope: Scope) -> Any:
+    def _node(self, node: fx.Node, graph: PassGraph, scope: Scope) -> Any:
         try:
-            return super()._node(node, scope)
+            return super()._node(node, graph, scope)
         except ConversionError as error:
             self._note(node, error)
             return _stand_ins(node.meta.get("val"))

@@ -1,7 +1,8 @@
-"""Tensors without elements: nothing is computed of them, which the run time would not survive.
+"""Lower nodes whose results or operands have no elements, without computing anything.
 
-One whose sizes are all numbers is a constant. Here are those such as `[s0, 0]`, which are empty
-whatever `s0` is.
+These are tensors such as `[s0, 0]`, which are empty whatever `s0` is. The run time broadcasts a
+size of 0 to 1: `[s0, 0] + 1` has the sizes `[s0, 1]` there, and a comparison ends the process
+(coreai-core 1.0.0b2).
 """
 
 from __future__ import annotations
@@ -9,40 +10,55 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.fx as fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from ..ir.dialect import Dim, Value, broadcast_to, constant, slice_axis, tensor_constant
 from ..passes.fold_constants import UNFOLDED, fold
-from ..torch_compat import has_symbolic_sizes
+from ..passes.graph import ZeroSize
+from .binding import Call
+from .entry import BUILT_IN, Entry, LowerSubgraph, unsupported_op
 from .scope import Scope
 from .symbolic_sizes import extents
 
 
-def constant_without_elements(val: Any) -> Any:
-    """Empty tensors for results that are known to be empty, all of their sizes being numbers."""
-    if isinstance(val, list | tuple):
-        parts = [constant_without_elements(v) for v in val]
-        return parts if parts and all(p is not None for p in parts) else None
-    if not is_empty(val) or any(type(s) is not int for s in val.shape):
-        return None
-    return torch.empty(tuple(val.shape), dtype=val.dtype)
+@dataclass(frozen=True)
+class ZeroSizeLowering:
+    """Lowers a node with zero-size tensors, by its registered lowering if nothing else helps."""
+
+    target: Any
+    registered: Entry | None
+    zero_size: ZeroSize
+
+    @property
+    def origin(self) -> str:
+        """Where the registered lowering comes from."""
+        return BUILT_IN if self.registered is None else self.registered.origin
+
+    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
+        """Return empty results, or results that no element contributes to."""
+        result = None
+        if ZeroSize.RESULTS in self.zero_size:
+            result = empty_results(call.node, call.scope)
+        if result is None and ZeroSize.OPERANDS in self.zero_size:
+            result = results_of_empty_operands(call.node, call.scope)
+        if result is not None:
+            return result
+        if self.registered is None:
+            raise unsupported_op(call.node)
+        return self.registered(call, lower_subgraph)
 
 
-def value_without_elements(node: fx.Node, scope: Scope) -> Any:
-    """Values for results that are all empty, else None.
+def empty_results(node: fx.Node, scope: Scope) -> Any:
+    """Return values of the promised sizes for results that are all empty.
 
-    The run time stretches a size of 0 to meet a 1: `[s0, 0] + 1` has the sizes `[s0, 1]` there,
-    and a comparison ends the process. None too where a size cannot be told of those held by now.
+    Return None if a size cannot be computed from the values in the scope.
     """
     promised = node.meta.get("val")
     results = promised if isinstance(promised, list | tuple) else [promised]
-    if not results or not all(is_empty(result) for result in results):
-        return None
     sizes = [extents(result.shape, node, scope) for result in results]
     if any(each is None for each in sizes):
         return None
@@ -50,16 +66,13 @@ def value_without_elements(node: fx.Node, scope: Scope) -> Any:
     return made if isinstance(promised, list | tuple) else made[0]
 
 
-def made_of_no_elements(node: fx.Node, scope: Scope) -> Any:
-    """What an op gives whose tensors are empty, known from two trials in torch, else None.
+def results_of_empty_operands(node: fx.Node, scope: Scope) -> Any:
+    """Return what an op computes of empty operands if two trials in torch agree, else None.
 
-    A sum is 0 and a product 1, of whatever sizes; the run time leaves them unwritten.
+    A sum is 0 and a product 1, whatever the sizes; the run time leaves them unwritten.
     """
-    promised, inputs = node.meta.get("val"), node.all_input_nodes
+    promised = node.meta.get("val")
     results = promised if isinstance(promised, list | tuple) else [promised]
-    tensors = [n.meta.get("val") for n in inputs if isinstance(scope.nodes.get(n), Value)]
-    if not tensors or not all(map(is_empty, tensors)):
-        return None
     if not all(isinstance(result, torch.Tensor) for result in results):
         return None
     sizes = [extents(result.shape, node, scope) for result in results]
@@ -128,25 +141,6 @@ def _same(one: Any, other: Any) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
-def always_full(node: fx.Node) -> bool:
-    """Whether all sizes around a node are numbers, and none is zero: nothing here concerns it."""
-    for near in (node, *node.all_input_nodes):
-        val = near.meta.get("val")
-        for each in val if isinstance(val, list | tuple) else (val,):
-            if isinstance(each, torch.Tensor) and (has_symbolic_sizes(each) or not each.numel()):
-                return False
-    return True
-
-
-def is_empty(val: Any) -> bool:
-    """Whether a tensor has no elements at any values of its symbolic sizes."""
-    if not isinstance(val, torch.Tensor):
-        return False
-    if not has_symbolic_sizes(val):  # told at a tenth of the cost of its shape
-        return bool(val.numel() == 0)
-    return any(type(s) is int and s == 0 for s in val.shape)
-
-
 def _none_of(sizes: Sequence[Any], dtype: torch.dtype) -> Value:
     """Cut from a tensor of one element: broadcasting to no element at all is refused."""
     none = [type(s) is int and s == 0 for s in sizes]
@@ -156,36 +150,3 @@ def _none_of(sizes: Sequence[Any], dtype: torch.dtype) -> Value:
     for axis, cut in enumerate(none):
         value = slice_axis(value, axis, 0, 0) if cut else value
     return value
-
-
-def may_be_empty(node: fx.Node) -> bool:
-    """Whether a size of an operand or result is known at run time only, and may be zero there."""
-    vals = (n.meta.get("val") for n in (node, *node.all_input_nodes))
-    return any(_has_a_size_of_zero(v) for val in vals for v in (val if _several(val) else (val,)))
-
-
-def _several(val: Any) -> bool:
-    return isinstance(val, list | tuple)
-
-
-def _has_a_size_of_zero(val: Any) -> bool:
-    if not isinstance(val, torch.Tensor) or not has_symbolic_sizes(val):
-        return False
-    return any(isinstance(s, torch.SymInt) and _may_be_zero(s) for s in val.shape)
-
-
-def _may_be_zero(extent: torch.SymInt) -> bool:
-    """A size that the data decide, or one computed from open ones: `x[2:-1]` of two rows has none.
-
-    An open size itself is two or more: `torch.export` takes that for granted.
-    """
-    expression = extent.node.expr
-    if expression.is_Symbol and not free_unbacked_symbols(extent):
-        return False
-    known = _POSITIVE.setdefault(extent.node.shape_env, {})
-    if expression not in known:  # a tenth of a millisecond each
-        known[expression] = extent.node.shape_env.bound_sympy(expression).lower > 0
-    return not known[expression]
-
-
-_POSITIVE: WeakKeyDictionary[ShapeEnv, dict[Any, bool]] = WeakKeyDictionary()

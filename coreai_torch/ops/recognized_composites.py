@@ -16,7 +16,7 @@ from torch import Tensor
 from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering.binding import Call
-from ..lowering.context import LowerSubgraph
+from ..lowering.entry import LowerSubgraph
 from ..lowering.inline import trace
 from ..passes.recognize.composites import (
     attention,

@@ -1,15 +1,19 @@
-"""Evaluates in torch what depends on constants alone, before any op is emitted."""
+"""Evaluate in torch every node that depends on constants alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.fx as fx
 
+from ..ir import types
 from ..ir.dialect import Value
-from ..torch_compat import HigherOrderOperator, OpOverload, schema_of
+from ..torch_compat import HigherOrderOperator, OpOverload, aten, has_symbolic_sizes, schema_of
+from .graph import PassGraph
 
 UNFOLDED = object()
 
@@ -35,8 +39,84 @@ _UNINITIALISED = {
 }
 
 
+def fold_constants(graph: PassGraph) -> PassGraph:
+    """Move the calls that can be evaluated now into the table of constants."""
+    constants = {node: _or_empty(node, value) for node, value in graph.constants.items()}
+    arguments = dict(graph.arguments)
+    for node in graph.arguments:
+        if (empty := empty_constant(node.meta.get("val"))) is not None:
+            constants[node] = empty
+            del arguments[node]
+    calls = []
+    for node in graph.calls:
+        value = UNFOLDED if node in graph.region_at else _value(node, graph, constants)
+        if value is UNFOLDED:
+            calls.append(node)
+        else:
+            constants[node] = value
+    return replace(graph, calls=calls, arguments=arguments, constants=constants)
+
+
+def _or_empty(node: fx.Node, value: Any) -> Any:
+    if node.op != "placeholder":
+        return value
+    empty = empty_constant(node.meta.get("val"))
+    return value if empty is None else empty
+
+
+def _value(node: fx.Node, graph: PassGraph, constants: Mapping[fx.Node, Any]) -> Any:
+    """Return the value of a call if it is known now, else `UNFOLDED`."""
+    inputs = node.all_input_nodes
+    known = all(n in constants for n in inputs)
+    if node.target is operator.getitem:
+        return _item(node, constants) if known else UNFOLDED
+    val = node.meta.get("val")
+    empty = empty_constant(val)
+    if empty is not None:
+        return empty
+    if not known:
+        return _known_size(node, val, graph)
+    if graph.is_custom(node):
+        return UNFOLDED
+    return fold(node, *fx.node.map_arg((node.args, dict(node.kwargs)), constants.__getitem__))
+
+
+def _item(node: fx.Node, constants: Mapping[fx.Node, Any]) -> Any:
+    source, index = node.args
+    found = constants[source][index]  # type: ignore[index]  # a node, and a number
+    return UNFOLDED if found is None else found
+
+
+def _known_size(node: fx.Node, val: Any, graph: PassGraph) -> Any:
+    """Return a symbolic size that is a number after all, else `UNFOLDED`.
+
+    Export may fix a symbol after it recorded it. In the graph of a branch, a placeholder of a
+    symbolic size may get a tensor whose size is a number.
+    """
+    if not isinstance(val, torch.SymInt) or graph.is_custom(node):
+        return UNFOLDED
+    number = val.node.maybe_as_int()
+    if number is not None:
+        return number
+    if node.target is not aten.sym_size.int or node.args[0] not in graph.arguments:
+        return UNFOLDED
+    source, axis = node.args
+    extent = graph.arguments[source].type.shape[axis]  # type: ignore[index]  # a placeholder
+    return UNFOLDED if extent == types.DYNAMIC else int(extent)
+
+
+def empty_constant(val: Any) -> Any:
+    """Return empty tensors for results of static sizes that have no elements, else None."""
+    if isinstance(val, list | tuple):
+        parts = [empty_constant(part) for part in val]
+        return parts if parts and all(part is not None for part in parts) else None
+    if not isinstance(val, torch.Tensor) or has_symbolic_sizes(val) or val.numel():
+        return None
+    return torch.empty(tuple(val.shape), dtype=val.dtype)
+
+
 def fold(node: fx.Node, args: Any, kwargs: Any) -> Any:
-    """The node's result if all it needs is known now, else `UNFOLDED`."""
+    """Return the result of a call if all arguments are known now, else `UNFOLDED`."""
     if not _foldable(node.target) or any(_at_run_time(leaf) for leaf in _leaves((args, kwargs))):
         return UNFOLDED
     if node.op == "call_function" and _grows(node, args, kwargs):

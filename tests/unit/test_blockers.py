@@ -104,4 +104,4 @@ def test_a_lowering_of_ones_own_is_no_blocker():
 
     (found,) = blockers(Mystery(), torch.rand(3, 3), converter=converter)
     assert "NotImplementedError: asked for and not written" in found.problem
-    assert found.hint == "mending the registered lowering"
+    assert found.hint == "fix the registered lowering"

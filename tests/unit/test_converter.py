@@ -307,9 +307,7 @@ def test_a_lowering_that_returns_the_wrong_type_is_named():
         return values_map[node.args[0].name]
 
     converter.add_exported_program(exported(Affine(), torch.randn(2, 4)))
-    promised = (
-        r"(?s)became tensor<2x4xf32>, but .* tensor<2x3xf32>.*mending the registered lowering"
-    )
+    promised = r"(?s)became tensor<2x4xf32>, but .* tensor<2x3xf32>.*fix the registered lowering"
     with pytest.raises(WrongResultError, match=promised):
         converter.to_coreai()
 

@@ -103,7 +103,7 @@ def test_a_lowering_that_returns_nothing_is_blamed_itself():
     converter = TorchConverter()
     register = converter.register_torch_lowering("aten::relu", allow_override=True)
     register(lambda ctx, x: None)
-    with pytest.raises(WrongResultError, match=r"relu.default became None(?s:.*)mending the reg"):
+    with pytest.raises(WrongResultError, match=r"relu.default became None(?s:.*)fix the reg"):
         converter.add_exported_program(EXPORTED).to_coreai()
     with pytest.raises(CodedError, match="a lowering is a function, not 3"):
         register(3)

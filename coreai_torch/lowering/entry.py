@@ -1,0 +1,46 @@
+"""The type that all lowering rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch.fx as fx
+
+from ..errors import UnsupportedOpError, unsupported
+from .binding import Call
+
+LowerSubgraph = Callable[[fx.GraphModule, Sequence[Any]], list[Any]]
+
+BUILT_IN = "built-in"  # the origin of an entry that comes with the package
+
+
+class Entry(Protocol):
+    """A lowering rule: what a registry stores and what the walker calls.
+
+    `Lowering`, `FunctionLowering` and `Decomposition` are the built-in kinds; `LegacyLowering`,
+    `KernelLowering` and `CompositeLowering` are added to the registry of one converter; the passes
+    ask for `FusedConvolutionLowering` and `ZeroSizeLowering`.
+    """
+
+    @property
+    def target(self) -> Any:
+        """The overload, function or higher-order op; the name of an op that torch may lack."""
+
+    @property
+    def origin(self) -> str:
+        """Who wrote it: "built-in", or "registered" for a user's."""
+
+    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
+        """Emit ops for a node and return its results: values, constants, or a list of these."""
+
+
+def is_built_in(entry: Entry) -> bool:
+    """Whether an entry comes with the package."""
+    return entry.origin == BUILT_IN
+
+
+def unsupported_op(node: fx.Node) -> UnsupportedOpError:
+    """Return the error for a node that nothing lowers."""
+    hint = "use an op that the converter knows; `coreai_torch.ops` lists them"
+    return unsupported([(node, hint)])
