@@ -1,4 +1,4 @@
-"""The Airy function: a power series in the middle, and what remains of growth and waves outside.
+"""Lower special_airy_ai: a power series near zero, asymptotic rational fits outside.
 
 The rational fits are those of S. Moshier's Cephes library.
 """
@@ -16,7 +16,7 @@ from .._lib.approximation import in_float32, polynomial
 
 _INF, _NAN = float("inf"), float("nan")
 _AT_ZERO, _SLOPE = 0.355028053887817239260, 0.258819403792806798405
-_TERMS = 9  # of the series: up to 2.09, whose cube is 9.1, the next one is below 1e-9
+_TERMS = 9  # up to 2.09, whose cube is 9.1, the next term of the series is below 1e-9
 
 _DECAY = (
     (1.0, 14.0264691163389669, 70.5360906840444183, 159.756391350164414, 168.089224934630576,
@@ -43,7 +43,7 @@ _COSINE = (
 _ROOT = 1 / math.sqrt(math.pi)
 
 
-def _quotient(x: torch.Tensor, fit: tuple[tuple[float, ...], tuple[float, ...]]) -> torch.Tensor:
+def _rational(x: torch.Tensor, fit: tuple[tuple[float, ...], tuple[float, ...]]) -> torch.Tensor:
     return polynomial(x, fit[0]) / polynomial(x, fit[1])
 
 
@@ -67,14 +67,16 @@ def _series(x: torch.Tensor) -> torch.Tensor:
 )
 @in_float32
 def airy_ai(x: torch.Tensor) -> torch.Tensor:
-    size = x.abs().clamp(2.0, 1e12)
-    reach = 2 * size * size.sqrt() / 3
-    inverse, fourth = 1 / reach, size.sqrt().sqrt()
-    decay = _ROOT * _quotient(inverse, _DECAY) / (2 * fourth * reach.exp())
-    turn, square = reach + 0.25 * math.pi, inverse * inverse
-    sine = turn.sin() * (1 + square * _quotient(square, _SINE))
-    waves = _ROOT / fourth * (sine - turn.cos() * (inverse * _quotient(square, _COSINE)))
-    middle = torch.where(x.abs() < 2.1, _series(x.clamp(-2.1, 2.1)), x)  # NaN stays
-    value = torch.where(x < -2.09, waves, torch.where(x >= 2.09, decay, middle))
+    magnitude = x.abs().clamp(2.0, 1e12)
+    exponent = 2 * magnitude * magnitude.sqrt() / 3
+    inverse, fourth_root = 1 / exponent, magnitude.sqrt().sqrt()
+    decay = _ROOT * _rational(inverse, _DECAY) / (2 * fourth_root * exponent.exp())
+    phase, square = exponent + 0.25 * math.pi, inverse * inverse
+    sine = phase.sin() * (1 + square * _rational(square, _SINE))
+    oscillation = (
+        _ROOT / fourth_root * (sine - phase.cos() * (inverse * _rational(square, _COSINE)))
+    )
+    series = torch.where(x.abs() < 2.1, _series(x.clamp(-2.1, 2.1)), x)  # NaN stays NaN
+    value = torch.where(x < -2.09, oscillation, torch.where(x >= 2.09, decay, series))
     value = torch.where(x > 103.892, 0.0, value)
     return torch.where(torch.isinf(x), _NAN, value)

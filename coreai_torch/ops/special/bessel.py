@@ -1,7 +1,7 @@
-"""Bessel functions of orders 0 and 1, each as one fit near zero and one for large arguments.
+"""Lower Bessel functions of orders 0 and 1, with one fit near zero and one for large arguments.
 
-All are formulas in torch. The polynomials are fits of this project's own, near-minimax on the
-interval named beside them, with an error of a few units of float32.
+All are formulas in torch. The polynomials were fitted for this project: near-minimax on the
+interval in their comment, with an error of a few float32 units in the last place.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _INF, _NAN = float("inf"), float("nan")
 _EDGES = f32(10, values=(0.0, -0.0, 1.0, -1.0, 2.0, 8.0, 8.1, -20.0, 40.0, _NAN))
 _ALIKE: list[T] = [_EDGES, f32(2, 40), f32(60, low=-20, high=20), i32(5), f32()]
 _CASES = [case(t) for t in _ALIKE]
-_TAIL = "torch takes numbers by eight, and computes the rest in float16: 0.0024 off"
+_TAIL = "torch vectorizes by eight and computes the remainder in float16: 0.0024 off"
 _NARROW = [case(f16(9), one_size=_TAIL), case(bf16(9))]
 
-# exp(-x) I(x), and exp(-x) I1(x) / x, in x / 4 - 1 for x from 0 to 8.
+# exp(-x) I0(x), and exp(-x) I1(x) / x, in x / 4 - 1 for x from 0 to 8.
 _I0E_NEAR = (
     0.207001921, -0.113004123, 0.0945155475, -0.0890531991, 0.0873472953, -0.0848278182,
     0.0792213013, -0.0703820352, 0.0571118621, -0.0402424033, 0.0290835299, -0.0246937723,
@@ -34,7 +34,7 @@ _I1E_NEAR = (
     0.0446671243, -0.0337949031, 0.0237323263, -0.0151672271, 0.00943228148, -0.00627549095,
     0.00328453404, -0.000782789413, 0.000458867388, -0.000727186742, 0.000295533883,
 )  # fmt: skip
-# exp(-x) sqrt(x) I(x) in 16 / x - 1 for x from 8 on.
+# exp(-x) sqrt(x) I(x) in 16 / x - 1 for x >= 8.
 _I0E_FAR = (
     0.402176509, 0.00336055585, 0.000136216843, 1.11115255e-5, 1.47679211e-6, 3.63171031e-7,
     1.08298983e-7,
@@ -46,20 +46,22 @@ _I1E_FAR = (
 
 
 def _scaled_i(
-    size: torch.Tensor, near: Sequence[float], far: Sequence[float]
+    magnitude: torch.Tensor, near: Sequence[float], far: Sequence[float]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return polynomial(size / 4 - 1, near), polynomial(16 / size - 1, far) / torch.sqrt(size)
+    return polynomial(magnitude / 4 - 1, near), polynomial(16 / magnitude - 1, far) / torch.sqrt(
+        magnitude
+    )
 
 
-def _i0e(size: torch.Tensor) -> torch.Tensor:
-    near, far = _scaled_i(size, _I0E_NEAR, _I0E_FAR)
-    return torch.where(size <= 8, near, far)
+def _i0e(magnitude: torch.Tensor) -> torch.Tensor:
+    near, far = _scaled_i(magnitude, _I0E_NEAR, _I0E_FAR)
+    return torch.where(magnitude <= 8, near, far)
 
 
 def _i1e(x: torch.Tensor) -> torch.Tensor:
-    size = x.abs()
-    near, far = _scaled_i(size, _I1E_NEAR, _I1E_FAR)
-    return torch.where(size <= 8, x * near, torch.where(x < 0, -far, far))
+    magnitude = x.abs()
+    near, far = _scaled_i(magnitude, _I1E_NEAR, _I1E_FAR)
+    return torch.where(magnitude <= 8, x * near, torch.where(x < 0, -far, far))
 
 
 @decomposes(aten.special_i0e.default, cases=[*_CASES, *_NARROW])
@@ -101,7 +103,7 @@ _K0_NEAR = (
 _K1_NEAR = (
     0.885088266, -0.332240956, -0.24383813, -0.0278542301, -0.00138423116, -3.89322399e-5,
 )  # fmt: skip
-# exp(x) sqrt(x) K(x) in 4 / x - 1 for x from 2 on.
+# exp(x) sqrt(x) K(x) in 4 / x - 1 for x >= 2.
 _K0_FAR = (
     1.21859534, -0.0310714479, 0.00303288628, -0.00047995238, 9.96332931e-5, -2.40971798e-5,
     6.7498384e-6, -2.97762074e-6, 1.05168567e-6,
@@ -131,33 +133,33 @@ def _k1(x: torch.Tensor, *, scaled: bool) -> torch.Tensor:
     )
 
 
-def _from_zero(x: torch.Tensor, at_zero: float, value: torch.Tensor) -> torch.Tensor:
-    """A function that starts at zero with a pole, and is NaN below."""
+def _with_pole(x: torch.Tensor, at_zero: float, value: torch.Tensor) -> torch.Tensor:
+    """Return `at_zero` for zero, where the function has a pole, and NaN for negative arguments."""
     return torch.where(x < 0, _NAN, torch.where(x == 0, at_zero, value))
 
 
 @decomposes(aten.special_modified_bessel_k0.default, cases=_CASES)
 @in_float32
 def modified_bessel_k0(x: torch.Tensor) -> torch.Tensor:
-    return _from_zero(x, _INF, _k0(x, scaled=False))
+    return _with_pole(x, _INF, _k0(x, scaled=False))
 
 
 @decomposes(aten.special_modified_bessel_k1.default, cases=_CASES)
 @in_float32
 def modified_bessel_k1(x: torch.Tensor) -> torch.Tensor:
-    return _from_zero(x, _INF, _k1(x, scaled=False))
+    return _with_pole(x, _INF, _k1(x, scaled=False))
 
 
 @decomposes(aten.special_scaled_modified_bessel_k0.default, cases=_CASES)
 @in_float32
 def scaled_modified_bessel_k0(x: torch.Tensor) -> torch.Tensor:
-    return _from_zero(x, _INF, _k0(x, scaled=True))
+    return _with_pole(x, _INF, _k0(x, scaled=True))
 
 
 @decomposes(aten.special_scaled_modified_bessel_k1.default, cases=_CASES)
 @in_float32
 def scaled_modified_bessel_k1(x: torch.Tensor) -> torch.Tensor:
-    return _from_zero(x, _INF, _k1(x, scaled=True))
+    return _with_pole(x, _INF, _k1(x, scaled=True))
 
 
 # J0(x), J1(x) / x, Y0(x) - 2/pi log(x) J0(x) and (Y1(x) - 2/pi (log(x) J1(x) - 1/x)) / x, in
@@ -178,7 +180,7 @@ _Y1 = (
     0.0707598588, -0.243377431, 0.0233675713, 0.235072092, -0.196398393, 0.078547869, -0.01962878,
     0.00342249182, -0.000443772742, 4.46722405e-5, -3.64060006e-6, 2.39905138e-7,
 )  # fmt: skip
-# The slow factors of cosine and sine from 8 on, in 128 / x^2 - 1; Q is over 8 / x.
+# The modulus factors of cosine and sine for x >= 8, in 128 / x^2 - 1; Q is divided by 8 / x.
 _P0 = (
     0.999457274, -0.000536367164, 6.15035924e-6, -2.06509217e-7,
 )  # fmt: skip
@@ -193,21 +195,22 @@ _Q1 = (
 )  # fmt: skip
 
 
-def _wave(x: torch.Tensor, order: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """J and Y of an order at large arguments, by sine and cosine of the argument itself.
+def _asymptotic(x: torch.Tensor, order: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return J and Y at large arguments, from sine and cosine of the argument itself.
 
-    The phase, x less an odd multiple of pi / 4, would round: by 3e-6 at 40.
+    Subtracting an odd multiple of pi / 4 from x first would round: an error of 3e-6 at 40.
     """
     p, q = (_P0, _Q0) if order == 0 else (_P1, _Q1)
-    slow = 128 / (x * x) - 1
-    even, odd = polynomial(slow, p), polynomial(slow, q) * (8 / x)
+    scaled_argument = 128 / (x * x) - 1
+    even, odd = polynomial(scaled_argument, p), polynomial(scaled_argument, q) * (8 / x)
     cosine, sine = torch.cos(x), torch.sin(x)
     if order == 0:
         cosine, sine = cosine + sine, sine - cosine
     else:
         cosine, sine = sine - cosine, -(cosine + sine)
-    size = torch.rsqrt(math.pi * x)  # sqrt(2 / (pi x)), and sqrt(1 / 2) of the turned phase
-    return size * (even * cosine - odd * sine), size * (even * sine + odd * cosine)
+    # sqrt(2 / (pi x)), times sqrt(1 / 2) from the shifted phase
+    magnitude = torch.rsqrt(math.pi * x)
+    return magnitude * (even * cosine - odd * sine), magnitude * (even * sine + odd * cosine)
 
 
 def _near(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
@@ -217,15 +220,17 @@ def _near(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
 @decomposes(aten.special_bessel_j0.default, cases=_CASES)
 @in_float32
 def bessel_j0(x: torch.Tensor) -> torch.Tensor:
-    size = x.abs()
-    return torch.where(size <= 8, _near(size, _J0), _wave(size, 0)[0])
+    magnitude = x.abs()
+    return torch.where(magnitude <= 8, _near(magnitude, _J0), _asymptotic(magnitude, 0)[0])
 
 
 @decomposes(aten.special_bessel_j1.default, cases=_CASES)
 @in_float32
 def bessel_j1(x: torch.Tensor) -> torch.Tensor:
-    size = x.abs()
-    value = torch.where(size <= 8, size * _near(size, _J1), _wave(size, 1)[0])
+    magnitude = x.abs()
+    value = torch.where(
+        magnitude <= 8, magnitude * _near(magnitude, _J1), _asymptotic(magnitude, 1)[0]
+    )
     return torch.where(x < 0, -value, value)
 
 
@@ -233,7 +238,7 @@ def bessel_j1(x: torch.Tensor) -> torch.Tensor:
 @in_float32
 def bessel_y0(x: torch.Tensor) -> torch.Tensor:
     near = _near(x, _Y0) + 2 / math.pi * torch.log(x) * _near(x, _J0)
-    return _from_zero(x, -_INF, torch.where(x <= 8, near, _wave(x, 0)[1]))
+    return _with_pole(x, -_INF, torch.where(x <= 8, near, _asymptotic(x, 0)[1]))
 
 
 @decomposes(aten.special_bessel_y1.default, cases=_CASES)
@@ -241,7 +246,7 @@ def bessel_y0(x: torch.Tensor) -> torch.Tensor:
 def bessel_y1(x: torch.Tensor) -> torch.Tensor:
     singular = torch.log(x) * x * _near(x, _J1) - 1 / x
     near = x * _near(x, _Y1) + 2 / math.pi * singular
-    return _from_zero(x, -_INF, torch.where(x <= 8, near, _wave(x, 1)[1]))
+    return _with_pole(x, -_INF, torch.where(x <= 8, near, _asymptotic(x, 1)[1]))
 
 
 @decomposes(aten.special_spherical_bessel_j0.default, cases=_CASES)

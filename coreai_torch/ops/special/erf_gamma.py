@@ -1,7 +1,8 @@
-"""Special functions: the error function and its kin, the gamma function and its.
+"""Lower erfc, erfcx, erfinv, ndtri, lgamma and digamma.
 
-All are formulas in torch. The polynomials are fits of this project's own, near-minimax on the
-interval named beside them, with an error below a unit or two of float32.
+All are formulas in torch. The polynomials without a reference were fitted for this project:
+near-minimax on the interval in their comment, with an error of at most two float32 units in the
+last place.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ _ERFCX = (
 )  # fmt: skip
 
 
-def _scaled_tail(x: torch.Tensor) -> torch.Tensor:
-    """erfcx, for arguments that are not negative."""
+def _erfcx_positive(x: torch.Tensor) -> torch.Tensor:
+    """Return erfcx of non-negative arguments."""
     return polynomial(1 - 7.5 / (x + 3.75), _ERFCX) / (1 + 2 * x)
 
 
 def _exp_of_square(x: torch.Tensor, sign: float) -> torch.Tensor:
-    """exp(sign * x * x) for x < 32; the square itself would round, by 5e-6 of the result at 9."""
+    """Return exp(sign * x * x) for x < 32.
+
+    Rounding the square would give a relative error of 5e-6 at 9.
+    """
     coarse = torch.round(x * 64) / 64  # its square is exact
     return torch.exp(sign * coarse * coarse) * torch.exp(sign * (x - coarse) * (x + coarse))
 
@@ -45,30 +49,34 @@ def _exp_of_square(x: torch.Tensor, sign: float) -> torch.Tensor:
         case(
             f32(90, low=-3, high=9),
             tolerance=(2e-6, 0.0),
-            because="what is left far out is small, and compared as such",
+            because="the tail is small and needs a relative tolerance",
         ),
         *_CASES,
     ],
 )
 @in_float32
 def erfc(x: torch.Tensor) -> torch.Tensor:
-    size = x.abs().clamp(max=20)  # where nothing is left
-    tail = _scaled_tail(size) * _exp_of_square(size, -1)
-    return torch.where(size < 0.5, 1 - torch.erf(x), torch.where(x < 0, 2 - tail, tail))
+    magnitude = x.abs().clamp(max=20)  # erfc(20) is 0 in float32
+    tail = _erfcx_positive(magnitude) * _exp_of_square(magnitude, -1)
+    return torch.where(magnitude < 0.5, 1 - torch.erf(x), torch.where(x < 0, 2 - tail, tail))
 
 
 @decomposes(
     aten.special_erfcx.default,
     cases=[
         *(case(t) for t in (_EDGES, f32(2, 40), i32(5), f32())),
-        case(f32(40, low=-9, high=9), tolerance=(1e-5, 0.0), because="it grows"),
+        case(
+            f32(40, low=-9, high=9),
+            tolerance=(1e-5, 0.0),
+            because="it grows exponentially for negative arguments",
+        ),
     ],
 )
 @in_float32
 def erfcx(x: torch.Tensor) -> torch.Tensor:
-    size = x.abs()
-    tail = _scaled_tail(size)
-    return torch.where(x < 0, 2 * _exp_of_square(size.clamp(max=12), 1) - tail, tail)
+    magnitude = x.abs()
+    tail = _erfcx_positive(magnitude)
+    return torch.where(x < 0, 2 * _exp_of_square(magnitude.clamp(max=12), 1) - tail, tail)
 
 
 # M. Giles, "Approximating the erfinv function", in w - 2.5 and in sqrt(w) - 3.
@@ -99,7 +107,7 @@ def erfinv(x: torch.Tensor) -> torch.Tensor:
     return x * torch.where(x.abs() == 1, _INF, torch.where(w < 5, near, far))
 
 
-# M. Wichura, algorithm AS 241 (PPND7): numerators and denominators by distance from the middle.
+# M. Wichura, algorithm AS 241 (PPND7): numerators and denominators by distance from 0.5.
 _NDTRI = (
     ((3.3871327179, 50.434271938, 159.29113202, 59.109374720),
      (1.0, 17.895169469, 78.757757664, 67.187563600)),
@@ -135,7 +143,7 @@ def ndtri(p: torch.Tensor) -> torch.Tensor:
     return torch.where(q.abs() <= 0.425, inner, torch.where(q < 0, -outer, outer))
 
 
-# lgamma(x) / ((x - 1) (x - 2)) in x - 2, for x from 1 to 3: both zeros are taken out.
+# lgamma(x) / ((x - 1) (x - 2)) in x - 2, for x from 1 to 3: both zeros are factored out.
 _LGAMMA = (
     0.4227843351, -0.1003176689, 0.03296517265, -0.01237692854, 0.004995238859,
     -0.002147659951, 0.0009338880862, -0.0003204031966, 0.000142624333, -0.0001583338466,
@@ -145,14 +153,14 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680)
 
 
 def log_gamma(x: torch.Tensor) -> torch.Tensor:
-    """Of positive arguments."""
+    """Return lgamma of positive arguments."""
     near_one = x < 1
     zeros = torch.where(near_one, x * (x - 1), (x - 1) * (x - 2))
     near = zeros * polynomial(torch.where(near_one, x - 1, x - 2), _LGAMMA)
     near = torch.where(near_one, near - torch.log(x), near)
     inverse = 1 / x
-    rest = inverse * polynomial(inverse * inverse, _STIRLING)
-    far = (x - 0.5) * (torch.log(x) - 1) + (0.5 * math.log(2 * math.pi) - 0.5 + rest)
+    correction = inverse * polynomial(inverse * inverse, _STIRLING)
+    far = (x - 0.5) * (torch.log(x) - 1) + (0.5 * math.log(2 * math.pi) - 0.5 + correction)
     return torch.where(x < 3, near, far)
 
 
@@ -166,19 +174,19 @@ def log_gamma(x: torch.Tensor) -> torch.Tensor:
 )
 @in_float32
 def lgamma(x: torch.Tensor) -> torch.Tensor:
-    """Reflected where it is negative; the sine is taken of what is left of a whole number."""
-    left = x - torch.round(x)
-    sine = torch.log(torch.sin(math.pi * left.abs()))
+    """Reflect negative arguments; the sine uses the distance to the nearest integer."""
+    offset = x - torch.round(x)
+    sine = torch.log(torch.sin(math.pi * offset.abs()))
     reflected = math.log(math.pi) - sine - log_gamma(1 - x)
     value = torch.where(x < 0, reflected, log_gamma(x))
-    return torch.where((x == 0) | torch.isinf(x) | ((x < 0) & (left == 0)), _INF, value)
+    return torch.where((x == 0) | torch.isinf(x) | ((x < 0) & (offset == 0)), _INF, value)
 
 
 _DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132)
 
 
 def _digamma(x: torch.Tensor) -> torch.Tensor:
-    """Of positive arguments: five steps up, then the series for large ones."""
+    """Return digamma of positive arguments: five recurrence steps, then the asymptotic series."""
     steps = torch.zeros_like(x)
     for k in range(5):
         steps = steps + 1 / (x + k)
@@ -192,9 +200,9 @@ def _digamma(x: torch.Tensor) -> torch.Tensor:
 @decomposes(aten.digamma.default, cases=[*_CASES, case(f32(60, low=0.01, high=20.0))])
 @in_float32
 def digamma(x: torch.Tensor) -> torch.Tensor:
-    left = x - torch.round(x)
-    reflected = _digamma(1 - x) - math.pi / torch.tan(math.pi * left)
-    reflected = torch.where(left == 0, _NAN, reflected)
+    offset = x - torch.round(x)
+    reflected = _digamma(1 - x) - math.pi / torch.tan(math.pi * offset)
+    reflected = torch.where(offset == 0, _NAN, reflected)
     value = torch.where(x < 0, reflected, _digamma(x))
-    value = torch.where(x == 0, -1 / x, value)  # minus infinity, plus for -0.0
+    value = torch.where(x == 0, -1 / x, value)  # -inf for 0.0, +inf for -0.0
     return torch.where(x == _INF, _INF, value)

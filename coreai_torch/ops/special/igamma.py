@@ -1,4 +1,4 @@
-"""The incomplete gamma functions: series, continued fraction, and Temme's expansion far out."""
+"""Lower igamma and igammac: power series, continued fraction, and Temme's expansion for large a."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .._lib.loops import Step, steps
 from .erf_gamma import log_gamma
 
 _INF, _NAN = float("inf"), float("nan")
-_LARGE = 16.0  # from here on, Temme's expansion does
-_TERMS = 64  # of the series, and levels of the fraction, up to there
+_LARGE = 16.0  # from here on Temme's expansion is accurate
+_TERMS = 64  # terms of the series, and levels of the continued fraction, below _LARGE
 
 # N. Temme, "The asymptotic expansion of the incomplete gamma functions": in eta, for 1 / a ** k.
 _TEMME: Sequence[Sequence[float]] = (
@@ -37,26 +37,26 @@ _HALF_LOG = 0.5 * math.log(2 * math.pi)
 
 
 def _depth(mu: Tensor) -> Tensor:
-    """`mu - log(1 + mu)`, whose leading terms cancel near zero."""
+    """Return `mu - log(1 + mu)`, without cancellation of the leading terms near zero."""
     near = mu * mu * polynomial(mu, [(-1.0) ** k / (k + 2) for k in range(9)])
     return torch.where(mu.abs() < 0.15, near, mu - torch.log1p(mu))
 
 
-def _front(a: Tensor, x: Tensor) -> Tensor:
-    """`x ** a * exp(-x) / gamma(a + 1)`, by the distance from its summit at `x = a`."""
+def _prefactor(a: Tensor, x: Tensor) -> Tensor:
+    """Return `x ** a * exp(-x) / gamma(a + 1)`, from the distance to its maximum at `x = a`."""
     safe = a.clamp(min=1e-30)
     inverse = 1 / a.clamp(min=3.0)
     far = inverse * polynomial(inverse * inverse, _STIRLING)
     log = torch.log(safe)
     near = log_gamma(a.clamp(0.5, 3.0)) - ((a - 0.5) * log - a + _HALF_LOG)
-    star = torch.where(a < 3, near, far)
-    above = torch.exp(-a * _depth((x - a) / safe) - star - _HALF_LOG - 0.5 * log)
+    correction = torch.where(a < 3, near, far)
+    above = torch.exp(-a * _depth((x - a) / safe) - correction - _HALF_LOG - 0.5 * log)
     below = torch.exp(a * torch.log(x) - x - log_gamma(a.clamp(max=1.0) + 1))
     return torch.where(a < 1, below, above)
 
 
 def _lower_series(a: Tensor, x: Tensor) -> Tensor:
-    """The lower function over `_front`, for `x < a + 1`."""
+    """Return the lower function divided by `_prefactor`, for `x < a + 1`, by its power series."""
 
     def body(k: Step, term: Tensor, total: Tensor, a: Tensor, x: Tensor) -> list[Tensor]:
         term = term * (x / (a + (k + 1)))
@@ -67,7 +67,10 @@ def _lower_series(a: Tensor, x: Tensor) -> Tensor:
 
 
 def _upper_fraction(a: Tensor, x: Tensor) -> Tensor:
-    """The upper function over `_front` times `a`, for `x > a + 1`, from the deepest level up."""
+    """Return the upper function divided by `_prefactor * a`, for `x > a + 1`.
+
+    The continued fraction is evaluated from the deepest level up.
+    """
 
     def body(k: Step, below: Tensor, a: Tensor, x: Tensor) -> list[Tensor]:
         level = _TERMS - k
@@ -78,46 +81,46 @@ def _upper_fraction(a: Tensor, x: Tensor) -> Tensor:
 
 
 def _uniform(a: Tensor, x: Tensor, upper: bool) -> Tensor:
-    """Temme's expansion, for large `a`."""
+    """Return Temme's uniform expansion, for large `a`."""
     mu = ((x - a) / a).clamp(-0.999, 8.0)
-    side = torch.where(mu < 0, -1.0, 1.0)
+    sign_of_mu = torch.where(mu < 0, -1.0, 1.0)
     depth = _depth(mu)
-    eta = (side * (2 * depth).sqrt()).clamp(-2.5, 2.5)
+    eta = (sign_of_mu * (2 * depth).sqrt()).clamp(-2.5, 2.5)
     total, inverse = torch.zeros_like(a), torch.ones_like(a)
     for fit in _TEMME:
         total, inverse = total + inverse * polynomial(eta, fit), inverse / a
-    rest = torch.exp(-a * depth) * total / (2 * math.pi * a).sqrt()
+    remainder = torch.exp(-a * depth) * total / (2 * math.pi * a).sqrt()
     sign = 1.0 if upper else -1.0
-    return 0.5 * torch.erfc(sign * side * (a * depth).sqrt()) + sign * rest
+    return 0.5 * torch.erfc(sign * sign_of_mu * (a * depth).sqrt()) + sign * remainder
 
 
 def _incomplete(a: Tensor, x: Tensor, upper: bool) -> Tensor:
     a, x = torch.broadcast_tensors(a, x)
-    small, seen = a.clamp(1e-30, _LARGE), x.clamp(1e-38, 1e30)
-    is_low = seen < small + 1
-    front = _front(small, seen)
-    low = front * _lower_series(small, torch.where(is_low, seen, small))
-    high = front * small * _upper_fraction(small, torch.where(is_low, small + 2, seen))
-    flipped = torch.where(is_low, 1 - low, high) if upper else torch.where(is_low, low, 1 - high)
+    small, clamped_x = a.clamp(1e-30, _LARGE), x.clamp(1e-38, 1e30)
+    is_low = clamped_x < small + 1
+    prefactor = _prefactor(small, clamped_x)
+    low = prefactor * _lower_series(small, torch.where(is_low, clamped_x, small))
+    high = prefactor * small * _upper_fraction(small, torch.where(is_low, small + 2, clamped_x))
+    moderate = torch.where(is_low, 1 - low, high) if upper else torch.where(is_low, low, 1 - high)
     large = a.clamp(_LARGE, 1e30)
-    value = torch.where(a < _LARGE, flipped, _uniform(large, seen, upper))
+    value = torch.where(a < _LARGE, moderate, _uniform(large, clamped_x, upper))
     value = torch.where(torch.isnan(a) | torch.isnan(x), _NAN, value)
-    return _at_the_ends(a, x, value, *((1.0, 0.0) if upper else (0.0, 1.0)))
+    return _at_limits(a, x, value, *((1.0, 0.0) if upper else (0.0, 1.0)))
 
 
-def _at_the_ends(a: Tensor, x: Tensor, value: Tensor, none: float, all_: float) -> Tensor:
-    """Zeros and infinities, which torch asks for in this order, before NaN."""
-    value = torch.where(torch.isinf(x), all_, value)
-    value = torch.where(torch.isinf(a), torch.where(torch.isinf(x), _NAN, none), value)
-    value = torch.where(x == 0, none, value)
-    value = torch.where(a == 0, torch.where(x > 0, all_, _NAN), value)
+def _at_limits(a: Tensor, x: Tensor, value: Tensor, at_zero: float, at_infinity: float) -> Tensor:
+    """Handle zeros and infinities, which torch checks in this order, before NaN."""
+    value = torch.where(torch.isinf(x), at_infinity, value)
+    value = torch.where(torch.isinf(a), torch.where(torch.isinf(x), _NAN, at_zero), value)
+    value = torch.where(x == 0, at_zero, value)
+    value = torch.where(a == 0, torch.where(x > 0, at_infinity, _NAN), value)
     return torch.where((a < 0) | (x < 0), _NAN, value)
 
 
 _ORDERS = (0.0, 1e-3, 0.3, 1.0, 2.5, 7.0, 15.9, 16.1, 40.0, 300.0, _INF, -1.0, _NAN)
-_PLACES = (0.0, 1e-4, 0.5, 1.0, 3.0, 8.0, 14.0, 17.0, 39.0, 320.0, _INF, -1.0, _NAN)
+_ARGUMENTS = (0.0, 1e-4, 0.5, 1.0, 3.0, 8.0, 14.0, 17.0, 39.0, 320.0, _INF, -1.0, _NAN)
 _CASES = [
-    case(f32(13, 1, values=_ORDERS), f32(13, values=_PLACES)),
+    case(f32(13, 1, values=_ORDERS), f32(13, values=_ARGUMENTS)),
     case(f32(60, low=0.01, high=9.0), f32(60, low=0.01, high=9.0)),
     case(f16(5, low=0.5, high=5.0), f16(5, low=0.5, high=5.0)),
     case(bf16(5, low=0.5, high=5.0), bf16(1, low=0.5, high=5.0)),

@@ -1,4 +1,4 @@
-"""Hurwitz' zeta function, and the derivatives of digamma that are made of it."""
+"""Lower the Hurwitz zeta function and polygamma with Euler-Maclaurin summation."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from ..pointwise.rounding import floor
 
 _INF, _NAN = float("inf"), float("nan")
 
-# The denominators (2 k)! / B(2 k) of Euler and Maclaurin's correction to the sum.
+# The denominators (2 k)! / B(2 k) of the Euler-Maclaurin correction.
 _DENOMINATORS = (
     12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1892437580.3183791606, 7.47242496e10,
     -2.950130727918164224e12,
 )  # fmt: skip
-_TERMS = 9  # summed one by one before the correction
+_TERMS = 9  # summed directly before the correction
 
 
 def _power(a: Value, x: Value) -> Value:
     return cai.pow_(a, cai.neg(x))
 
 
-def _summed(x: Value, q: Value) -> tuple[Value, Value, Value]:
-    """The terms up to where the correction is good: the last place, the sum, the last term.
+def _sum_terms(x: Value, q: Value) -> tuple[Value, Value, Value]:
+    """Sum terms until the correction is accurate; return the last argument, sum and last term.
 
-    Nine terms do for positive `q`; a negative one is walked up to nine, however long that is.
+    Nine terms suffice for positive `q`; a negative `q` is incremented up to nine in a loop.
     """
     one, nine = cai.like(q, 1), cai.like(q, 9)
-    place, total = q, _power(q, x)
+    argument, total = q, _power(q, x)
     term = total
     for _ in range(_TERMS):
-        place = cai.add(place, one)
-        term = _power(place, x)
+        argument = cai.add(argument, one)
+        term = _power(argument, x)
         total = cai.add(total, term)
 
     def below(state: Sequence[Value]) -> Value:
         return cai.logical_not(cai.greater(state[0], nine))
 
     def step(state: Sequence[Value]) -> list[Value]:
-        place, total, term, exponent = state
+        argument, total, term, exponent = state
         active = below(state)
-        place = cai.where(active, cai.add(place, one), place)
-        term = cai.where(active, _power(place, exponent), term)
+        argument = cai.where(active, cai.add(argument, one), argument)
+        term = cai.where(active, _power(argument, exponent), term)
         total = cai.where(active, cai.add(total, term), total)
-        return [place, total, term, exponent]
+        return [argument, total, term, exponent]
 
-    place, total = cai.broadcast(place, total)
+    argument, total = cai.broadcast(argument, total)
     _, exponent = cai.broadcast(total, x)
-    state = graph.loop([place, total, term, exponent], lambda s: cai.any_one(below(s)), step)
+    state = graph.loop([argument, total, term, exponent], lambda s: cai.any_one(below(s)), step)
     return state[0], state[1], state[2]
 
 
@@ -64,20 +64,20 @@ def _zeta(x: Value, q: Value) -> Value:
     zero, one = cai.like(x, 0), cai.like(x, 1)
     not_positive = cai.logical_not(cai.greater(q, zero))
     pole = cai.logical_and(not_positive, cai.equal(q, floor(q)))
-    # A pole is far from where the loop ends, and minus infinity never gets there.
+    # The loop would take long from a pole far below nine, and would not end from -inf.
     skip = cai.logical_or(pole, cai.not_equal(q, q))
-    place, total, term = _summed(x, cai.where(skip, one, q))
+    argument, total, term = _sum_terms(x, cai.where(skip, one, q))
     half = cai.mul(term, cai.like(x, 0.5))
-    total = cai.add(total, cai.sub(cai.div(cai.mul(term, place), cai.sub(x, one)), half))
+    total = cai.add(total, cai.sub(cai.div(cai.mul(term, argument), cai.sub(x, one)), half))
     factor, k = term, 0
     for denominator in _DENOMINATORS:
-        factor = cai.div(cai.mul(factor, cai.add(x, cai.like(x, k))), place)
+        factor = cai.div(cai.mul(factor, cai.add(x, cai.like(x, k))), argument)
         total = cai.add(total, cai.div(factor, cai.like(x, denominator)))
-        factor = cai.div(cai.mul(factor, cai.add(x, cai.like(x, k + 1))), place)
+        factor = cai.div(cai.mul(factor, cai.add(x, cai.like(x, k + 1))), argument)
         k += 2
     nan, infinity = cai.like(x, _NAN), cai.like(x, _INF)
-    broken = cai.logical_and(not_positive, cai.not_equal(x, floor(x)))
-    total = cai.where(cai.logical_or(broken, cai.not_equal(q, q)), nan, total)
+    undefined = cai.logical_and(not_positive, cai.not_equal(x, floor(x)))
+    total = cai.where(cai.logical_or(undefined, cai.not_equal(q, q)), nan, total)
     total = cai.where(pole, infinity, total)
     total = cai.where(cai.less(x, one), nan, total)
     return cai.where(cai.equal(x, one), infinity, total)
@@ -114,7 +114,7 @@ _TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30)
 
 
 def _trigamma(x: torch.Tensor) -> torch.Tensor:
-    """Reflected below a half, then six steps up and the series for large arguments."""
+    """Reflect arguments below 0.5, apply six recurrence steps, then the asymptotic series."""
     reflect = x < 0.5
     sine = torch.sin(math.pi * (x - torch.round(x)))
     high = torch.where(reflect, 1 - x, x)
@@ -132,7 +132,7 @@ def _trigamma(x: torch.Tensor) -> torch.Tensor:
     cases=[
         case(0, f32(30, low=0.1, high=9)),
         case(1, f32(30, low=0.1, high=9)),
-        # Near a pole torch's own sine of pi * x is off: by 9e-4 at -0.9999, in float64 it agrees.
+        # Near a pole torch's float32 sin(pi * x) is inexact: 9e-4 off at -0.9999; float64 agrees.
         case(1, f32(5, values=(-0.5, -1.3, -2.7, -4.4, -0.2))),
         case(2, f32(30, low=0.5, high=9)),
         case(3, f32(30, low=-4, high=9)),
