@@ -1,4 +1,4 @@
-"""Calls of the compression ops to try: every scheme, with constants where weights are."""
+"""Test cases of the compression ops: every scheme, with constant weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ E8M0 = torch.float8_e8m0fnu
 
 
 def _weight(make: Any, *shape: int, **range_: Any) -> T:
-    made: T = make(*shape, constant=True, **range_)
-    return made
+    weight: T = make(*shape, constant=True, **range_)
+    return weight
 
 
 def _powers(*shape: int) -> T:
@@ -41,17 +41,17 @@ LUTS = [
     case(_indices(2, 2, 2, 2, 2, entries=4), _weight(f32, 1, 1, 1, 1, 1, 4, 1), 2),
     case(_indices(7, entries=8), _weight(f32, 1, 8, 1), 0),
     case(_indices(6, 4, entries=16), _weight(i8, 1, 1, 16, 1), 0),
-    # Tables that no width of indices fills: of 5 bits, of 3 entries, of one.
+    # Tables that fill no supported index width: 32 entries (5 bits), 3 entries, 1 entry.
     case(_indices(6, 4, entries=32), _weight(f32, 1, 1, 32, 1), 0),
     case(_indices(6, 4, entries=3), _weight(f32, 2, 1, 3, 1), 0),
     case(_indices(6, 4, entries=1), _weight(f32, 1, 1, 1, 1), 0),
-    # Indices at run time are in the table if it has all 256 entries.
+    # Indices computed at run time are always in range if the table has 256 entries.
     case(u8(6, 4, high=255, fixed=True), _weight(f32, 1, 1, 256, 1), 0),
     case(_indices(6, 4, entries=16), f32(2, 1, 16, 1, fixed=True), 0),
 ]
 
 
-def _of(bits: int, *shape: int, signed: bool = True) -> T:
+def _integers(bits: int, *shape: int, signed: bool = True) -> T:
     low = -(2 ** (bits - 1)) if signed else 0
     return _weight(i8 if signed else u8, *shape, low=low, high=low + 2**bits - 1)
 
@@ -64,9 +64,9 @@ def _dtype(bits: int, signed: bool = True) -> torch.dtype:
 BLOCKS = [
     *(
         case(
-            _of(bits, 4, 6, signed=signed),
+            _integers(bits, 4, 6, signed=signed),
             _weight(f32, 4, 2),
-            _of(bits, 4, 2, signed=signed),
+            _integers(bits, 4, 2, signed=signed),
             input_dtype=_dtype(bits, signed),
         )
         for bits, signed in [(b, True) for b in (1, 2, 3, 4, 6, 8)]
@@ -74,7 +74,7 @@ BLOCKS = [
     ),
     *(
         case(
-            _of(bits, 4, 6, signed=signed),
+            _integers(bits, 4, 6, signed=signed),
             _weight(f32, 1, 1),
             None,
             _weight(f32, 1, 1),
@@ -82,13 +82,13 @@ BLOCKS = [
         )
         for bits, signed in ((2, True), (3, True), (4, False), (8, True))
     ),
-    case(_of(8, 4, 6), _weight(f32, 4, 1)),
-    case(_of(4, 4, 6), _weight(f16, 4, 3), None, _weight(f16, 4, 3), torch.int4),
-    case(_of(4, 4, 6), _weight(bf16, 2, 1), _of(4, 2, 1), None, torch.int4),
-    case(_of(8, 4, 6), _weight(f16, 4, 3), output_dtype=torch.float32),
-    case(_of(8, 4, 6), _powers(4, 3), output_dtype=torch.float16),
-    case(_of(8, 2, 3, 4, 6), _weight(f32, 2, 1, 2, 3)),
-    case(_of(4, 8), _weight(f32, 2), input_dtype=torch.int4),
+    case(_integers(8, 4, 6), _weight(f32, 4, 1)),
+    case(_integers(4, 4, 6), _weight(f16, 4, 3), None, _weight(f16, 4, 3), torch.int4),
+    case(_integers(4, 4, 6), _weight(bf16, 2, 1), _integers(4, 2, 1), None, torch.int4),
+    case(_integers(8, 4, 6), _weight(f16, 4, 3), output_dtype=torch.float32),
+    case(_integers(8, 4, 6), _powers(4, 3), output_dtype=torch.float16),
+    case(_integers(8, 2, 3, 4, 6), _weight(f32, 2, 1, 2, 3)),
+    case(_integers(4, 8), _weight(f32, 2), input_dtype=torch.int4),
     case(_weight(u8, 4, 8, high=255), _powers(4, 2), output_dtype=torch.float32),
     case(_weight(u8, 4, 8, high=255), _powers(4, 2)),
     case(_weight(u8, 4, 8, high=255), _powers(4, 2), output_dtype=torch.bfloat16),

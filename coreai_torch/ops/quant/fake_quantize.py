@@ -1,7 +1,7 @@
-"""Numbers put on the grid of a quantization, and kept as floats: models that train for it.
+"""Lower the fake_quantize ops: round values to a quantization grid, as floats.
 
-As torch rounds: multiplied by the inverse of the scale, the nearest even integer of a tie, and the
-least of the grid for NaN.
+Rounding is torch's: multiply by the inverse of the scale, round ties to even, and map NaN to the
+minimum of the grid.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from ...lowering.cases import T, case, f16, f32, i32
 from ...lowering.registry import decomposes
 from ...torch_compat import aten
 
-# Torch exports them with sizes that are known only.
-_WILD = (0.25, 0.75, 1.25, -0.25, 1e9, -1e9, float("inf"), float("-inf"), float("nan"), 63.5)
-_ODD = f32(3, 10, values=_WILD, fixed=True)
+# Torch exports these ops with static sizes only.
+_EDGES = (0.25, 0.75, 1.25, -0.25, 1e9, -1e9, float("inf"), float("-inf"), float("nan"), 63.5)
+_ODD = f32(3, 10, values=_EDGES, fixed=True)
 _SCALES = f32(5, fixed=True, values=(0.1, 0.25, 1.0, 0.037, 2.0))
 
 
@@ -23,14 +23,14 @@ def _wide(*shape: int) -> T:
     return f32(*shape, low=-9, high=9, fixed=True)
 
 
-def _on_grid(
+def _fake_quantize(
     x: Tensor, scale: Tensor, zero: Tensor | int, low: int, high: int
 ) -> tuple[Tensor, Tensor]:
-    """The nearest number of the grid, and where that is not one of its ends standing for more."""
-    place = torch.round(x.float() * (1.0 / scale)) + zero
-    place = torch.where(place.isnan(), low - 1, place)
-    found = (place.clamp(low, high) - zero) * scale
-    return found.to(x.dtype), (place >= low) & (place <= high)
+    """Return the nearest grid value, and a mask of the values that were not clamped."""
+    quantized = torch.round(x.float() * (1.0 / scale)) + zero
+    quantized = torch.where(quantized.isnan(), low - 1, quantized)
+    result = (quantized.clamp(low, high) - zero) * scale
+    return result.to(x.dtype), (quantized >= low) & (quantized <= high)
 
 
 @decomposes(
@@ -46,7 +46,7 @@ def fake_quantize_per_tensor_affine_cachemask(
     self: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
     one = torch.full((), scale, dtype=torch.float32, device=self.device)
-    return _on_grid(self, one, zero_point, quant_min, quant_max)
+    return _fake_quantize(self, one, zero_point, quant_min, quant_max)
 
 
 @decomposes(
@@ -65,11 +65,11 @@ def fake_quantize_by_tensors(
     quant_min: int,
     quant_max: int,
 ) -> tuple[Tensor, Tensor]:
-    found, within = _on_grid(
+    result, mask = _fake_quantize(
         self, scale.reshape(()).float(), zero_point.reshape(()), quant_min, quant_max
     )
     enabled = fake_quant_enabled.reshape(()) != 0
-    return torch.where(enabled, found, self), within | ~enabled
+    return torch.where(enabled, result, self), mask | ~enabled
 
 
 @decomposes(
@@ -85,4 +85,4 @@ def fake_quantize_per_channel_affine_cachemask(
     shape = [1] * self.dim()
     shape[axis] = -1
     scales, zeros = scale.float().reshape(shape), zero_point.reshape(shape)
-    return _on_grid(self, scales, zeros, quant_min, quant_max)
+    return _fake_quantize(self, scales, zeros, quant_min, quant_max)

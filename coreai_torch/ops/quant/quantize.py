@@ -1,4 +1,4 @@
-"""Activations that are quantized and dequantized while the program runs."""
+"""Lower quantize and dequantize of activations, computed at run time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from ...lowering.binding import Axis, Held
 from ...lowering.cases import T, bf16, case, f16, f32, i8, i32, u8
 from ...lowering.context import Ctx
 from ...lowering.registry import lowers
-from .compressed_weights import ELEMENT, floats, integers, plain, refuse_unless, scaled_integers
+from .compressed_weights import (
+    ELEMENT,
+    floats,
+    integers,
+    packed_operand,
+    refuse_unless,
+    scaled_integers,
+)
 
 coreai = torch.ops.coreai
 
@@ -27,8 +34,8 @@ _FLOAT8 = {torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2"}
 
 
 def _fixed(make: Any, *shape: int, **more: Any) -> T:
-    made: T = make(*shape, constant=True, **more)
-    return made
+    weight: T = make(*shape, constant=True, **more)
+    return weight
 
 
 _ONE = _fixed(f32, values=(1.0,))
@@ -67,14 +74,16 @@ def quantize(
     axis: Axis,
 ) -> Value:
     numbers = integers_of(output_dtype)
-    alike = all(h is None or _dtype(h) == cai.dtype(x) for h in (scale, minval))
-    # All is divided in float32, whatever it comes in; but it must come in one type.
-    dtype = cai.dtype(x) if alike and cai.is_float(x) else torch.float32
-    given = _Parameters(ctx, _element(output_dtype), scale, zero_point, minval)
-    data, axes = _with_an_axis(cai.cast(x, dtype)), given.axes(x, axis)
-    zero = given.offset(numbers)
-    found = cmp.quantize(data, given.floats("scale", dtype), zero, given.low(dtype), axes)
-    return _without_it(ctx, _contained(found, numbers))
+    same_dtype = all(h is None or _dtype(h) == cai.dtype(x) for h in (scale, minval))
+    # The op computes in float32 whatever the dtype, but all operands must have the same dtype.
+    dtype = cai.dtype(x) if same_dtype and cai.is_float(x) else torch.float32
+    parameters = _Parameters(ctx, _element(output_dtype), scale, zero_point, minval)
+    data, axes = _at_least_1d(cai.cast(x, dtype)), parameters.axes(x, axis)
+    zero = parameters.offset(numbers)
+    result = cmp.quantize(
+        data, parameters.floats("scale", dtype), zero, parameters.low(dtype), axes
+    )
+    return _restore_rank(ctx, _to_container(result, numbers))
 
 
 @lowers(
@@ -96,7 +105,7 @@ def quantize(
             case(T((3, 5), dtype, low=-9, high=9, constant=True), _SCALES, axis=1)
             for dtype in (torch.float8_e4m3fn, torch.float8_e5m2)
         ),
-        # A weight: it is packed, and its scale goes by blocks.
+        # A constant weight is packed, and scaled by blocks.
         *(
             case(_fixed(i8, 4, 5, low=-2, high=1), _SCALES, None, low, 1, dtype)
             for dtype in (torch.int2, torch.int4, torch.int8)
@@ -116,28 +125,30 @@ def dequantize(
     output_dtype: torch.dtype | None,
 ) -> Value:
     kind = checks.data(ctx.fake("input"), ctx.fake("scale"), input_dtype)
-    x, dtype, numbers = plain(x), ctx.out_dtype, kind.numbers
+    x, dtype, numbers = packed_operand(x), ctx.out_dtype, kind.numbers
     if isinstance(x, torch.Tensor):
         if numbers is not None and x.dim():
-            held = (scale, zero_point, minval)
-            return scaled_integers(ctx, x, numbers, *(_as_block(h, axis, x.dim()) for h in held))
+            value = (scale, zero_point, minval)
+            return scaled_integers(ctx, x, numbers, *(_as_block(h, axis, x.dim()) for h in value))
         x = cai.tensor_constant(x, ctx.path("input"))
-    given = _Parameters(ctx, cmp.element_name(x), scale, zero_point, minval)
+    parameters = _Parameters(ctx, cmp.element_name(x), scale, zero_point, minval)
     if numbers is not None:
         x = cai.cast(x, numbers.container)
-        given = replace(given, element=cmp.element_name(x))
-    data, axes = _with_an_axis(x), given.axes(x, axis)
-    zero = given.offset(numbers)
-    found = cmp.dequantize(data, given.floats("scale", dtype), zero, given.low(dtype), axes)
-    return _without_it(ctx, found)
+        parameters = replace(parameters, element=cmp.element_name(x))
+    data, axes = _at_least_1d(x), parameters.axes(x, axis)
+    zero = parameters.offset(numbers)
+    result = cmp.dequantize(
+        data, parameters.floats("scale", dtype), zero, parameters.low(dtype), axes
+    )
+    return _restore_rank(ctx, result)
 
 
 @dataclass(frozen=True)
 class _Parameters:
-    """Scale and offsets, of one length: one number each, or one for each place on the axis."""
+    """Scale and offsets of equal length: one number each, or one per position on the axis."""
 
     ctx: Ctx
-    element: str  # of the quantized numbers
+    element: str  # of the quantized integers
     scale: Any
     zero_point: Any
     minval: Any
@@ -146,82 +157,82 @@ class _Parameters:
     def shape(self) -> list[int]:
         names = ("scale", "zero_point", "minval")
         fakes = [self.ctx.fake(n) for n in names if getattr(self, n) is not None]
-        places = max(int(f.numel()) for f in fakes)
-        return [] if places == 1 else [places]
+        length = max(int(f.numel()) for f in fakes)
+        return [] if length == 1 else [length]
 
     def axes(self, x: Value, axis: int) -> Value:
-        """One axis, or the list of all: then the numbers are one for the whole tensor."""
-        every = list(range(max(x.type.rank, 1)))
-        return cai.i32(axis if self.shape else every)
+        """Return the quantization axis, or all axes if there is one scale for the tensor."""
+        all_axes = list(range(max(x.type.rank, 1)))
+        return cai.i32(axis if self.shape else all_axes)
 
     def floats(self, name: str, dtype: torch.dtype) -> Value:
         return floats(self.ctx, name, self._spread(getattr(self, name)), dtype)
 
     def low(self, dtype: torch.dtype) -> Value:
-        """What is taken from the floats, or added to them."""
+        """Return the offset that is subtracted from, or added to, the floats."""
         if self.minval is None:
             return cmp.splat(0.0, ELEMENT[dtype], self.shape)
         return self.floats("minval", dtype)
 
     def offset(self, numbers: Integers | None) -> Value:
-        """What is added to the integers, or taken from them."""
+        """Return the offset that is added to, or subtracted from, the integers."""
         if numbers is None or (self.zero_point is None and self.minval is None):
             return cmp.splat(0, self.element, self.shape)
         if self.minval is not None:
             return cmp.splat(numbers.low, self.element, self.shape)
-        held, path = self._spread(self.zero_point), self.ctx.path("zero_point")
-        if isinstance(held, torch.Tensor):
-            refuse_unless(self.ctx, "zero_point", checks.within, held, numbers)
+        value, path = self._spread(self.zero_point), self.ctx.path("zero_point")
+        if isinstance(value, torch.Tensor):
+            refuse_unless(self.ctx, "zero_point", checks.within, value, numbers)
             bits = 4 if self.element in ("si4", "ui4") else 8
-            return integers(held, Integers(bits, numbers.signed), path)
+            return integers(value, Integers(bits, numbers.signed), path)
         if self.element not in ("si8", "ui8"):
-            self.ctx.refuse(f"zero_point {path!r} of 4 bits that is computed at run time")
-        return cai.cast(held, numbers.container)
+            self.ctx.refuse(f"4-bit zero_point {path!r} computed at run time is not supported")
+        return cai.cast(value, numbers.container)
 
-    def _spread(self, held: Any) -> Any:
-        if isinstance(held, torch.Tensor):
-            return held.reshape([] if held.numel() == 1 else [-1]).expand(self.shape)
-        own = [] if math.prod(held.type.shape) == 1 else [math.prod(held.type.shape)]
-        return cai.broadcast_to(cai.reshape(held, own), self.shape)
+    def _spread(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.reshape([] if value.numel() == 1 else [-1]).expand(self.shape)
+        own = [] if math.prod(value.type.shape) == 1 else [math.prod(value.type.shape)]
+        return cai.broadcast_to(cai.reshape(value, own), self.shape)
 
 
 def _element(dtype: torch.dtype) -> str:
-    """The type in which the op quantizes: of integers, those of 4 and of 8 bits."""
+    """Return the element type in which the op quantizes: 4-bit or 8-bit for integers."""
     numbers = integers_of(dtype)
     if numbers is None:
         return _FLOAT8[dtype]
     return f"{'s' if numbers.signed else 'u'}i{4 if numbers.bits == 4 else 8}"
 
 
-def _contained(found: Value, numbers: Integers | None) -> Value:
-    """The integers in the dtype that torch holds them in, within their range."""
+def _to_container(result: Value, numbers: Integers | None) -> Value:
+    """Return the integers in torch's container dtype, clamped to their range."""
     if numbers is None or numbers.bits == 8:
-        return found
+        return result
     if numbers.bits == 4:
-        return cmp.widened(found, numbers.container)
-    least, most = cai.like(found, numbers.low), cai.like(found, numbers.high)
-    return cai.minimum(cai.maximum(found, least), most)
+        return cmp.widened(result, numbers.container)
+    lowest, highest = cai.like(result, numbers.low), cai.like(result, numbers.high)
+    return cai.minimum(cai.maximum(result, lowest), highest)
 
 
-def _dtype(held: Any) -> torch.dtype:
-    return held.dtype if isinstance(held, torch.Tensor) else cai.dtype(held)
+def _dtype(value: Any) -> torch.dtype:
+    return value.dtype if isinstance(value, torch.Tensor) else cai.dtype(value)
 
 
-def _as_block(held: Any, axis: int, rank: int) -> Any:
-    """One number, or one for each place on an axis, in the rank of a weight."""
-    if held is None:
+def _as_block(value: Any, axis: int, rank: int) -> Any:
+    """Reshape one number, or one per position on an axis, to the rank of a weight."""
+    if value is None:
         return None
     shape = [1] * rank
-    if isinstance(held, torch.Tensor):
-        shape[axis] = held.numel()
-        return held.reshape(shape)
-    shape[axis] = math.prod(held.type.shape)
-    return cai.reshape(held, shape)
+    if isinstance(value, torch.Tensor):
+        shape[axis] = value.numel()
+        return value.reshape(shape)
+    shape[axis] = math.prod(value.type.shape)
+    return cai.reshape(value, shape)
 
 
-def _with_an_axis(x: Value) -> Value:
+def _at_least_1d(x: Value) -> Value:
     return x if x.type.rank else cai.reshape(x, [1])
 
 
-def _without_it(ctx: Ctx, found: Value) -> Value:
-    return found if ctx.out.rank else cai.reshape(found, [])
+def _restore_rank(ctx: Ctx, result: Value) -> Value:
+    return result if ctx.out.rank else cai.reshape(result, [])
