@@ -1,1 +1,1 @@
-"""Measurements: each is a module that prints a table; none is a test."""
+"""Benchmarks: each module prints a table; none is a test."""

@@ -1,4 +1,4 @@
-"""Runs the benchmark: all workloads and peers, or those named on the command line."""
+"""Run the benchmark: all workloads and peers, or those named on the command line."""
 
 import argparse
 import json
@@ -13,16 +13,16 @@ from benchmarks.measure import import_seconds, latencies, measured
 MODELS = ("bert", "vit", "resnet", "whisper", "decoder", "decoder_f16")
 WORKLOADS = (*MODELS, "linears_500", "linears_1gb", "mapped_1gb", "linears_4gb")
 CHAINS = ("chain_5000", "chain_10000", "chain_20000")
-ALONE = {*CHAINS[1:], "mapped_1gb"}  # no peer is asked for these
+ALONE = {*CHAINS[1:], "mapped_1gb"}  # measured without peers
 OTHERS = ("onnx", "coremltools", "openvino", "executorch")
-# Processes and runs in each. The bundled runtime takes minutes and more for the others.
+# Processes and runs in each. The bundled runtime takes minutes or longer for the others.
 RUN = {"bert": (6, 3), "vit": (6, 3), "resnet": (6, 3), "linears_500": (4, 3)}
 RUN |= {"whisper": (2, 1), "decoder": (2, 1)}
 RUNNABLE = ("ours", "published")
 REPEATS = {"linears_4gb": 3, "decoder": 3, "decoder_f16": 3}
 MEMORY = ("peak", "libraries", "anonymous")
 SAVED = ("linears_1gb", "bert")
-KEPT = HOME / "figures.json"  # a workload's figures are of one run; the others' stay
+KEPT = HOME / "figures.json"  # figures of workloads that are not run again are kept
 
 
 def _arguments():
@@ -33,7 +33,7 @@ def _arguments():
 
 
 def _converters(workload, peers):
-    """Which converters a workload is given to."""
+    """Return the converters to measure on a workload."""
     wanted = ["ours"] if workload in ALONE else ["ours", "published"]
     wanted += ["ours_debug"] if workload in ("bert", "chain_10000") else []
     wanted += ["native_save"] if workload in SAVED else []
@@ -54,7 +54,7 @@ def _figures(workload, peers, folder):
     for converter, seconds in latencies(kept, *RUN.get(workload, (0, 0))).items():
         found[converter]["wall"] |= seconds.wall
         found[converter]["cpu"] |= seconds.cpu
-    if "problem" not in found["ours"]:  # memory is read where nothing is repeated
+    if "problem" not in found["ours"]:  # measure memory in a run without repeats
         once = measured("memory", workload, repeats=1)
         found["ours"] |= {key: once[key] for key in MEMORY if key in once}
     return found

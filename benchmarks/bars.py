@@ -1,4 +1,4 @@
-"""What the figures are held to, each a ratio of two figures of one run."""
+"""Performance targets, each a ratio of two figures of one run."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ OTHERS = ("onnx", "coremltools", "openvino", "executorch")
 
 @dataclass(frozen=True)
 class Bar:
-    """One promise, the figure that was found, and whether it is kept."""
+    """One target, the measured figure, and whether it is met."""
 
     what: str
     found: str
@@ -76,11 +76,11 @@ def lean(figures):
             continue
         weights = ours["weights"]
         bound = weights * 1.15 + 500 * MB
-        # What the process held before the model: the libraries, which are not the model's.
-        held = ours["peak"] - ours["libraries"]
-        found = f"{held / MB:,.0f} of {bound / MB:,.0f} MB"
-        yield Bar(f"{workload}: memory of convert + save", found, held <= bound)
-        if weights > 100 * MB:  # in smaller files the ops themselves show
+        # Subtract the memory of the libraries, which were loaded before the model.
+        used = ours["peak"] - ours["libraries"]
+        found = f"{used / MB:,.0f} of {bound / MB:,.0f} MB"
+        yield Bar(f"{workload}: memory of convert + save", found, used <= bound)
+        if weights > 100 * MB:  # in smaller files the size of the ops matters
             share = ours["disk_bytes"] / weights
             yield Bar(f"{workload}: each weight once on disk", f"{share:.3f}", share < 1.02)
         if _fine(peer):
@@ -88,17 +88,17 @@ def lean(figures):
             yield Bar(f"{workload}: ops not above", found, ours["ops"] <= peer["ops"])
             if "run" in peer["wall"] and "run" in ours["wall"]:
                 ratio = ours["wall"]["run"] / peer["wall"]["run"]
-                # The same program differs by this much from one run to the next.
+                # The latency of one program varies by this much between runs.
                 yield Bar(f"{workload}: latency not above", f"{ratio:.2f}", ratio <= 1.05)
 
 
 def mapped(figures):
     ours = figures.get("mapped_1gb", {}).get("ours")
     if _fine(ours) and "anonymous" in ours:
-        held, weights = ours["anonymous"], ours["weights"]
-        found = f"{held / MB:,.0f} of {weights / MB:,.0f} MB"
-        # The pages of the file are the system's to take back at any time.
-        yield Bar("mapped_1gb: memory that no file backs", found, held <= weights / 10)
+        used, weights = ours["anonymous"], ours["weights"]
+        found = f"{used / MB:,.0f} of {weights / MB:,.0f} MB"
+        # The system can reclaim the pages of the file at any time.
+        yield Bar("mapped_1gb: memory not backed by a file", found, used <= weights / 10)
 
 
 def saving(figures):
@@ -121,6 +121,6 @@ def _fine(*rows):
 
 
 def every(figures, import_seconds):
-    """All bars that the figures allow to be judged."""
+    """Return all targets for which there are figures."""
     judged = (speed, others, flat, locations, lean, mapped, saving)
     return [*(bar for judge in judged for bar in judge(figures)), *imports(import_seconds)]

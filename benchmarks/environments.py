@@ -1,4 +1,4 @@
-"""An environment for each peer, made on first use beside the benchmark's other files."""
+"""One virtual environment per peer, created on first use."""
 
 import os
 import subprocess
@@ -13,7 +13,10 @@ TORCH = "torch==2.13.0"
 
 @dataclass(frozen=True)
 class Environment:
-    """What a peer needs beside torch; `alone` are packages that would pull another torch."""
+    """Packages of a peer besides torch; those in `alone` are installed without dependencies.
+
+    Their dependencies would install another torch.
+    """
 
     name: str
     packages: tuple[str, ...] = ()
@@ -24,7 +27,7 @@ class Environment:
         return HOME / self.name / "bin" / "python"
 
     def make(self):
-        """Install once; returns why it could not be, or None."""
+        """Install once; return the error, or None."""
         done = HOME / self.name / ".done"
         if done.exists():
             return None
@@ -45,7 +48,7 @@ class Environment:
 
 
 class _Own(Environment):
-    """This one, with the package under test."""
+    """The current environment, with the package under test."""
 
     @property
     def python(self):

@@ -1,4 +1,4 @@
-"""Runs one converter on one workload in a child process and reads its figures."""
+"""Run one converter on one workload in a child process and read its figures."""
 
 import json
 import os
@@ -14,13 +14,13 @@ MINUTES = 15
 
 
 def _without_other_packages():
-    """A PYTHONPATH would put the same `coreai_torch` into every environment."""
+    """Return the environment without PYTHONPATH, which would replace `coreai_torch` in peers."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {**inherited, "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1"}
 
 
 def measured(converter, workload, repeats=3, keep=None):
-    """The child's figures, or why there are none."""
+    """Return the figures of the child, or its error."""
     environment = PEERS[converter]
     problem = environment.make()
     if problem:
@@ -33,7 +33,7 @@ def measured(converter, workload, repeats=3, keep=None):
             capture_output=True,
             text=True,
             timeout=MINUTES * 60,
-            cwd=CHILD.parent,  # not the project's folder, whose package would be imported
+            cwd=CHILD.parent,  # in the project's folder its package would be imported
             env=_without_other_packages(),
         )
     except subprocess.TimeoutExpired:
@@ -46,10 +46,10 @@ def measured(converter, workload, repeats=3, keep=None):
 
 
 def latencies(assets, processes, runs):
-    """The best seconds of loading and running each kept asset, all in one environment.
+    """Return the best times to load and run each kept asset, all in one environment.
 
-    They take turns, each time in a new process: where its memory happens to lie makes 15 % of a
-    program's speed, and what else the machine does more than that.
+    The assets take turns, each time in a new process: the placement of memory changes the speed of
+    a program by 15 %, and other load on the machine by more.
     """
     found = {name: Stages() for name in assets}
     for _ in range(processes):
@@ -63,7 +63,7 @@ def latencies(assets, processes, runs):
 
 
 def import_seconds(statement, repeats=5):
-    """The best time a fresh interpreter takes for a statement."""
+    """Return the best time that a fresh interpreter needs for a statement."""
     timed = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
     command = [PEERS["ours"].python, "-c", timed]
     runs = [

@@ -1,4 +1,4 @@
-"""The figures as tables: on the terminal, and as `docs/benchmarks.md`."""
+"""Print the figures as tables and write `docs/benchmarks.md`."""
 
 import platform
 from pathlib import Path
@@ -14,25 +14,25 @@ PEERS = ("published", "onnx", "coremltools", "openvino", "executorch")
 
 HEAD = f"""# Benchmarks
 
-Written by `make bench`, which measures each converter on each workload in a process of its own
-and in an environment of its own. The figures of a workload are of one run,
+Written by `make bench`, which measures each converter on each workload in a separate process
+and a separate environment. The figures of a workload come from one run
 on one machine ({platform.machine()}, {{cores}} cores).
-Seconds are CPU seconds, best of several; read them as ratios. Every model has random weights.
+Seconds are CPU seconds, the best of several; read them as ratios. All models have random weights.
 
 """
 
-MEMORY = """## Weights that stay in their file
+MEMORY = """## Memory-mapped weights
 
-A weight is referenced where torch holds it. One that is mapped from a file
-(`torch.load(..., mmap=True)`, safetensors) stays there: converting looks at a few of its bytes, and
-saving reads each byte once. `mapped_1gb` shows the memory that no file backs. The pages of the file
-are the system's to take back: in a control group of 600 MB, 1 GB of mapped weights is converted and
-saved all the same.
+A weight is referenced where torch stores it. A weight that is mapped from a file
+(`torch.load(..., mmap=True)`, safetensors) stays there: the conversion reads a few of its bytes,
+and saving reads each byte once. `mapped_1gb` shows the memory that is not backed by a file. The
+system can reclaim the pages of the file: in a control group of 600 MB, 1 GB of mapped weights is
+converted and saved.
 
-The binding does not allow more. It writes all weights in one call, so nothing can be given back
-between two of them by us, and it takes a weight as one row-major buffer: what is worked on (a batch
-norm merged into a convolution, a weight that is compressed, a transposed view) is memory. A program
-that is optimized or saved while its weights are changed in place is saved with the changed ones.
+The binding does not allow less memory. It writes all weights in one call, so nothing can be freed
+between two weights, and it takes a weight as one row-major buffer: a computed weight (a batch norm
+fused into a convolution, a compressed weight, a transposed view) needs memory. If weights change in
+place while a program is optimized or saved, the program is saved with the changed weights.
 """
 
 
@@ -42,7 +42,7 @@ def _seconds(row, stage):
 
 
 def stages(figures):
-    """What each stage of ours takes, and what it holds."""
+    """Return the time of each stage of this converter, and its memory."""
     header = ["workload", "nodes", "weights MB", *STAGES, "peak over weights MB", "disk / weights"]
     rows = []
     for workload, by_converter in figures.items():
@@ -66,7 +66,7 @@ def stages(figures):
 
 
 def ratios(figures):
-    """The convert step of the peers, as times ours."""
+    """Return the convert step of the peers as a multiple of this converter's."""
     header = ["workload", "ours, s", *PEERS]
     rows = []
     for workload, by_converter in figures.items():
@@ -87,7 +87,7 @@ def ratios(figures):
 
 
 def problems(figures):
-    """Which peer failed on which workload, and with what words."""
+    """Return the workloads that a peer failed on, with its error."""
     rows = [
         [peer, workload, row["problem"]]
         for workload, by_converter in figures.items()
@@ -98,9 +98,9 @@ def problems(figures):
 
 
 def bars(judged):
-    """Each promise, what was found, and whether it is kept."""
+    """Return each target, the measured figure, and whether it is met."""
     rows = [[bar.what, bar.found, "yes" if bar.holds else "**no**"] for bar in judged]
-    return ["bar", "found", "holds"], rows
+    return ["target", "measured", "met"], rows
 
 
 def _markdown(header, rows):
@@ -114,10 +114,10 @@ def show(figures, judged, cores):
     console = Console()
     text = HEAD.format(cores=cores)
     parts = {
-        "What a conversion takes": stages(figures),
-        "Against other converters (convert step)": ratios(figures),
-        "What fails": problems(figures),
-        "Bars": bars(judged),
+        "Cost of a conversion": stages(figures),
+        "Comparison with other converters (convert step)": ratios(figures),
+        "Failures": problems(figures),
+        "Targets": bars(judged),
     }
     for title, (header, rows) in parts.items():
         if not rows:

@@ -9,7 +9,7 @@ class _Step(torch.nn.Module):
 
 
 def exported_chain(length):
-    """An exported program of `length` ops; grown by hand, for torch takes minutes to trace it."""
+    """Return an exported program of `length` ops, built by hand: tracing it takes minutes."""
     program = torch.export.export(_Step(), (torch.ones(4),))
     graph = program.graph
     product, total = (n for n in graph.nodes if n.op == "call_function")

@@ -1,4 +1,4 @@
-"""The converters that are measured: each takes an exported program and times its stages."""
+"""The measured converters: each takes an exported program and times its stages."""
 
 import functools
 import tempfile
@@ -16,7 +16,10 @@ def _coreai(program, args, stages, repeats, keep, optimizes):
     reset_peak()
     before = peak_bytes()
     for _ in range(repeats):
-        converted, converter = None, TorchConverter()  # the last one's end is not timed
+        converted, converter = (
+            None,
+            TorchConverter(),
+        )  # do not time the destruction of the previous one
         with stages.timed("convert + optimize"):
             with stages.timed("convert"):
                 converted = converter.add_exported_program(program).to_coreai()
@@ -33,19 +36,19 @@ def ours(program, args, stages, repeats, keep):
 
 
 def memory(program, args, stages, repeats, keep):
-    """Ours, watched for its memory instead of its time."""
+    """Measure the memory of this converter instead of its time."""
     with AnonymousPeak() as gauge:
         found = ours(program, args, stages, repeats, keep)
     return {**found, "anonymous": gauge.bytes}
 
 
 def published(program, args, stages, repeats, keep):
-    """Its `to_coreai()` optimizes by itself."""
+    """Measure the published converter, whose `to_coreai()` includes `optimize()`."""
     return _coreai(program, args, stages, repeats, keep, optimizes=False)
 
 
 def ours_debug(program, args, stages, repeats, keep):
-    """Ours with debug locations, for what they cost."""
+    """Measure this converter with debug locations."""
     import coreai_torch
 
     mode = coreai_torch.TorchConverter.Mode.DEBUG
@@ -94,7 +97,7 @@ def executorch(program, args, stages, repeats, keep):
 
 
 def native_save(program, args, stages, repeats, keep):
-    """The bound of saving: the native serialiser and SHA-256 of what it wrote."""
+    """Measure the lower bound of saving: the native serializer and SHA-256 of its output."""
     import hashlib
 
     from coreai_torch import TorchConverter, get_decomp_table

@@ -1,4 +1,4 @@
-"""What ours and the published converter share: saving and counting."""
+"""Save and count programs of this and the published converter."""
 
 import shutil
 import tempfile
@@ -30,7 +30,7 @@ def _of_constant(operation):
 
 
 def op_counts(program):
-    """All operations but constants, and the layout changes of constants that were left."""
+    """Count all ops except constants, and the remaining layout changes of constants."""
     module = getattr(program, "_mlir_module", None) or program._module._mlir_module
     seen, of_constants = Counter(), 0
     for operation in _operations(module.operation):
@@ -46,7 +46,7 @@ def op_counts(program):
 
 
 def save(program, stages):
-    """Save into a fresh folder; the caller removes it."""
+    """Save to a new folder; the caller removes it."""
     folder = Path(tempfile.mkdtemp())
     with stages.timed("save"):
         program.save_asset(folder / NAME)
@@ -54,7 +54,7 @@ def save(program, stages):
 
 
 def finish(program, args, stages, repeats, keep):
-    """Save a program, and keep it with its inputs if asked to; what it weighs on disk."""
+    """Save a program, keep it with its inputs if `keep` is set, and return its size on disk."""
     for _ in range(repeats - 1):
         shutil.rmtree(save(program, stages))
     folder = save(program, stages)

@@ -1,7 +1,7 @@
-"""Loads and runs a saved asset in this process, which did nothing before; prints the seconds.
+"""Load and run a saved asset in a fresh process; print the seconds.
 
-In the process that converted it, a program runs faster or slower by what was allocated and freed
-there: 72 transposed weights of BERT fault their pages in anew, or not (1.6 s against 1.4 s).
+In the process that converted it, earlier allocations change the speed of a program: the 72
+transposed weights of BERT cause page faults or not (1.6 s or 1.4 s).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from coreai.authoring import AIModelAsset
 from coreai.runtime import NDArray
 from stages import Stages
 
-# A runtime thread may ask for the interpreter while it shuts down, and aborts the process.
+# A runtime thread may use the interpreter while it shuts down, which aborts the process.
 atexit.register(time.sleep, 0.3)
 
 NARROW = {torch.int64: torch.int32}

@@ -1,6 +1,6 @@
-"""Measures one converter on one workload in this process; prints the figures as JSON.
+"""Measure one converter on one workload in this process; print the figures as JSON.
 
-Run as a script, so that the environment it runs in decides which `coreai_torch` is imported.
+Run it as a script, so that its environment decides which `coreai_torch` is imported.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from pathlib import Path
 import converters
 from stages import Stages, resident_bytes
 
-# A runtime thread may ask for the interpreter while it shuts down, and aborts the process.
+# A runtime thread may use the interpreter while it shuts down, which aborts the process.
 atexit.register(time.sleep, 0.3)
 
-# Imported before the model is made, so that their memory is told from the model's.
+# Import these before the model is created, to separate their memory from the model's.
 COREAI = ("coreai_torch", "coreai.authoring", "transformers.models.bert")
 LIBRARIES = dict.fromkeys(("ours", "memory", "ours_debug", "published"), COREAI)
 

@@ -1,4 +1,4 @@
-"""One clock and one memory gauge for every stage of a conversion."""
+"""Measure time and memory of the stages of a conversion."""
 
 import threading
 import time
@@ -22,20 +22,20 @@ class Stages:
         self.keep({stage: wall}, {stage: cpu})
 
     def keep(self, wall, cpu):
-        """Take seconds in, where they are the best so far."""
+        """Record seconds if they are the best so far."""
         for kept, found in ((self.wall, wall), (self.cpu, cpu)):
             for stage, seconds in found.items():
                 kept[stage] = min(seconds, kept.get(stage, seconds))
 
 
 def reset_peak():
-    """Forget the highest memory use so far; only Linux can."""
+    """Reset the peak memory; Linux only."""
     if STATUS.exists():
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_bytes():
-    """The highest resident memory since the last reset."""
+    """Return the peak resident memory since the last reset."""
     if not STATUS.exists():
         import resource
 
@@ -44,12 +44,12 @@ def peak_bytes():
 
 
 def resident_bytes():
-    """The resident memory now; the highest so far where the system does not tell."""
+    """Return the resident memory, or its peak if the system does not report it."""
     return _status("VmRSS") if STATUS.exists() else peak_bytes()
 
 
 class AnonymousPeak:
-    """The most memory that no file backs, over what was held at the start, looked at often."""
+    """Sample the peak of memory that is not backed by a file, relative to the start."""
 
     def __enter__(self):
         self._start = self._most = self._now()

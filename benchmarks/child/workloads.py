@@ -1,4 +1,4 @@
-"""The models that are measured: real architectures with random weights, and synthetic extremes."""
+"""The measured models: real architectures with random weights, and synthetic extremes."""
 
 import tempfile
 from pathlib import Path
@@ -16,7 +16,7 @@ def _from_config(model_class, config_class, **config):
 
 
 class _First(nn.Module):
-    """Runs a model from `transformers` without a cache and returns its first result."""
+    """Run a `transformers` model without a cache and return its first result."""
 
     def __init__(self, model, **options):
         super().__init__()
@@ -74,7 +74,7 @@ def decoder_f16():
 
 
 def linears(count, width):
-    """A stack of linear layers; the weights are not drawn one by one, which takes minutes."""
+    """Return a stack of linear layers; drawing each weight separately would take minutes."""
     layers = []
     for _ in range(count):
         with torch.device("meta"):
@@ -87,12 +87,12 @@ def linears(count, width):
 
 
 def mapped(count, width):
-    """The same stack with weights that stay in a file until they are read."""
+    """Return the same stack with memory-mapped weights."""
     model, args = linears(count, width)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "weights.pt"
         torch.save(model.state_dict(), file)
-        # The mapping outlives the name of the file.
+        # The mapping stays valid after the file is deleted.
         model.load_state_dict(torch.load(file, mmap=True), assign=True)
     return model, args
 
@@ -114,7 +114,7 @@ NAMES = (*MODELS, *CHAINS)
 
 
 def exported(name):
-    """The exported program of a workload and the arguments to run it with."""
+    """Return the exported program of a workload and its arguments."""
     if name in CHAINS:
         return exported_chain(CHAINS[name]), (torch.ones(4),)
     torch.manual_seed(0)
@@ -124,7 +124,7 @@ def exported(name):
 
 
 def weight_bytes(program):
-    """The bytes of parameters, buffers and constants, each storage once."""
+    """Return the bytes of parameters, buffers and constants, counting each storage once."""
     tensors = [*program.state_dict.values(), *program.constants.values()]
     storages = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()

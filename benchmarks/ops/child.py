@@ -1,4 +1,4 @@
-"""Measures one call in this process, which did nothing before; prints the figures as JSON.
+"""Measure one call in this fresh process; print the figures as JSON.
 
 Times are of the processor, summed over threads, so that other processes do not count. The peak
 memory is read last: it covers export, conversion, loading, running and eager torch.
@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from benchmarks.ops.cases import CASES
 
-# A runtime thread may ask for the interpreter while it shuts down, and aborts the process.
+# A runtime thread may use the interpreter while it shuts down, which aborts the process.
 atexit.register(time.sleep, 0.3)
 NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
 BUDGET = 2.0  # seconds spent on repeating a run

@@ -1,7 +1,7 @@
-"""Converts the trained digit classifier and runs it on images it has never seen.
+"""Convert the trained digit classifier and run it on held-out images.
 
-Exits with 1 if Core AI predicts another digit than torch for any image, or if a logit differs by
-more than `TOLERANCE`.
+Exit with code 1 if Core AI predicts another digit than torch for any image, or if a logit differs
+by more than `TOLERANCE`.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ from coreai_torch import TorchConverter, get_decomp_table
 
 TOLERANCE = 1e-4
 
-# torch.export warns of a deprecated call of its own.
+# torch.export warns about a deprecated call inside torch.
 warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
 
-BATCH = 64  # 450 images make seven full batches and one of 2: the batch size is dynamic
+BATCH = 64  # 450 images are seven full batches and one of 2: the batch size is dynamic
 
 
 @dataclass
 class Report:
-    """What the demo saw."""
+    """Results of the demo."""
 
     labels: Tensor
     by_torch: Tensor
@@ -54,7 +54,7 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        # A NaN compares false with every bound, so ask for what must be true.
+        # Comparisons with NaN are false, so test the condition that must be true.
         return self.other_predictions == 0 and self.largest_difference <= TOLERANCE
 
     def accuracy(self, logits: Tensor) -> float:
@@ -140,7 +140,7 @@ def show(report: Report) -> None:
 
 
 def main() -> int:
-    # The runtime's own thread can abort the process if the interpreter ends right after a call.
+    # A runtime thread can abort the process if the interpreter exits right after a call.
     atexit.register(time.sleep, 0.1)
     with tempfile.TemporaryDirectory() as directory:
         report = measure(Path(directory))

@@ -1,4 +1,4 @@
-"""A small convolutional network for 8 x 8 grey digits."""
+"""A small convolutional network for 8 x 8 gray digits."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ HERE = Path(__file__).parent
 WEIGHTS = HERE / "weights.pt"
 HELD_OUT = HERE / "held_out.npz"
 
-BRIGHTEST = 16.0  # the digits of scikit-learn are counts from 0 to 16
+BRIGHTEST = 16.0  # the pixels of scikit-learn's digits are counts from 0 to 16
 
 
 class Digits(nn.Module):
-    """Takes images `[batch, 1, 8, 8]` with values from 0 to 16, gives ten logits for each."""
+    """Classify images `[batch, 1, 8, 8]` with values from 0 to 16; return ten logits for each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def trained() -> Digits:
 
 
 def held_out() -> tuple[Tensor, Tensor]:
-    """The images and labels the network has not seen in training."""
+    """Return the images and labels that were not used for training."""
     with np.load(HELD_OUT) as stored:
         images = torch.from_numpy(stored["images"]).float().unsqueeze(1)
         return images, torch.from_numpy(stored["labels"]).long()

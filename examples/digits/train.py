@@ -1,6 +1,6 @@
-"""Trains the digit classifier and stores its weights and the held-out images beside this file.
+"""Train the digit classifier; store its weights and the held-out images next to this file.
 
-Needs the `train` extra. The stored files come from this script: run it again only to change them.
+Needs the `train` extra. This script wrote the stored files: run it only to change them.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ BATCH = 64
 
 
 def split() -> tuple[Tensor, Tensor]:
-    """Stores a quarter of the digits as held out and gives the rest for training."""
+    """Store a quarter of the digits as held-out images and return the rest for training."""
     digits = load_digits()
     images, unseen, labels, unseen_labels = train_test_split(
         digits.images.astype(np.uint8),
@@ -31,7 +31,7 @@ def split() -> tuple[Tensor, Tensor]:
 
 
 def shifted(images: Tensor) -> Tensor:
-    """The batch moved by up to one pixel, so that 1347 digits do not become 1347 memories."""
+    """Shift the batch by up to one pixel to reduce overfitting on the 1347 digits."""
     down, right = torch.randint(0, 3, (2,)).tolist()
     return pad(images, (1, 1, 1, 1))[..., down : down + 8, right : right + 8]
 

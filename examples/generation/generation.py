@@ -1,6 +1,6 @@
-"""A Llama of transformers that learns a text, and recites it in torch and in Core AI.
+"""Train a `transformers` Llama on one text, and generate the text in torch and in Core AI.
 
-Needs the `llm` extra; nothing is fetched from the network. The ten lines are in `main`.
+Needs the `llm` extra and no network. The conversion is in `main`.
 """
 
 import sys
@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from coreai_torch import llm
 
-# torch.export warns of a deprecated call of its own.
+# torch.export warns about a deprecated call inside torch.
 warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
 
 TEXT = b"""In the beginning the model knew nothing. It read one page, again and again, \
@@ -23,7 +23,7 @@ NEW = 32
 
 
 def trained(steps: int = 80) -> LlamaForCausalLM:
-    """Bytes are its tokens; it learns one text by heart."""
+    """Train a model on one text until it memorizes it; its tokens are bytes."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -48,7 +48,7 @@ def trained(steps: int = 80) -> LlamaForCausalLM:
 
 
 def main() -> bool:
-    """Whether Core AI gave the tokens of transformers, for every prompt."""
+    """Return whether Core AI generated the tokens of transformers for every prompt."""
     model = trained()
     with tempfile.TemporaryDirectory() as folder:
         program = llm.convert(model, max_length=128)
@@ -62,7 +62,7 @@ def main() -> bool:
         equal = equal and torch.equal(by_coreai, by_torch)
         print(f"{prompt.decode()}|{bytes(by_coreai[0].tolist()[len(prompt) :]).decode()}")
     print(f"{NEW} tokens after each of {len(PROMPTS)} prompts,", end=" ")
-    print("equal to those of transformers" if equal else "NOT those of transformers")
+    print("equal to those of transformers" if equal else "NOT equal to those of transformers")
     return equal
 
 

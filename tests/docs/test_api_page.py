@@ -1,4 +1,4 @@
-"""docs/api.md is what the code says, holds every name that is promised, and each is explained."""
+"""Check that docs/api.md is up to date, complete and documented."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import coreai_torch
 from tests.docs import api_page
 
-# What users are promised: a name that goes missing here breaks their code.
-PROMISED = [
+# Public names: removing one breaks the code of users.
+PUBLIC = [
     "convert",
     "verify",
     "compress",
@@ -66,35 +66,35 @@ PROMISED = [
 
 
 def documented():
-    """Every name on the page with what it stands for, methods and properties included."""
+    """Yield every name on the page with its object, including methods and properties."""
     for section in api_page.SECTIONS:
         for name, thing in section.objects():
             yield name, thing
-            if inspect.isclass(thing) and name not in api_page.TOLD:
-                for part, held in api_page.parts(thing):
-                    yield f"{name}.{part}", held
+            if inspect.isclass(thing) and name not in api_page.DESCRIPTIONS:
+                for part, member in api_page.parts(thing):
+                    yield f"{name}.{part}", member
 
 
-def test_the_page_is_up_to_date():
+def test_page_is_up_to_date():
     written = []
     api_page.main(written.append)
-    held, made = api_page.PAGE.read_text().splitlines(), written[0].splitlines()
-    stale = list(difflib.unified_diff(held, made, lineterm="", n=0))
+    stored, generated = api_page.PAGE.read_text().splitlines(), written[0].splitlines()
+    stale = list(difflib.unified_diff(stored, generated, lineterm="", n=0))
     assert not stale, "\n".join(["run: python -m tests.docs.api_page", *stale])
 
 
-def test_every_promised_name_is_on_the_page():
+def test_every_public_name_is_on_the_page():
     headings = {
         line.lstrip("# ") for line in api_page.PAGE.read_text().splitlines() if line[:1] == "#"
     }
-    assert set(PROMISED) <= headings
+    assert set(PUBLIC) <= headings
     assert set(coreai_torch.__all__) - {"__version__"} <= headings
 
 
-def test_every_name_has_a_docstring_of_its_own():
-    # `forward` is told by its class, which says what shapes and options mean.
-    silent = [n for n, held in documented() if not held.__doc__ and not n.endswith(".forward")]
-    assert silent == []
+def test_every_name_has_a_docstring():
+    # The docstring of a module's class describes `forward`.
+    missing = [n for n, obj in documented() if not obj.__doc__ and not n.endswith(".forward")]
+    assert missing == []
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_every_name_has_a_docstring_of_its_own():
         ("Options:\n  - a: one\n  - b: two", ["Options:", "", "  - a: one", "  - b: two"]),
     ],
 )
-def test_docstrings_become_lists(doc, lines):
+def test_docstring_sections_become_lists(doc, lines):
     assert list(api_page.markdown(doc))[: len(lines)] == lines
