@@ -70,11 +70,13 @@ class Taps:
 
     def of(self, x: Value, axis: int) -> Value:
         """Return `x` resized along `axis`."""
-        found = self.windows.filled(x, axis, 0)
+        result = self.windows.filled(x, axis, 0)
         if self.weights is not None:
-            found = cai.mul(found, tables.value(tables.along(self.weights, axis, found.type.rank)))
-            found = cai.reduce_sum(found, [axis + 1])
-        return cai.shrink_dims(found, [axis + 1])
+            result = cai.mul(
+                result, tables.value(tables.along(self.weights, axis, result.type.rank))
+            )
+            result = cai.reduce_sum(result, [axis + 1])
+        return cai.shrink_dims(result, [axis + 1])
 
 
 Sampler: TypeAlias = Callable[[Line], Taps]
@@ -109,10 +111,10 @@ def _copy(line: Line, positions: Table) -> Taps:
 
 def _taps(line: Line, positions: Sequence[Table], weights: Sequence[Table] | None) -> Taps:
     """Build taps from one vector per tap."""
-    position_table = tables.side_by_side(positions)
+    position_table = tables.stack_columns(positions)
     inside = torch.ones(1, 1, dtype=torch.bool)
     windows = Windows(line.out, len(positions), position_table, inside)
-    return Taps(windows, None if weights is None else tables.side_by_side(weights))
+    return Taps(windows, None if weights is None else tables.stack_columns(weights))
 
 
 def linear(line: Line) -> Taps:

@@ -23,7 +23,7 @@ class Subscript:
     axes: tuple[int, ...]
     columns: tuple[Value, ...]  # si32, not negative
     shape: tuple[Dim, ...]  # of the broadcast columns
-    counted: bool  # the number of entries depends on data and may be zero
+    data_dependent: bool  # the number of entries depends on data and may be zero
 
     @property
     def adjacent(self) -> bool:
@@ -34,7 +34,7 @@ class Subscript:
         return self.axes == tuple(range(self.axes[0], self.axes[-1] + 1))
 
     @property
-    def place(self) -> int:
+    def axis(self) -> int:
         """Position of the index axes in the result."""
         return self.axes[0] if self.adjacent else 0
 
@@ -45,7 +45,7 @@ def subscript(
     """Read a list of index tensors and masks; `None` stands for a full slice."""
     axes: list[int] = []
     columns: list[Value] = []
-    counted = False
+    data_dependent = False
     axis = 0
     for i, index in enumerate(indices):
         if index is None:
@@ -53,14 +53,14 @@ def subscript(
             continue
         constant = known[i] if i < len(known) else None
         if cai.is_bool(index):
-            found = _mask_columns(ctx, index, constant)
-            counted = counted or constant is None
+            new_columns = _mask_columns(ctx, index, constant)
+            data_dependent = data_dependent or constant is None
         else:
-            found = [wrapped(index, cai.size(x, axis), constant)]
-        axes += range(axis, axis + len(found))
-        columns += found
-        axis += len(found)
-    return Subscript(tuple(axes), tuple(columns), common_shape(columns), counted)
+            new_columns = [wrap_index(index, cai.size(x, axis), constant)]
+        axes += range(axis, axis + len(new_columns))
+        columns += new_columns
+        axis += len(new_columns)
+    return Subscript(tuple(axes), tuple(columns), common_shape(columns), data_dependent)
 
 
 def _mask_columns(ctx: Ctx, mask: Value, constant: torch.Tensor | None) -> list[Value]:
@@ -71,18 +71,21 @@ def _mask_columns(ctx: Ctx, mask: Value, constant: torch.Tensor | None) -> list[
             cai.tensor_constant(column.to(torch.int32), "positions")
             for column in constant.nonzero(as_tuple=True)
         ]
-    found = cai.non_zero(mask)
-    return [cai.shrink_dims(cai.slice_axis(found, 1, i, i + 1), [1]) for i in range(mask.type.rank)]
+    coordinates = cai.non_zero(mask)
+    return [
+        cai.shrink_dims(cai.slice_axis(coordinates, 1, i, i + 1), [1])
+        for i in range(mask.type.rank)
+    ]
 
 
-def wrapped(index: Value, extent: Dim, constant: torch.Tensor | None = None) -> Value:
+def wrap_index(index: Value, extent: Dim, constant: torch.Tensor | None = None) -> Value:
     """Return an index as si32, with negative entries wrapped to count from the start."""
     position = cai.cast(index, torch.int32)
     if constant is not None and bool((constant >= 0).all()):
         return position
     if constant is not None and isinstance(extent, int):
-        counted = torch.where(constant < 0, constant + extent, constant)
-        return cai.tensor_constant(counted.to(torch.int32), "positions")
+        positions = torch.where(constant < 0, constant + extent, constant)
+        return cai.tensor_constant(positions.to(torch.int32), "positions")
     return cai.where(
         cai.less(position, cai.i32(0)), cai.add(position, shapes.number(extent)), position
     )
@@ -115,12 +118,12 @@ def gather(x: Value, at: Subscript) -> Value:
         rest = [a for a in range(x.type.rank) if a not in at.axes]
         leading = tuple(range(len(at.axes)))
         transposed = cai.transpose(x, [*at.axes, *rest])
-        return gather(transposed, Subscript(leading, at.columns, at.shape, at.counted))
+        return gather(transposed, Subscript(leading, at.columns, at.shape, at.data_dependent))
     sizes = cai.sizes(x)
     row = shapes.product(sizes[at.axes[-1] + 1 :])
-    may_be_empty = at.counted and len(at.axes) > 1
-    if at.place == 0 and (may_be_empty or not isinstance(row, int) or row >= _NARROW_ROW):
-        return cai.gather_nd(x, side_by_side(at.columns, at.shape))
+    may_be_empty = at.data_dependent and len(at.axes) > 1
+    if at.axis == 0 and (may_be_empty or not isinstance(row, int) or row >= _NARROW_ROW):
+        return cai.gather_nd(x, concat_columns(at.columns, at.shape))
     return _gather_transposed(x, at) if may_be_empty else _gather_flat(x, at, sizes)
 
 
@@ -129,17 +132,19 @@ def _gather_transposed(x: Value, at: Subscript) -> Value:
 
     This needs no arithmetic on the entries: arithmetic on a zero-size operand crashes the runtime.
     """
-    rank, lead, entries = x.type.rank, at.place, len(at.shape)
+    rank, lead, entries = x.type.rank, at.axis, len(at.shape)
     rest = [a for a in range(rank) if a not in at.axes]
-    found = cai.gather_nd(cai.transpose(x, [*at.axes, *rest]), side_by_side(at.columns, at.shape))
+    gathered = cai.gather_nd(
+        cai.transpose(x, [*at.axes, *rest]), concat_columns(at.columns, at.shape)
+    )
     before = range(entries, entries + lead)
-    after = range(entries + lead, found.type.rank)
-    return cai.transpose(found, [*before, *range(entries), *after])
+    after = range(entries + lead, gathered.type.rank)
+    return cai.transpose(gathered, [*before, *range(entries), *after])
 
 
 def _gather_flat(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
     """Flatten the indexed axes into one and gather along it, element by element."""
-    lead, last = at.place, at.place + len(at.axes)
+    lead, last = at.axis, at.axis + len(at.axes)
     before, extents, after = sizes[:lead], sizes[lead:last], sizes[last:]
     flat = cai.reshape(x, [*before, shapes.product(extents), *after])
     entries = linear(at.columns, extents)
@@ -150,8 +155,8 @@ def _gather_flat(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
         vector = cai.reshape(cai.broadcast_to(entries, at.shape), [count])
     ones = [a for a in range(lead + 1 + len(after)) if a != lead]
     index = cai.broadcast_to(cai.expand_dims(vector, ones), [*before, count, *after])
-    found = cai.gather_along_axis(flat, index, lead)
-    return found if len(at.shape) == 1 else cai.reshape(found, [*before, *at.shape, *after])
+    gathered = cai.gather_along_axis(flat, index, lead)
+    return gathered if len(at.shape) == 1 else cai.reshape(gathered, [*before, *at.shape, *after])
 
 
 def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
@@ -174,7 +179,7 @@ def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
     return position
 
 
-def side_by_side(columns: Sequence[Value], shape: Sequence[Dim]) -> Value:
+def concat_columns(columns: Sequence[Value], shape: Sequence[Dim]) -> Value:
     """Concatenate index columns into the index tensor that `gather_nd` and `scatter_nd` read."""
     broadcast = [cai.broadcast_to(c, shape) for c in columns]
     return cai.concat(len(shape), [cai.expand_dims(c, [len(shape)]) for c in broadcast])

@@ -116,7 +116,7 @@ def row(table: Table) -> Table:
     return cai.expand_dims(table, [0]) if isinstance(table, Value) else table[None, :]
 
 
-def side_by_side(columns: Sequence[Table]) -> Table:
+def stack_columns(columns: Sequence[Table]) -> Table:
     """Concatenate vectors of the same length as the columns of a matrix."""
     as_columns = [column(c) for c in columns]
     if any(isinstance(c, Value) for c in as_columns):
@@ -135,7 +135,7 @@ def along(table: Table, axis: int, rank: int) -> Table:
     return table
 
 
-def is_sure(table: Table) -> bool:
+def is_known_true(table: Table) -> bool:
     """Return whether a condition is known to be true everywhere."""
     return isinstance(table, torch.Tensor) and bool(table.all())
 
@@ -165,11 +165,11 @@ class Windows:
 
     def filled(self, x: Value, axis: int, filler: float) -> Value:
         """Gather the windows of `x`, with `filler` for taps outside the axis."""
-        found = self.of(x, axis)
-        if is_sure(self.inside):
-            return found
-        inside = value(along(self.inside, axis, found.type.rank))
-        return cai.where(inside, found, cai.like(found, filler))
+        windows = self.of(x, axis)
+        if is_known_true(self.inside):
+            return windows
+        inside = value(along(self.inside, axis, windows.type.rank))
+        return cai.where(inside, windows, cai.like(windows, filler))
 
 
 def reshape(table: Table, dims: Sequence[Dim]) -> Table:
@@ -183,8 +183,8 @@ def take(x: Value, positions: Table, axis: int) -> Value:
     """Select positions along `axis`; gather_nd copies rows, 8 times as fast as single elements."""
     permutation = [axis, *(a for a in range(x.type.rank) if a != axis)]
     inverse = [permutation.index(a) for a in range(x.type.rank)]
-    found = cai.gather_nd(cai.transpose(x, permutation), cai.expand_dims(value(positions), [1]))
-    return cai.transpose(found, inverse)
+    rows = cai.gather_nd(cai.transpose(x, permutation), cai.expand_dims(value(positions), [1]))
+    return cai.transpose(rows, inverse)
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class Slide:
         inside = shapes.floordiv(shapes.add(extent, self.padding - 1), self.stride)
         return shapes.add(shapes.minimum(all_started, inside), 1)
 
-    def room(self, extent: Dim) -> tuple[Dim, Dim]:
+    def padding_to_fit(self, extent: Dim) -> tuple[Dim, Dim]:
         """Return the padding before and after the axis that makes every window fit."""
         if not self.ceil:
             return self.padding, self.padding

@@ -12,7 +12,7 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64
 from ...torch_compat import aten
-from .._lib.subscript import Subscript, common_shape, gather, per_part, subscript, wrapped
+from .._lib.subscript import Subscript, common_shape, gather, per_part, subscript, wrap_index
 
 _LAST = 2**63 - 1
 
@@ -37,7 +37,7 @@ def slice_(
     ctx: Ctx, x: Value, dim: Axis, start: Number | None, end: Number | None, step: int
 ) -> Value:
     first, last = bounds(start, end, x.type.shape[dim])
-    if (first, step) == (0, 1) and takes_all(last, x.type.shape[dim]):
+    if (first, step) == (0, 1) and reaches_end(last, x.type.shape[dim]):
         return x
     return _with_declared_size(ctx, cai.slice_axis(x, dim, first, last, step), dim)
 
@@ -59,7 +59,7 @@ def _position(given: Number | None, default: int) -> Dim:
     return given if isinstance(given, Value) else max(min(int(given), shapes.FAR), -shapes.FAR)
 
 
-def takes_all(last: Dim, extent: int) -> bool:
+def reaches_end(last: Dim, extent: int) -> bool:
     """Return whether a slice that ends at `last` reaches the end of the axis."""
     return isinstance(last, int) and last >= (shapes.FAR if extent == types.DYNAMIC else extent)
 
@@ -91,14 +91,14 @@ def narrow_copy(x: torch.Tensor, dim: int, start: int, length: int) -> torch.Ten
     ],
 )
 def select(ctx: Ctx, x: Value, dim: Axis, index: Number) -> Value:
-    first, last = one_place(x, dim, index)
+    first, last = index_bounds(x, dim, index)
     return cai.shrink_dims(cai.slice_axis(x, dim, first, last), [dim])
 
 
-def one_place(x: Value, axis: int, index: Number) -> tuple[Dim, Dim]:
+def index_bounds(x: Value, axis: int, index: Number) -> tuple[Dim, Dim]:
     """Return the slice bounds of a single position."""
     if isinstance(index, Value):
-        first: Dim = wrapped(index, cai.size(x, axis))
+        first: Dim = wrap_index(index, cai.size(x, axis))
         return first, shapes.add(first, 1)
     # For index -1 the end is None: 0 would be the start of the axis.
     return bounds(int(index), int(index) + 1 or None, x.type.shape[axis])
@@ -125,7 +125,7 @@ def index_select(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
         return x
     column = cai.cast(index, torch.int32)
     vector = cai.reshape(column, [1]) if column.type.rank == 0 else column
-    return gather(x, Subscript((dim,), (vector,), cai.sizes(vector), counted=False))
+    return gather(x, Subscript((dim,), (vector,), cai.sizes(vector), data_dependent=False))
 
 
 @lowers(
@@ -150,7 +150,7 @@ def gather_(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
     if x.type.rank == 0 or position.type.rank == 0:
         row, at = (cai.reshape(v, [1]) if v.type.rank == 0 else v for v in (x, position))
         return cai.reshape(_gather_along(row, at, 0), ctx.dims(cai.sizes(position)))
-    return _gather_along(covering(ctx, x, position, dim), position, dim)
+    return _gather_along(slice_to_cover(ctx, x, position, dim), position, dim)
 
 
 def _gather_along(x: Value, position: Value, axis: int) -> Value:
@@ -159,7 +159,7 @@ def _gather_along(x: Value, position: Value, axis: int) -> Value:
     return cai.gather_along_axis(x, position, axis)
 
 
-def covering(ctx: Ctx, x: Value, index: Value, axis: int) -> Value:
+def slice_to_cover(ctx: Ctx, x: Value, index: Value, axis: int) -> Value:
     """Slice `x` to the part that `index` covers: `index` may be smaller on the other axes."""
     ends = [
         shapes.FAR if i == axis or same else extent
@@ -218,7 +218,7 @@ def index(ctx: Ctx, x: Value, indices: Sequence[Value | None]) -> Value:
         return x
     axis, mask = given[0]
     if len(given) == 1 and known[axis] is None and cai.is_bool(mask) and mask.type.rank > 1:
-        x, mask = merged(x, mask, axis)
+        x, mask = flatten_masked(x, mask, axis)
         indices = [*([None] * axis), mask]
     return gather(x, subscript(ctx, x, indices, known))
 
@@ -239,7 +239,7 @@ def take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return aten.index(x.reshape(-1), [index.reshape(-1)]).reshape(index.shape)
 
 
-def merged(x: Value, mask: Value, axis: int) -> tuple[Value, Value]:
+def flatten_masked(x: Value, mask: Value, axis: int) -> tuple[Value, Value]:
     """Flatten the masked axes of a tensor and its mask into one."""
     sizes = cai.sizes(x)
     inner = sizes[axis : axis + mask.type.rank]

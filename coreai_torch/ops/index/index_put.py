@@ -15,13 +15,13 @@ from ...torch_compat import aten
 from .._lib.subscript import (
     Subscript,
     common_shape,
+    concat_columns,
     gather,
     linear,
     per_part,
-    side_by_side,
     subscript,
 )
-from .gather import bounds, merged, one_place, takes_all
+from .gather import bounds, flatten_masked, index_bounds, reaches_end
 
 _LAST = 2**63 - 1
 
@@ -44,7 +44,7 @@ def slice_scatter(
 ) -> Value:
     update = cai.cast(src, cai.dtype(x))
     first, last = bounds(start, end, x.type.shape[dim])
-    if (first, step) == (0, 1) and takes_all(last, x.type.shape[dim]):
+    if (first, step) == (0, 1) and reaches_end(last, x.type.shape[dim]):
         return cai.broadcast_to(update, cai.sizes(x)) if update.type != x.type else update
     return _update_axis(x, update, dim, first, last, step)
 
@@ -67,7 +67,7 @@ def _update_axis(x: Value, update: Value, axis: int, start: Dim, end: Dim, step:
     ],
 )
 def select_scatter(ctx: Ctx, x: Value, src: Value, dim: Axis, index: Number) -> Value:
-    first, last = one_place(x, dim, index)
+    first, last = index_bounds(x, dim, index)
     update = cai.expand_dims(cai.cast(src, cai.dtype(x)), [dim])
     return _update_axis(x, update, dim, first, last)
 
@@ -97,7 +97,7 @@ def index_copy(ctx: Ctx, x: Value, dim: Axis, index: Value, source: Value) -> Va
     if column.type.rank == 0:
         column = cai.reshape(column, [1])
     rows = cai.reshape(source, [1]) if source.type.rank == 0 else source
-    return replace(x, Subscript((dim,), (column,), cai.sizes(column), counted=False), rows)
+    return replace(x, Subscript((dim,), (column,), cai.sizes(column), data_dependent=False), rows)
 
 
 def replace(x: Value, at: Subscript, values: Value) -> Value:
@@ -109,7 +109,7 @@ def replace(x: Value, at: Subscript, values: Value) -> Value:
         return _replace_one(x, at, values)
     columns, layout = _coordinates(x, at)
     updates = cai.broadcast_to(values, [*layout, *cai.sizes(x)[at.axes[-1] + 1 :]])
-    return cai.scatter_nd(x, side_by_side(columns, layout), updates)
+    return cai.scatter_nd(x, concat_columns(columns, layout), updates)
 
 
 def _replace_one(x: Value, at: Subscript, values: Value) -> Value:
@@ -135,7 +135,7 @@ def _coordinates(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, ...]]
     sizes, last = cai.sizes(x), at.axes[-1]
     kept = [a for a in range(last) if a not in at.axes]
     entries = len(at.shape)
-    before = at.place if at.adjacent else 0  # axes without index before the index axes
+    before = at.axis if at.adjacent else 0  # axes without index before the index axes
     after = len(kept) - before
     layout = (*[sizes[a] for a in kept[:before]], *at.shape, *[sizes[a] for a in kept[before:]])
     columns = []
@@ -256,16 +256,18 @@ def _expand_values(x: Value, axis: int, mask: Value, values: Value, trailing: in
     value_axis = values.type.rank - trailing - 1  # the axis over the true elements
     if values.type.shape[value_axis] == 1:
         return cai.expand_dims(values, list(range(value_axis + 1, value_axis + mask.type.rank)))
-    flat, chosen = merged(x, mask, axis)
+    flat, chosen = flatten_masked(x, mask, axis)
     padding_shape = list(cai.sizes(values))
     padding_shape[value_axis] = 1  # without true elements there are no values to gather from
     source = cai.concat(value_axis, [values, cai.zeros(values, padding_shape)])
-    place = ordinals(chosen)
-    rows = gather(source, Subscript((value_axis,), (place,), cai.sizes(place), counted=False))
+    place = value_indices(chosen)
+    rows = gather(
+        source, Subscript((value_axis,), (place,), cai.sizes(place), data_dependent=False)
+    )
     return cai.reshape(cai.broadcast_to(rows, cai.sizes(flat)), cai.sizes(x))
 
 
-def ordinals(mask: Value) -> Value:
+def value_indices(mask: Value) -> Value:
     """Return, per element of a flat mask, how many true elements precede it: its value's index."""
     chosen = cai.scan(cai.cast(mask, torch.int32), 0, "sum")
     return cai.maximum(cai.sub(chosen, cai.i32(1)), cai.i32(0))
@@ -288,9 +290,9 @@ def masked_scatter(ctx: Ctx, x: Value, mask: Value, source: Value) -> Value:
     chosen = cai.broadcast_to(mask, sizes)
     if 0 in source.type.shape:  # torch requires a mask without true elements then
         return cai.broadcast_to(x, sizes)
-    place = ordinals(cai.reshape(chosen, [shapes.product(sizes)]))
+    place = value_indices(cai.reshape(chosen, [shapes.product(sizes)]))
     values = cai.reshape(source, [shapes.product(cai.sizes(source))])
-    rows = gather(values, Subscript((0,), (place,), cai.sizes(place), counted=False))
+    rows = gather(values, Subscript((0,), (place,), cai.sizes(place), data_dependent=False))
     return cai.where(chosen, cai.reshape(rows, sizes), x)
 
 

@@ -71,8 +71,8 @@ def _pair(matrix: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     one, two = _element(second, k + 1) / across, _element(first, k) / across
     scale = 1 / (one * two - 1) / across
     left, right = scale * (one * first - second), scale * (two * second - first)
-    taken = left.unsqueeze(-1) * first.unsqueeze(-2) + right.unsqueeze(-1) * second.unsqueeze(-2)
-    return left, right, matrix - taken
+    update = left.unsqueeze(-1) * first.unsqueeze(-2) + right.unsqueeze(-1) * second.unsqueeze(-2)
+    return left, right, matrix - update
 
 
 def _step(
@@ -84,9 +84,9 @@ def _step(
     order = _exchange(rows, torch.where(paired, k + 1, k), row)
     matrix = matrix.gather(-2, order.unsqueeze(-1).expand(matrix.shape))
     matrix = matrix.gather(-1, order.unsqueeze(-2).expand(matrix.shape))
-    factor, rest = _single(matrix, k)
+    factor, remainder = _single(matrix, k)
     left, right, rest_of_pair = _pair(matrix, k)
-    wide = paired.unsqueeze(-1)
+    paired_matrix = paired.unsqueeze(-1)
     own, next_ = _column(matrix, k), _column(matrix, k + 1)
     after = torch.where(paired, k + 1, k)
     column = torch.where(positions > after, torch.where(paired, left, factor), own)
@@ -94,9 +94,9 @@ def _step(
     across = positions.unsqueeze(0)
     at, beyond = k.unsqueeze(-1), after.unsqueeze(-1)
     found = torch.where(across == at, column.unsqueeze(-1), found)
-    found = torch.where(wide & (across == at + 1), second.unsqueeze(-1), found)
+    found = torch.where(paired_matrix & (across == at + 1), second.unsqueeze(-1), found)
     remaining = (across > beyond) & (positions.unsqueeze(-1) > beyond)
-    matrix = torch.where(remaining, torch.where(wide, rest_of_pair, rest), matrix)
+    matrix = torch.where(remaining, torch.where(paired_matrix, rest_of_pair, remainder), matrix)
     number = torch.where(paired, -(row + 1), row + 1)
     pivots = torch.where((positions == k) | (paired & (positions == k + 1)), number, pivots)
     is_zero_column = (own.abs() * (positions >= k)).amax(-1, keepdim=True) == 0
@@ -159,20 +159,20 @@ def _forward(_: Step, rhs: Tensor, k: Tensor, factors: Tensor, pivots: Tensor) -
     rhs = rhs.gather(-2, order.unsqueeze(-1).expand(rhs.shape))
     first, second = _column(factors, k), _column(factors, k + 1)
     known, next_ = _row(rhs, k), _row(rhs, k + 1)
-    wide, beyond = paired.unsqueeze(-1), after.unsqueeze(-1)
-    taken = first.unsqueeze(-1) * known
-    taken = torch.where(wide, taken + second.unsqueeze(-1) * next_, taken)
-    rest = torch.where(positions > beyond, rhs - taken, rhs)
+    paired_matrix, beyond = paired.unsqueeze(-1), after.unsqueeze(-1)
+    update = first.unsqueeze(-1) * known
+    update = torch.where(paired_matrix, update + second.unsqueeze(-1) * next_, update)
+    remainder = torch.where(positions > beyond, rhs - update, rhs)
     single = known / _element(first, k).unsqueeze(-1)
     across = _element(first, k + 1).unsqueeze(-1)
-    across = torch.where(wide, across, 1.0)
+    across = torch.where(paired_matrix, across, 1.0)
     one, two = (_element(c, k + i).unsqueeze(-1) / across for i, c in enumerate((first, second)))
     over = one * two - 1
     up, down = (two * known - next_) / across / over, (one * next_ - known) / across / over
     at = k.unsqueeze(-1)
-    rest = torch.where(positions == at, torch.where(wide, up, single), rest)
-    rest = torch.where(wide & (positions == at + 1), down, rest)
-    return [torch.where(at < rows, rest, rhs), after + 1]
+    remainder = torch.where(positions == at, torch.where(paired_matrix, up, single), remainder)
+    remainder = torch.where(paired_matrix & (positions == at + 1), down, remainder)
+    return [torch.where(at < rows, remainder, rhs), after + 1]
 
 
 def _backward(_: Step, rhs: Tensor, k: Tensor, factors: Tensor, pivots: Tensor) -> list[Tensor]:
@@ -181,13 +181,13 @@ def _backward(_: Step, rhs: Tensor, k: Tensor, factors: Tensor, pivots: Tensor) 
     positions = torch.arange(rows).unsqueeze(-1)
     number = _element(pivots, k)
     paired = (number < 0) & (k > 0)
-    wide, at = paired.unsqueeze(-1), k.unsqueeze(-1)
+    paired_matrix, at = paired.unsqueeze(-1), k.unsqueeze(-1)
     below = torch.where(positions > at, rhs, 0.0)
     lower, upper = (
         (_column(factors, k - i).unsqueeze(-1) * below).sum(-2, keepdim=True) for i in range(2)
     )
     found = torch.where(positions == at, rhs - lower, rhs)
-    found = torch.where(wide & (positions == at - 1), found - upper, found)
+    found = torch.where(paired_matrix & (positions == at - 1), found - upper, found)
     order = _exchange(rows, k, torch.where(k >= 0, number.abs() - 1, k))
     found = found.gather(-2, order.unsqueeze(-1).expand(found.shape))
     return [torch.where(at >= 0, found, rhs), torch.where(paired, k - 2, k - 1)]

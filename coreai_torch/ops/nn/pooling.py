@@ -68,7 +68,7 @@ def _lent(slides: Sequence[Slide]) -> list[Slide]:
 
 
 def _padded(x: Value, slides: Sequence[Slide], filler: float) -> Value:
-    rooms = [s.room(e) for s, e in zip(slides, cai.sizes(x)[2:], strict=True)]
+    rooms = [s.padding_to_fit(e) for s, e in zip(slides, cai.sizes(x)[2:], strict=True)]
     return cai.pad(x, [(0, 0), (0, 0), *rooms], cai.like(x, filler))
 
 

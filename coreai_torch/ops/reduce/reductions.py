@@ -26,7 +26,7 @@ _INT_EDGES = (2**31 - 1, -(2**31), 2**24 + 1, 2**24, 0, -1)
 _LONGEST_RUN, _RUN = 8192, 1024
 
 
-def dropped(reduced: Value, axes: Sequence[int], keepdim: bool) -> Value:
+def drop_axes(reduced: Value, axes: Sequence[int], keepdim: bool) -> Value:
     """Drop the reduced axes, which the dialect keeps at size 1, unless `keepdim`."""
     return reduced if keepdim else cai.shrink_dims(reduced, list(axes))
 
@@ -115,7 +115,7 @@ def _axis_total(x: Value, axis: int) -> Value:
     ],
 )
 def sum_(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
-    return dropped(total(cai.cast(x, ctx.out_dtype), dim), dim, keepdim)
+    return drop_axes(total(cai.cast(x, ctx.out_dtype), dim), dim, keepdim)
 
 
 @lowers(
@@ -137,7 +137,7 @@ def sum_(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
     ],
 )
 def mean(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
-    return dropped(average(cai.cast(x, ctx.out_dtype), dim), dim, keepdim)
+    return drop_axes(average(cai.cast(x, ctx.out_dtype), dim), dim, keepdim)
 
 
 @lowers(
@@ -161,10 +161,10 @@ def _product(ctx: Ctx, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
     if cai.is_complex(x_cast):
         ctx.refuse("the product of complex numbers is not supported")
     if cai.is_bool(x_cast):
-        return dropped(cai.all_(x_cast, axes), axes, keepdim)
+        return drop_axes(cai.all_(x_cast, axes), axes, keepdim)
     # float16 would round after every factor: 0.01 * 0.01 * 1e4 must be 1, not 1.001.
     wide = cai.cast(x_cast, torch.float32) if cai.is_float(x_cast) else x_cast
-    return dropped(cai.cast(cai.reduce_product(wide, axes), ctx.out_dtype), axes, keepdim)
+    return drop_axes(cai.cast(cai.reduce_product(wide, axes), ctx.out_dtype), axes, keepdim)
 
 
 @lowers(
@@ -237,12 +237,12 @@ _EXTREMES = [
 
 @lowers(aten.amax.default, cases=_EXTREMES)
 def amax(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
-    return dropped(greatest(x, dim), dim, keepdim)
+    return drop_axes(greatest(x, dim), dim, keepdim)
 
 
 @lowers(aten.amin.default, cases=_EXTREMES)
 def amin(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
-    return dropped(least(x, dim), dim, keepdim)
+    return drop_axes(least(x, dim), dim, keepdim)
 
 
 _OF_ALL = [
@@ -257,16 +257,16 @@ _OF_ALL = [
 @lowers(aten.max.default, cases=_OF_ALL)
 def max_of_all(ctx: Ctx, x: Value) -> Value:
     axes = range(x.type.rank)
-    return dropped(greatest(x, axes), axes, False)
+    return drop_axes(greatest(x, axes), axes, False)
 
 
 @lowers(aten.min.default, cases=_OF_ALL)
 def min_of_all(ctx: Ctx, x: Value) -> Value:
     axes = range(x.type.rank)
-    return dropped(least(x, axes), axes, False)
+    return drop_axes(least(x, axes), axes, False)
 
 
-def place_of(extreme: Value, x: Value, axis: int) -> Value:
+def index_of_extreme(extreme: Value, x: Value, axis: int) -> Value:
     """Return the first index of `extreme` along the axis, as si32, axis kept.
 
     coreai.argmax (coreai-core 1.0.0b3) skips NaN; torch returns the index of the first NaN.
@@ -283,8 +283,8 @@ def _extreme_with_index(
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
     extreme = reduce(x, [dim])
-    index = dropped(place_of(extreme, x, dim), [dim], keepdim) if ctx.uses(1) else None
-    return [dropped(extreme, [dim], keepdim), index]
+    index = drop_axes(index_of_extreme(extreme, x, dim), [dim], keepdim) if ctx.uses(1) else None
+    return [drop_axes(extreme, [dim], keepdim), index]
 
 
 _WITH_INDEX = [
@@ -316,9 +316,9 @@ def _arg_extreme(reduce: Reduce, x: Value, dim: Axis | None, keepdim: bool) -> V
     if not x.type.rank:
         return cai.constant(0, torch.int32)
     if dim is not None:
-        return dropped(place_of(reduce(x, [dim]), x, dim), [dim], keepdim)
+        return drop_axes(index_of_extreme(reduce(x, [dim]), x, dim), [dim], keepdim)
     flat = cai.reshape(x, [shapes.product(cai.sizes(x))])
-    index = place_of(reduce(flat, [0]), flat, 0)
+    index = index_of_extreme(reduce(flat, [0]), flat, 0)
     return cai.reshape(index, [1] * x.type.rank if keepdim else [])
 
 
@@ -351,7 +351,7 @@ def argmin(ctx: Ctx, x: Value, dim: Axis | None, keepdim: bool) -> Value:
 
 def _reduce_bool(ctx: Ctx, reduce: Reduce, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
     # For uint8 torch returns uint8.
-    result = dropped(reduce(cai.cast(x, torch.bool), axes), axes, keepdim)
+    result = drop_axes(reduce(cai.cast(x, torch.bool), axes), axes, keepdim)
     return cai.cast(result, ctx.out_dtype)
 
 

@@ -11,7 +11,7 @@ from ...lowering import Axis, Ctx, case, lowers
 from ...lowering.cases import b1, bf16, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 from .cumulative import positions
-from .reductions import dropped, greatest, place_of
+from .reductions import drop_axes, greatest, index_of_extreme
 
 _NAN, _INF = float("nan"), float("inf")
 _SPECIAL = (1.0, _NAN, 3.0, -_INF, 3.0, _NAN, _INF, -0.0, 2.0, 2.0)
@@ -118,7 +118,7 @@ def topk(ctx: Ctx, x: Value, k: Dim, dim: Axis, largest: bool) -> list[Value]:
         return [x, cai.constant(0, torch.int32)]
     if isinstance(k, int) and k == 1 and largest:
         most = greatest(x, [dim])
-        return [most, place_of(most, x, dim)]
+        return [most, index_of_extreme(most, x, dim)]
     places = cai.slice_axis(order(x, dim, largest), dim, 0, k)
     return [cai.gather_along_axis(x, places, dim), places]
 
@@ -149,7 +149,7 @@ def kthvalue(ctx: Ctx, x: Value, k: Dim, dim: Axis, keepdim: bool) -> list[Value
         return [x, cai.constant(0, torch.int32)]
     place = cai.slice_axis(order(x, dim), dim, shapes.sub(k, 1), k)
     pair = cai.gather_along_axis(x, place, dim), place
-    return [dropped(v, [dim], keepdim) for v in pair]
+    return [drop_axes(v, [dim], keepdim) for v in pair]
 
 
 def _whole(number: Dim) -> Value:
@@ -191,13 +191,13 @@ _MEDIANS_OF_ALL = [
 def _median_along(x: Value, dim: Axis, keepdim: bool, ignore_nan: bool) -> list[Value]:
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    return [dropped(v, [dim], keepdim) for v in _median(x, dim, ignore_nan)]
+    return [drop_axes(v, [dim], keepdim) for v in _median(x, dim, ignore_nan)]
 
 
 def _median_of_all(x: Value, ignore_nan: bool) -> Value:
     if not x.type.rank:
         return x
-    return dropped(_median(_flat(x), 0, ignore_nan)[0], [0], False)
+    return drop_axes(_median(_flat(x), 0, ignore_nan)[0], [0], False)
 
 
 @lowers(aten.median.dim, cases=_MEDIANS)
@@ -250,4 +250,4 @@ def mode(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value]:
     started = cai.scan(cai.where(fresh, place, cai.i32(0)), dim, "max")
     longest_run_end = cai.argmax(cai.sub(place, started), dim)
     found = cai.gather_along_axis(places, longest_run_end, dim)
-    return [dropped(v, [dim], keepdim) for v in (cai.gather_along_axis(x, found, dim), found)]
+    return [drop_axes(v, [dim], keepdim) for v in (cai.gather_along_axis(x, found, dim), found)]

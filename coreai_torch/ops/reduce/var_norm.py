@@ -15,7 +15,7 @@ from ...lowering import Axes, Ctx, case, decomposes, lowers
 from ...lowering.cases import bf16, c64, f16, f32, i64
 from ...torch_compat import aten
 from ..pointwise.abs_atan2 import distance
-from .reductions import average, count, dropped, total
+from .reductions import average, count, drop_axes, total
 
 _NAN, _INF = float("nan"), float("inf")
 
@@ -61,7 +61,7 @@ _SPREADS = [
 @lowers(aten.var.correction, cases=_SPREADS)
 def var(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> Value:
     variance, _ = _variance_mean(x, dim, correction)
-    return dropped(cai.cast(variance, ctx.out_dtype), dim, keepdim)
+    return drop_axes(cai.cast(variance, ctx.out_dtype), dim, keepdim)
 
 
 @lowers(
@@ -76,7 +76,7 @@ def var(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) 
 def std(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> Value:
     # Take the root before narrowing: a float16 variance overflows at a deviation of 300.
     variance, _ = _variance_mean(x, dim, correction)
-    return dropped(cai.cast(cai.sqrt(variance), ctx.out_dtype), dim, keepdim)
+    return drop_axes(cai.cast(cai.sqrt(variance), ctx.out_dtype), dim, keepdim)
 
 
 @lowers(aten.var_mean.correction, cases=_SPREADS)
@@ -94,7 +94,7 @@ def _cast_both(ctx: Ctx, pair: Sequence[Value], axes: Sequence[int], keepdim: bo
     """Cast both results to their dtypes, which differ if the mean is complex."""
     dtypes = [types.dtype_of(result_type) for result_type in ctx.outs]
     cast = [cai.cast(v, dtype) for v, dtype in zip(pair, dtypes, strict=True)]
-    return [dropped(v, axes, keepdim) for v in cast]
+    return [drop_axes(v, axes, keepdim) for v in cast]
 
 
 def _norm(x: Value, order: float, axes: Sequence[int]) -> Value:
@@ -138,7 +138,7 @@ def linalg_vector_norm(ctx: Ctx, x: Value, ord: float, dim: Axes, keepdim: bool)
 
     def vector_norm(input: Value) -> Value:
         norm = _norm(cai.cast(input, torch.float32), float(ord), dim)
-        return dropped(cai.cast(norm, cai.dtype(input)), dim, keepdim)
+        return drop_axes(cai.cast(norm, cai.dtype(input)), dim, keepdim)
 
     attrs = {"ord": float(ord), "axes": list(dim), "keep_dim": keepdim}
     contract = Composite("linalg_vector_norm", inputs=("input",), attrs=attrs)
@@ -181,4 +181,4 @@ def log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
 )
 def logsumexp(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
     logarithm = log_sum_exp(cai.cast(x, torch.float32), dim)
-    return dropped(cai.cast(logarithm, ctx.out_dtype), dim, keepdim)
+    return drop_axes(cai.cast(logarithm, ctx.out_dtype), dim, keepdim)
