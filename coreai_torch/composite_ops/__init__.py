@@ -1,7 +1,7 @@
-"""Modules that conversion keeps whole: each is one named op for the compiler, and plain torch here.
+"""Modules that convert to one composite op each; in eager mode they are ordinary torch modules.
 
-Build them into a model and name them in an `ExternalizeSpec`; until then they run and export like
-any other module.
+Use them in a model and name them in an `ExternalizeSpec` to keep them as composites. Otherwise
+they run, export and convert like any other module.
 """
 
 from .gated_delta_update import GatedDeltaUpdate

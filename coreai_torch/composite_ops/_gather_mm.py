@@ -1,4 +1,4 @@
-"""Matrix product of gathered operands, as functions."""
+"""Matrix product of gathered operands as a function."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def gather_mm(
     rhs_indices: Tensor | None = None,
     num_batch_axes: int = 0,
 ) -> Tensor:
-    """`GatherMM` says what the arguments mean."""
+    """Multiply gathered operands; see `GatherMM` for the arguments."""
     if lhs.dtype != rhs.dtype:
-        raise ValueError(f"{_OP}: lhs is {lhs.dtype} and rhs {rhs.dtype}; they must be the same")
+        raise ValueError(f"{_OP}: lhs is {lhs.dtype} and rhs {rhs.dtype}; they must be equal")
     left = _gather(lhs, lhs_indices, num_batch_axes)
     right = _gather(rhs, rhs_indices, num_batch_axes)
     if not _multiply(left.shape, right.shape):
         raise ValueError(
-            f"{_OP}: no matrix product of lhs {shape_text(left.shape)} "
-            f"and rhs {shape_text(right.shape)} (as gathered)"
+            f"{_OP}: cannot multiply lhs {shape_text(left.shape)} "
+            f"and rhs {shape_text(right.shape)} (shapes after gathering)"
         )
     return left @ right
 
 
 def _multiply(left: Sequence[int], right: Sequence[int]) -> bool:
-    """Whether the last two axes are matrices that chain and the axes before them broadcast."""
+    """Return whether the matrices (last two axes) can be multiplied and the batches broadcast."""
     if len(left) < 2 or len(right) < 2 or differ(left[-1], right[-2]):
         return False
     pairs = zip(reversed(left[:-2]), reversed(right[:-2]), strict=False)
@@ -40,13 +40,13 @@ def _multiply(left: Sequence[int], right: Sequence[int]) -> bool:
 
 
 def _gather(x: Tensor, indices: Tensor | None, num_batch_axes: int = 0) -> Tensor:
-    """`x` with axis `num_batch_axes` replaced by the axes of `indices`."""
+    """Replace axis `num_batch_axes` of `x` by the axes of `indices`."""
     if indices is None:
         return x
     require_dtype(_OP, INDICES, indices=indices)
     if not 0 <= num_batch_axes < x.dim():
         raise ValueError(
-            f"{_OP}: axis {num_batch_axes} (num_batch_axes) is to be gathered, "
-            f"but the operand is {shape_text(x.shape)}"
+            f"{_OP}: cannot gather axis {num_batch_axes} (num_batch_axes) of an operand of shape "
+            f"{shape_text(x.shape)}"
         )
     return x[(slice(None),) * num_batch_axes + (indices,)]

@@ -1,4 +1,4 @@
-"""Attention as a function: grouped heads, masks, windows and sinks in one formula."""
+"""Attention as a function, with grouped heads, masks, windows and sinks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     window_size: int = 0,
 ) -> Tensor:
-    """`SDPA` says what the arguments mean; the result is `[B, Nq, Tq, Dv]` in query's dtype."""
+    """Return the attention `[B, Nq, Tq, Dv]` in query's dtype; see `SDPA` for the arguments."""
     _check(query, key, value, attn_mask, sinks)
     batch, n_heads, n_queries, width = query.shape
     n_kv_heads, n_keys = key.shape[1:3]
-    # Query heads that share a key head become rows of one product: keys are never repeated.
+    # Query heads that share a key head become rows of one product, so keys are not repeated.
     rows = (batch * n_kv_heads, n_heads // n_kv_heads * n_queries)
     heads = (batch, n_heads, n_queries)
     scaled = query.float() * (width**-0.5 if scale is None else scale)
@@ -39,8 +39,10 @@ def scaled_dot_product_attention(
 
 
 def _reshaped(x: Tensor, *shape: int) -> Tensor:
-    """By way of one axis: merging two of four makes export guard on `min(Tkv, Tq * Tkv) == Tkv`,
-    which it then cannot prove for a dynamic Tq.
+    """Reshape through a flat tensor.
+
+    Merging two of four axes directly makes torch.export guard on `min(Tkv, Tq * Tkv) == Tkv`,
+    which it cannot prove for a dynamic Tq.
     """
     return x.flatten().unflatten(0, shape)
 
@@ -63,12 +65,12 @@ def _check(
 
 
 def _visible(query: Tensor, key: Tensor, is_causal: bool, window_size: int) -> Tensor | None:
-    """`[Tq, Tkv]`, true where position alone lets a query see a key; None where it always does.
+    """Return a mask `[Tq, Tkv]` of the keys that each query sees by position; None for all.
 
-    The last query stands at the last key. A window ends at the query, so it is causal by itself.
+    The last query is at the position of the last key. A window ends at the query, so it is causal.
     """
     n_queries, n_keys = query.shape[-2], key.shape[-2]
-    # A decode step is the last position: nothing comes after it.
+    # A single query is at the last position: there are no later keys.
     causal = (is_causal or window_size > 0) and not is_size(n_queries, 1)
     if not causal and window_size == 0:
         return None
@@ -94,7 +96,7 @@ def _softmax(logits: Tensor, sinks: Tensor | None, all_see: bool) -> Tensor:
         logits = torch.cat((logits, column), -1)
     weights = logits.softmax(-1)
     if not all_see:
-        # A query that sees nothing gets zeros, as in torch; softmax alone would give NaN.
+        # A query without visible keys returns zeros, as in torch; softmax alone returns NaN.
         blind = logits.amax(-1, keepdim=True) == -torch.inf
         weights = weights.masked_fill(blind, 0.0)
     return weights if sinks is None else weights[..., :-1]

@@ -1,7 +1,7 @@
-"""Refuses shapes and dtypes no op could mean, by what is known before the program runs.
+"""Shape and dtype checks of the composite ops.
 
-Only sizes that are plain integers are judged. A symbolic size passes: comparing it would pin it
-during export, and the op that needs the agreement records it as a guard anyway.
+Only static sizes are checked. Comparing a symbolic size would specialize it during export, and the
+op that needs the sizes to agree records a guard anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def require_dtype(op: str, allowed: Sequence[torch.dtype], **tensors: Tensor | N
 
 
 def bind_axes(op: str, name: str, tensor: Tensor, axes: str, sizes: dict[str, int]) -> None:
-    """Reads `tensor`'s sizes into `sizes` under the names in `axes`; a name has one size."""
+    """Add the sizes of `tensor` to `sizes` under the names in `axes`; raise if a name differs."""
     names = axes.split()
     shape = tensor.shape
     if len(shape) != len(names):
@@ -36,7 +36,7 @@ def bind_axes(op: str, name: str, tensor: Tensor, axes: str, sizes: dict[str, in
 
 
 def require_expandable(op: str, name: str, shape: Sequence[int], target: Sequence[int]) -> None:
-    """Every size, counted from the last, must be the target's or 1."""
+    """Raise unless `shape` broadcasts to `target`."""
     fits = len(shape) <= len(target) and not any(
         differ(size, wanted) and differ(size, 1)
         for size, wanted in zip(reversed(shape), reversed(target), strict=False)
@@ -47,19 +47,19 @@ def require_expandable(op: str, name: str, shape: Sequence[int], target: Sequenc
         )
 
 
-def require_multiple(op: str, whole: str, part: str, sizes: dict[str, int]) -> None:
-    have, unit = sizes[whole], sizes[part]
-    if isinstance(have, int) and isinstance(unit, int) and (unit == 0 or have % unit):
-        raise ValueError(f"{op}: {whole} is {have}, which is no multiple of {part} = {unit}")
+def require_multiple(op: str, multiple: str, divisor: str, sizes: dict[str, int]) -> None:
+    size, unit = sizes[multiple], sizes[divisor]
+    if isinstance(size, int) and isinstance(unit, int) and (unit == 0 or size % unit):
+        raise ValueError(f"{op}: {multiple} is {size}, not a multiple of {divisor} = {unit}")
 
 
 def is_size(size: int, number: int) -> bool:
-    """Whether `size` is known to be `number`; a symbolic size is not."""
+    """Return whether `size` is statically equal to `number`."""
     return isinstance(size, int) and size == number
 
 
 def differ(size: int, other: int) -> bool:
-    """Whether two sizes are known to differ."""
+    """Return whether two sizes are static and different."""
     return isinstance(size, int) and isinstance(other, int) and size != other
 
 

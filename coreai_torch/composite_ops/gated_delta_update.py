@@ -1,4 +1,4 @@
-"""The gated delta rule: linear attention by a state that is decayed and corrected each step."""
+"""The gated delta rule: linear attention with a state that is decayed and corrected each step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OP = "GatedDeltaUpdate"
 
 
 class GatedDeltaUpdate(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Runs the recurrence of Qwen3-Next over `S` steps, from `initial_state`.
+    """Run the recurrence of Qwen3-Next over `S` steps, starting from `initial_state`.
 
     `query`, `key` `[B, Nk, S, Dk]`; `value` `[B, Nv, S, Dv]`; `g` (log of the decay), `beta`
     `[B, Nv, S]`; state `[B, Nv, Dk, Dv]`. `Nv` is a multiple of `Nk`: value head `h` reads key
@@ -22,9 +22,10 @@ class GatedDeltaUpdate(nn.Module):  # type: ignore[misc]  # torch is untyped to 
         output = (q / sqrt(Dk))ᵀ state
 
     in float32, with q and k first divided by `sqrt(sum(x²) + 1e-6)` if `use_qk_l2_norm`.
-    Gives the output `[B, S, Nv, Dv]` in query's dtype and the final state in its own.
+    Returns the output `[B, S, Nv, Dv]` in query's dtype and the final state in the dtype of
+    `initial_state`.
 
-    Exported, it is one `while_loop` whatever `S`, or no loop at all if `S` is the constant 1.
+    It exports as one `while_loop`, or without a loop if `S` is the constant 1.
     """
 
     def __init__(self, use_qk_l2_norm: bool = True) -> None:
@@ -44,8 +45,8 @@ class GatedDeltaUpdate(nn.Module):  # type: ignore[misc]  # torch is untyped to 
         sizes = _sizes(query, key, value, g, beta, initial_state)
         group = sizes["Nv"] // sizes["Nk"]
         steps = (
-            _per_value_head(self._prepared(query) * sizes["Dk"] ** -0.5, group),
-            _per_value_head(self._prepared(key), group),
+            _per_value_head(self._normalize(query) * sizes["Dk"] ** -0.5, group),
+            _per_value_head(self._normalize(key), group),
             value.float().flatten(0, 1),
             g.float().exp().flatten(0, 1).unsqueeze(-1),
             beta.float().flatten(0, 1).unsqueeze(-1),
@@ -58,7 +59,7 @@ class GatedDeltaUpdate(nn.Module):  # type: ignore[misc]  # torch is untyped to 
     def extra_repr(self) -> str:
         return f"use_qk_l2_norm={self.use_qk_l2_norm}"
 
-    def _prepared(self, x: Tensor) -> Tensor:
+    def _normalize(self, x: Tensor) -> Tensor:
         x = x.float()
         if not self.use_qk_l2_norm:
             return x
@@ -79,24 +80,25 @@ def _sizes(
     bind_axes(_OP, "initial_state", initial_state, "B Nv Dk Dv", sizes)
     require_multiple(_OP, "Nv", "Nk", sizes)
     if is_size(sizes["S"], 0):
-        raise ValueError(f"{_OP}: S is 0, must be 1 or more")
+        raise ValueError(f"{_OP}: S is 0, it must be 1 or more")
     return sizes
 
 
 def _per_value_head(x: Tensor, group: int) -> Tensor:
-    """`[B, Nk, S, Dk]` to `[B * Nv, S, Dk]`, each key head once per value head that reads it."""
+    """Expand `[B, Nk, S, Dk]` to `[B * Nv, S, Dk]`, each key head once per value head."""
     return x.unsqueeze(2).expand(-1, -1, group, -1, -1).flatten(0, 2)
 
 
 def _run(steps: tuple[Tensor, ...], state: Tensor) -> tuple[Tensor, Tensor]:
-    """All of `steps` are `[heads, S, ...]`; gives the outputs likewise, and the last state."""
+    """Run all steps (tensors `[heads, S, ...]`) and return the outputs and the final state."""
     value = steps[2]
     length = value.shape[1]
     if is_size(length, 1):
         return _step(state, *steps)
     if torch.compiler.is_compiling():
-        # The op itself, not torch.while_loop: in a plain export that wrapper compiles its body
-        # with dynamo, whose cache pins a dynamic batch to the size of an earlier static export.
+        # Call the op, not torch.while_loop: in a non-strict export that wrapper compiles its body
+        # with dynamo, whose cache specializes a dynamic batch to the size of an earlier static
+        # export.
         carried = (value.new_zeros((), dtype=torch.int64), state, torch.zeros_like(value))
         loop = torch.ops.higher_order.while_loop
         _, state, output = loop(_has_step, _take_step, carried, steps)

@@ -9,16 +9,17 @@ from ._shapes import FLOATS, require_dtype, require_expandable
 
 
 class RMSNormImpl(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """`input / sqrt(mean(input²) + eps) * scale`, with the scale as an argument.
+    """Compute `input / sqrt(mean(input²) + eps) * scale`, with the scale as an argument.
 
-    The mean is taken in float32. The quotient is rounded to the input's dtype before the scale
-    (Llama), unless the scale is float32: then it is scaled in float32 and rounded once (Gemma).
+    The mean is computed in float32. The quotient is rounded to the input's dtype before it is
+    scaled (Llama), unless the scale is float32: then it is scaled in float32 and rounded once
+    (Gemma).
     """
 
     def __init__(self, eps: float = 1e-5) -> None:
         super().__init__()
         if not eps >= 0:
-            raise ValueError(f"RMSNormImpl: eps is {eps}, must be 0 or more")
+            raise ValueError(f"RMSNormImpl: eps is {eps}, it must be 0 or more")
         self.eps = eps
         self.axes = -1
         self.version = 1
@@ -38,10 +39,10 @@ class RMSNormImpl(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
 
 
 class RMSNorm(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """An `RMSNormImpl` with its scale: one per feature, or one per head and feature.
+    """An `RMSNormImpl` with a scale parameter per feature, or per head and feature.
 
-    With `n_heads` the input is `[batch, n_heads, seq, dim]`. To keep the op whole, externalize
-    `RMSNormImpl`: this module only owns the weight.
+    With `n_heads` the input is `[batch, n_heads, seq, dim]`. To convert it to a composite,
+    externalize `RMSNormImpl`: this module only owns the weight.
     """
 
     def __init__(self, dim: int, eps: float = 1e-5, n_heads: int | None = None) -> None:

@@ -9,22 +9,22 @@ from ._shapes import FLOATS, bind_axes, require_dtype, require_expandable, shape
 
 
 class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Turns pairs of features by an angle that grows with the position.
+    """Rotate pairs of features by an angle proportional to the position.
 
     `input` is `[batch, …, seq, embed]`. The pairs are the two halves of the rotated features, or
-    neighbours if `interleaved`. `dims` rotates only the first `dims` features, and everything
-    said of `embed` below is then said of them.
+    neighbours if `interleaved`. `dims` rotates only the first `dims` features; `embed` below then
+    means `dims`.
 
-    Angles, by the first that applies:
+    The angles are the first of these that applies:
       - `cos` and `sin`, both or neither: of width `embed / 2`, one per pair, or `embed`, one per
-        feature. Shape `[seq, width]`, `[batch, seq, width]`, or any that expands to the
-        input. Everything else is then ignored.
-      - positions times frequencies. Positions: `position_ids` (`[seq]` or `[batch, seq]`) as they
-        are, or `(offset + arange(seq)) * scale`. Frequencies: `freqs` (`[embed / 2]`), or
+        feature. Shape `[seq, width]`, `[batch, seq, width]`, or any shape that broadcasts to the
+        input. All other arguments are then ignored.
+      - positions times frequencies. Positions: `position_ids` (`[seq]` or `[batch, seq]`)
+        unscaled, or `(offset + arange(seq)) * scale`. Frequencies: `freqs` (`[embed / 2]`), or
         `1 / base ** (i / (embed / 2))`.
 
-    Computed angles are float32 and so is the rotation; with `cos` and `sin` it runs in the wider
-    of their dtype and the input's. The result has the input's dtype.
+    Computed angles and the rotation are float32; with `cos` and `sin` the rotation runs in the
+    wider of their dtype and the input's. The result has the input's dtype.
     """
 
     def __init__(
@@ -36,9 +36,11 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     ) -> None:
         super().__init__()
         if dims is not None and (dims < 2 or dims % 2):
-            raise ValueError(f"RoPE: dims is {dims}, must be None or an even number from 2")
+            raise ValueError(
+                f"RoPE: dims is {dims}, it must be None or an even number of at least 2"
+            )
         if not base > 0:
-            raise ValueError(f"RoPE: base is {base}, must be above 0")
+            raise ValueError(f"RoPE: base is {base}, it must be greater than 0")
         self.scale = scale
         self.base = base
         self.dims = dims
@@ -60,19 +62,19 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
                 f"RoPE: input is {shape_text(input.shape)}, expected [batch, ..., seq, embed]"
             )
         if (cos is None) != (sin is None):
-            raise ValueError("RoPE: only one of cos and sin was given; give both or neither")
+            raise ValueError("RoPE: only one of cos and sin was given; pass both or neither")
         width = self._rotated_width(input.shape[-1])
         if cos is None or sin is None:
             angles = self._angles(input, width // 2, position_ids, freqs, offset)
             cos, sin = angles.cos(), angles.sin()
         cos_first, cos_second = self._table("cos", cos, input, width)
         sin_first, sin_second = self._table("sin", sin, input, width)
-        whole = width == input.shape[-1]
-        first, second = self._pairs(input if whole else input[..., :width])
-        turned = self._join(
+        rotates_all = width == input.shape[-1]
+        first, second = self._pairs(input if rotates_all else input[..., :width])
+        rotated = self._join(
             first * cos_first - second * sin_first, second * cos_second + first * sin_second
         ).to(input.dtype)
-        return turned if whole else torch.cat((turned, input[..., width:]), -1)
+        return rotated if rotates_all else torch.cat((rotated, input[..., width:]), -1)
 
     def extra_repr(self) -> str:
         return (
@@ -83,7 +85,7 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     def _rotated_width(self, embed: int) -> int:
         width = embed if self.dims is None or self.dims >= embed else self.dims
         if width % 2:
-            raise ValueError(f"RoPE: all {embed} features cannot be paired; set an even dims")
+            raise ValueError(f"RoPE: cannot pair all {embed} features; pass an even dims")
         return width
 
     def _pairs(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,7 +101,7 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         return torch.cat((first, second), -1)
 
     def _table(self, name: str, table: Tensor, input: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """The cosines or sines for the first and the second of each pair."""
+        """Return the cosines or sines of the first and of the second element of each pair."""
         given = table.shape
         if given[-1] not in (width, width // 2):
             allowed = f"{width // 2} or {width}"
@@ -107,9 +109,10 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
                 f"RoPE: {name} is {shape_text(given)}, its last size must be {allowed}"
             )
         if 2 < table.dim() < input.dim():
-            # Its first axis is the batch: [batch, seq, width] meets [batch, heads, seq, embed].
-            between = [1] * (input.dim() - table.dim())
-            table = table.reshape(given[0], *between, *given[1:])
+            # The first axis is the batch: insert axes so that [batch, seq, width] broadcasts with
+            # [batch, heads, seq, embed].
+            inserted = [1] * (input.dim() - table.dim())
+            table = table.reshape(given[0], *inserted, *given[1:])
         require_expandable("RoPE", name, table.shape, (*input.shape[:-1], table.shape[-1]))
         return self._pairs(table) if given[-1] == width else (table, table)
 

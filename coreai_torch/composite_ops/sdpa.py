@@ -10,16 +10,18 @@ from ._sdpa import scaled_dot_product_attention
 class SDPA(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """Attention of `query [B, Nq, Tq, D]` to `key [B, Nkv, Tkv, D]`, `value [B, Nkv, Tkv, Dv]`.
 
-    `Nq` is a multiple of `Nkv`: query head `h` reads key head `h // (Nq / Nkv)`. The options join:
-    a key must be allowed by each of them.
-      - `scale`: of the logits; `D ** -0.5` if None.
-      - `is_causal`: a query sees no later key. The last query stands at the last key.
-      - `window_size`: a query sees the last `window_size` keys up to and with its own; 0 is all.
-      - `attn_mask`: expands to `[B, Nq, Tq, Tkv]`; boolean (true is seen) or added to the logits.
-      - `sinks` `[Nq]`: one more logit per head, which takes weight and gives no value.
+    `Nq` is a multiple of `Nkv`: query head `h` reads key head `h // (Nq / Nkv)`. The options
+    combine: a query attends to a key only if all of them allow it.
+      - `scale`: factor of the logits; `D ** -0.5` if None.
+      - `is_causal`: hides later keys. The last query is at the position of the last key.
+      - `window_size`: a query attends to the last `window_size` keys, its own included; 0 means
+        all.
+      - `attn_mask`: broadcasts to `[B, Nq, Tq, Tkv]`; boolean (True attends) or added to the
+        logits.
+      - `sinks` `[Nq]`: one more logit per head, which takes weight but has no value.
 
     Logits, softmax and sum are float32; the result is rounded once, to query's dtype. A query
-    that sees no key gives zeros, as `torch.nn.functional.scaled_dot_product_attention` does.
+    without visible keys returns zeros, as in `torch.nn.functional.scaled_dot_product_attention`.
     """
 
     def __init__(
@@ -27,7 +29,7 @@ class SDPA(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     ) -> None:
         super().__init__()
         if window_size < 0:
-            raise ValueError(f"SDPA: window_size is {window_size}, must be 0 (no window) or more")
+            raise ValueError(f"SDPA: window_size is {window_size}, it must be 0 or more")
         self.scale = scale
         self.is_causal = is_causal
         self.window_size = window_size

@@ -1,4 +1,4 @@
-"""Exports a module as a user would, and holds the program to the module."""
+"""Export a module and compare the program with the module."""
 
 import torch
 from numeric_limits import BFLOAT16_STEP
@@ -16,7 +16,7 @@ def dims(*names: str) -> tuple[Dim, ...]:
 
 
 def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
-    """Same dtype and shape, and the same numbers by the table above."""
+    """Assert equal dtype and shape, and numbers within the tolerances above."""
     rtol = RTOL[actual.dtype]
     torch.testing.assert_close(actual, expected, rtol=rtol, atol=rtol)
 
@@ -28,7 +28,7 @@ def exports(
     dynamic_shapes: tuple[dict[int, Dim] | None, ...] | None = None,
     strict: bool = False,
 ) -> ExportedProgram:
-    """Exports with `sample` and decomposes; checks it on `sample` and on `others`."""
+    """Export with `sample` and decompose; check the program on `sample` and on `others`."""
     program = torch.export.export(module, sample, dynamic_shapes=dynamic_shapes, strict=strict)
     program = program.run_decompositions()
     run = program.module()

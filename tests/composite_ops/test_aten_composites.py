@@ -1,4 +1,4 @@
-"""Ops of torch that stay whole as composites: the contract of each as a row, and its numbers."""
+"""torch ops that convert to composites: the declaration of each, and its numbers."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def drawn(seed, *shape):
 
 @dataclass(frozen=True)
 class Contract:
-    """What the compiler reads: the name, the operands, the attributes as they are printed."""
+    """The parts that the compiler reads: name, operands, printed attributes."""
 
     name: str
     inputs: list[str]
     attrs: dict[str, str]
     call: Any  # a module, or a function of the tensors
     given: tuple[torch.Tensor, ...]
-    op: Any  # the overload that the decomposition table must not touch
+    op: Any  # the overload that the decomposition table must not contain
 
 
 def settled(module):
-    """Weights and statistics that differ from what they start with."""
+    """Set weights and statistics to values other than the initial ones."""
     for seed, tensor in enumerate((*module.parameters(), *module.buffers())):
         if tensor.is_floating_point():
             tensor.data = drawn(seed, *tensor.shape).abs() + 0.5
@@ -181,7 +181,7 @@ def agrees(program, model, given):
 
 
 @pytest.mark.parametrize("which", CONTRACTS)
-def test_the_contract_is_kept(which):
+def test_composite_declaration(which):
     row = CONTRACTS[which]
     model = Calls(row.call)
     program = converted(model, row.given)
@@ -197,12 +197,12 @@ def test_the_contract_is_kept(which):
 
 
 @pytest.mark.parametrize("which", CONTRACTS)
-def test_the_decomposition_table_leaves_the_op_alone(which):
+def test_decomposition_table_does_not_contain_the_op(which):
     assert CONTRACTS[which].op not in get_decomp_table()
 
 
-def test_a_norm_that_rounds_once_has_a_wide_scale():
-    """The composite rounds before a narrow scale, as Llama does and torch's own op does not."""
+def test_norm_that_rounds_once_has_a_float32_scale():
+    """The composite rounds before a narrow scale, as Llama does; torch's op does not."""
     model = settled(nn.RMSNorm(6, eps=1e-5)).bfloat16()
     program = converted(model, (IMAGE.bfloat16(),))
     (graph,) = composites(program, "rms_norm")
@@ -210,7 +210,7 @@ def test_a_norm_that_rounds_once_has_a_wide_scale():
     assert re.search(rf"@{graph.name}\(.*%arg1: tensor<6xf32>", str(program))
 
 
-def test_equal_calls_share_one_graph_and_others_do_not():
+def test_equal_calls_share_one_graph():
     model = Calls(lambda x: F.log_softmax(F.log_softmax(x, 1), 1) + F.log_softmax(x, 2))
     program = converted(model, (IMAGE,))
     first, again, other = graphs(program)["main"].callees
@@ -218,7 +218,7 @@ def test_equal_calls_share_one_graph_and_others_do_not():
     agrees(program, model, (IMAGE,))
 
 
-# A composite of the caller's own -----------------------------------------------------------------
+# A composite defined by the caller ---------------------------------------------------------------
 
 
 @torch.library.custom_op("composite_tests::leaky", mutates_args=())
@@ -231,7 +231,7 @@ def _(x, slope):
     return torch.empty_like(x)
 
 
-def test_a_lowering_may_declare_a_composite_of_its_own():
+def test_custom_lowering_can_declare_a_composite():
     from coreai._compiler.dialects import coreai as dialect
     from coreai._compiler.ir import InsertionPoint
 
@@ -272,6 +272,6 @@ def test_a_lowering_may_declare_a_composite_of_its_own():
     agrees(program, model, (IMAGE,))
 
 
-def test_a_composite_without_a_version_is_refused():
+def test_composite_without_version_raises():
     with pytest.raises(ValueError, match=r"'leaky_relu' must hold 'version'; it has \['slope'\]"):
         generate_composite_decl(None, "leaky_relu", ["x"], ["output"], {"slope": 0.25})

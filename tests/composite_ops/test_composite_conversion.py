@@ -1,4 +1,4 @@
-"""Every composite op after conversion: one declared graph, and eager's numbers at run time."""
+"""Each composite op after conversion: one declared graph, and eager's numbers at run time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def drawn(seed, *shape):
 
 @dataclass(frozen=True)
 class Row:
-    """A module, its arguments by name, and the axes that vary, with arguments of other sizes."""
+    """A module, its arguments by name, its dynamic axes, and arguments of other sizes."""
 
     op: nn.Module
     given: dict[str, torch.Tensor]
@@ -136,7 +136,7 @@ ROWS |= {
 
 
 def whole(seed, *shape):
-    """Small integers: float16 products accumulate in float16 here, and these stay exact."""
+    """Return small integers: float16 products accumulate in float16, where these stay exact."""
     drawn_ = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed))
     return drawn_.float()
 
@@ -207,9 +207,9 @@ ROWS |= {
 
 
 class Inside(nn.Module):
-    """Ops as submodules, called by keyword; what they give goes out through another op.
+    """Ops as submodules, called by keyword; each result passes through another op.
 
-    One program holds all rows of an op: exporting costs more than everything after it.
+    One program contains all rows of an op, because the export dominates the time.
     """
 
     def __init__(self, rows):
@@ -228,12 +228,12 @@ class Inside(nn.Module):
 
 
 def in_dtype(given, dtype):
-    """Tensors of the row's own: export takes two inputs that are one tensor for one."""
+    """Copy the tensors: torch.export merges two inputs that are the same tensor."""
     return [t.to(dtype if t.is_floating_point() else t.dtype, copy=True) for t in given.values()]
 
 
 def axes_of(name, row):
-    """Each row varies on its own: equal labels within one mean equal sizes."""
+    """Return the dynamic axes of a row; equal labels within a row mean equal sizes."""
     dims = {}
     for axes in row.axes.values():
         for label, least, greatest in axes.values():
@@ -270,7 +270,7 @@ def graph_of(name, row, program):
 
 
 def declared(name, row, program):
-    """The graph of the op has the names and attributes of the contract."""
+    """Assert that the op's graph has the declared names and attributes."""
     graph = graph_of(name, row, program)
     op_name, attrs = CONTRACT[type(row.op)]
     assert graph.composite == op_name
@@ -297,7 +297,7 @@ def agrees(model, program, values, dtype):
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: str(d)[6:])
 @pytest.mark.parametrize("op", CONTRACT, ids=lambda op: op.__name__)
-def test_the_numbers_are_those_of_eager(op, dtype, dynamic):
+def test_program_equals_eager(op, dtype, dynamic):
     rows = {n: r for n, r in ROWS.items() if type(r.op) is op and (r.axes or not dynamic)}
     values = {name: in_dtype(row.given, dtype) for name, row in rows.items()}
     model, program = converted(rows, values, dynamic)
@@ -315,7 +315,7 @@ def test_every_row_is_run():
     assert all(bool(row.axes) == bool(row.other) for row in ROWS.values())
 
 
-def test_the_recurrence_is_a_loop_of_one_size():
+def test_recurrence_size_does_not_depend_on_steps():
     rows = {f"of_{n}": Row(GatedDeltaUpdate(), recurrence(n)) for n in (3, 32)}
     values = {name: in_dtype(row.given, F32) for name, row in rows.items()}
     _, program = converted(rows, values, dynamic=False)
@@ -326,11 +326,11 @@ def test_the_recurrence_is_a_loop_of_one_size():
 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=lambda d: str(d)[6:])
 def test_float32_beside_narrow_arguments(dtype):
-    """A float32 scale is applied in float32; a float32 state stays one."""
+    """A float32 scale is applied in float32; a float32 state stays float32."""
     rows = {"scaled": Row(RMSNormImpl(), norm()), "state": Row(GatedDeltaUpdate(), recurrence(3))}
     values = {name: in_dtype(row.given, dtype) for name, row in rows.items()}
     values["scaled"][-1] = norm()["scale"]
     values["state"][-1] = recurrence(3)["initial_state"]
     model, program = converted(rows, values, dynamic=False)
-    # A narrow result may be one step off; the state is float32 but made of narrow steps.
+    # A narrow result may differ by one step; the float32 state accumulates narrow steps.
     agrees(model, program, values, dtype)

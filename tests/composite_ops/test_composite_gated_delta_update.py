@@ -1,4 +1,4 @@
-"""GatedDeltaUpdate against Qwen3-Next, and its loop against its plain form."""
+"""GatedDeltaUpdate against Qwen3-Next, and its exported loop against eager."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def inputs(batch, steps, key_heads=2, group=2, dk=8, dv=6, dtype=torch.float32):
 
 
 def qwen(query, key, value, g, beta, state, use_qk_l2_norm):
-    """The reference: heads after steps, key heads repeated by the caller, as Qwen3-Next does."""
+    """Run the reference of Qwen3-Next: heads after steps, key heads repeated by the caller."""
     group = value.shape[1] // query.shape[1]
     query, key = (x.repeat_interleave(group, 1) for x in (query, key))
     return qwen3_next.torch_recurrent_gated_delta_rule(
@@ -51,11 +51,11 @@ def qwen(query, key, value, g, beta, state, use_qk_l2_norm):
     norm=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_is_qwen3_next(batch, steps, key_heads, group, dk, dv, norm, seed):
+def test_equals_qwen3_next(batch, steps, key_heads, group, dk, dv, norm, seed):
     torch.manual_seed(seed)
     args = inputs(batch, steps, key_heads, group, dk, dv)
     if not norm:
-        # Without the norm a key longer than 1 makes the recurrence grow without bound.
+        # Without the norm, a key longer than 1 makes the recurrence diverge.
         args = (args[0], args[1] / dk, *args[2:])
     output, state = GatedDeltaUpdate(use_qk_l2_norm=norm)(*args)
     expected, expected_state = qwen(*args, norm)
@@ -73,13 +73,13 @@ def test_narrow_inputs_run_in_float32_and_round_once(dtype):
     close(state, expected_state.to(dtype))
 
 
-def test_state_keeps_its_own_dtype():
+def test_state_keeps_its_dtype():
     args = inputs(1, 4, dtype=torch.float16)
     output, state = GatedDeltaUpdate()(*args[:5], args[5].float())
     assert (output.dtype, state.dtype) == (torch.float16, torch.float32)
 
 
-def test_a_run_may_be_cut_anywhere():
+def test_sequence_split_at_any_step_gives_the_same_result():
     torch.manual_seed(1)
     *steps, state = inputs(2, 7)
     rule = GatedDeltaUpdate()
@@ -106,7 +106,7 @@ def sequence_axes(batch=None):
 
 
 class Layer(torch.nn.Module):
-    """Parameters before and after the rule, as in a model that was trained."""
+    """The rule with parameters before and after it, as in a model."""
 
     def __init__(self):
         super().__init__()
@@ -130,7 +130,7 @@ def test_exports_as_one_loop_with_dynamic_batch_and_steps(strict):
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_static_steps_are_a_loop_of_constant_size(strict):
+def test_static_steps_export_as_one_loop(strict):
     short = exports(GatedDeltaUpdate(), inputs(1, 2), strict=strict)
     long = exports(GatedDeltaUpdate(), inputs(1, 64), strict=strict)
     assert targets(long).count(LOOP) == 1
@@ -140,12 +140,12 @@ def test_static_steps_are_a_loop_of_constant_size(strict):
 @pytest.mark.parametrize(
     ("dtype", "strict"), [*((dtype, False) for dtype in FLOATS), (torch.float32, True)]
 )
-def test_a_static_single_step_has_no_loop(dtype, strict):
+def test_single_static_step_has_no_loop(dtype, strict):
     program = exports(GatedDeltaUpdate(), inputs(2, 1, dtype=dtype), strict=strict)
     assert LOOP not in targets(program)
 
 
-def test_an_earlier_static_export_does_not_pin_a_later_dynamic_one():
+def test_static_export_does_not_specialize_a_later_dynamic_one():
     exports(GatedDeltaUpdate(), inputs(2, 5))
     (batch,) = dims("batch")
     exports(GatedDeltaUpdate(), inputs(2, 5), inputs(4, 3), dynamic_shapes=sequence_axes(batch))
@@ -174,17 +174,17 @@ def test_attributes_belong_to_the_instance():
         (5, (2, 4, 6, 8), r"initial_state is \[2, 4, 6, 8\].* Dk is 8"),
     ],
 )
-def test_refuses_impossible_shapes(place, shape, message):
+def test_wrong_shape_raises(place, shape, message):
     args = list(inputs(2, 5))
     args[place] = torch.ones(shape)
     with pytest.raises(ValueError, match=message):
         GatedDeltaUpdate()(*args)
 
 
-def test_refuses_heads_that_do_not_share_evenly_and_no_steps():
+def test_wrong_head_count_zero_steps_or_dtype_raises():
     args = inputs(1, 2, key_heads=2, group=1)
     three = inputs(1, 2, key_heads=3, group=1)
-    with pytest.raises(ValueError, match="Nv is 3, which is no multiple of Nk = 2"):
+    with pytest.raises(ValueError, match="Nv is 3, not a multiple of Nk = 2"):
         GatedDeltaUpdate()(*args[:2], *three[2:])
     with pytest.raises(ValueError, match="S is 0"):
         GatedDeltaUpdate()(*inputs(1, 0))

@@ -16,7 +16,7 @@ MixtralTopKRouter = lazy_import("transformers.models.mixtral.modeling_mixtral", 
 
 
 def by_hand(x, indices, num_batch_axes):
-    """The gather one index at a time."""
+    """Gather one index at a time."""
     flat = [x.select(num_batch_axes, int(i)) for i in indices.reshape(-1)]
     stacked = torch.stack(flat, num_batch_axes)
     before, after = x.shape[:num_batch_axes], x.shape[num_batch_axes + 1 :]
@@ -30,7 +30,7 @@ def by_hand(x, indices, num_batch_axes):
     index_dtype=st.sampled_from([torch.int32, torch.int64]),
     seed=st.integers(0, 1000),
 )
-def test_gathers_both_sides(num_batch_axes, index_shape, index_dtype, seed):
+def test_gathers_both_operands(num_batch_axes, index_shape, index_dtype, seed):
     torch.manual_seed(seed)
     batch = (2, 3)[:num_batch_axes]
     lhs, rhs = torch.randn(*batch, 5, 3, 4), torch.randn(*batch, 6, 4, 2)
@@ -44,7 +44,7 @@ def test_gathers_both_sides(num_batch_axes, index_shape, index_dtype, seed):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_no_indices_is_matmul(dtype):
+def test_without_indices_equals_matmul(dtype):
     lhs, rhs = torch.randn(2, 3, 4).to(dtype), torch.randn(4, 5).to(dtype)
     assert torch.equal(GatherMM()(lhs, rhs), lhs @ rhs)
     assert _gather(lhs, None) is lhs
@@ -59,7 +59,7 @@ def test_fused_gate_and_up_has_the_documented_shape():
 
 
 class Experts(torch.nn.Module):
-    """Mixtral's experts, all tokens at once, as a user of GatherMM writes them."""
+    """Mixtral's experts for all tokens at once, written with GatherMM."""
 
     def __init__(self, experts):
         super().__init__()
@@ -88,7 +88,7 @@ def mixtral():
     return experts, router
 
 
-def test_is_mixtrals_experts(mixtral):
+def test_equals_mixtral_experts(mixtral):
     experts, router = mixtral
     x = torch.randn(11, 16)
     with torch.no_grad():
@@ -123,21 +123,21 @@ def test_attributes_belong_to_the_instance():
 @pytest.mark.parametrize(
     ("num_batch_axes", "lhs", "rhs", "index", "message"),
     [
-        (3, (2, 3), (4, 3, 5), (2,), r"axis 3 .* operand is \[4, 3, 5\]"),
+        (3, (2, 3), (4, 3, 5), (2,), r"axis 3 .* operand of shape \[4, 3, 5\]"),
         (0, (2, 3), (4, 6, 5), (2,), r"lhs \[2, 3\] and rhs \[2, 6, 5\]"),
         (0, (2, 1), (4, 6, 5), (2,), r"lhs \[2, 1\] and rhs \[2, 6, 5\]"),
         (0, (3, 2, 6), (4, 6, 5), (2,), r"lhs \[3, 2, 6\] and rhs \[2, 6, 5\]"),
         (0, (6,), (4, 6, 5), (2,), r"lhs \[6\] and rhs"),
     ],
 )
-def test_refuses_impossible_shapes(num_batch_axes, lhs, rhs, index, message):
+def test_wrong_shape_raises(num_batch_axes, lhs, rhs, index, message):
     with pytest.raises(ValueError, match=message):
         GatherMM(num_batch_axes)(
             torch.ones(lhs), torch.ones(rhs), rhs_indices=torch.zeros(index, dtype=torch.int64)
         )
 
 
-def test_refuses_what_are_no_indices():
+def test_wrong_dtype_or_axis_raises():
     lhs, rhs = torch.ones(2, 3), torch.ones(4, 3, 5)
     with pytest.raises(ValueError, match=r"indices is torch.float32, allowed are torch.int32"):
         GatherMM()(lhs, rhs, rhs_indices=torch.zeros(2))

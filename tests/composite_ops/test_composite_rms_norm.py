@@ -1,4 +1,4 @@
-"""RMSNorm against torch and the Llama and Gemma of transformers."""
+"""RMSNorm against torch, and against Llama and Gemma of transformers."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ LlamaRMSNorm = lazy_import("transformers.models.llama.modeling_llama", "LlamaRMS
     eps=st.sampled_from([0.0, 1e-6, 1e-5, 0.1]),
     seed=st.integers(0, 1000),
 )
-def test_is_torchs_rms_norm(shape, eps, seed):
+def test_equals_torch_rms_norm(shape, eps, seed):
     torch.manual_seed(seed)
     x, scale = torch.randn(shape), torch.randn(shape[-1])
     expected = torch.nn.functional.rms_norm(x, shape[-1:], scale, eps)
@@ -27,7 +27,7 @@ def test_is_torchs_rms_norm(shape, eps, seed):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_scale_of_the_inputs_dtype_is_llamas_to_the_bit(dtype):
+def test_scale_of_input_dtype_is_bitwise_equal_to_llama(dtype):
     torch.manual_seed(0)
     llama = LlamaRMSNorm(64, eps=1e-6).to(dtype)
     torch.nn.init.normal_(llama.weight)
@@ -38,7 +38,7 @@ def test_scale_of_the_inputs_dtype_is_llamas_to_the_bit(dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_float32_scale_is_gemmas_to_the_bit(dtype):
+def test_float32_scale_is_bitwise_equal_to_gemma(dtype):
     torch.manual_seed(1)
     gemma = GemmaRMSNorm(64, eps=1e-6)
     torch.nn.init.normal_(gemma.weight)
@@ -48,7 +48,7 @@ def test_float32_scale_is_gemmas_to_the_bit(dtype):
     assert torch.equal(out, gemma(x))
 
 
-def test_where_the_scale_is_applied_matters():
+def test_rounding_before_or_after_the_scale_differs():
     torch.manual_seed(2)
     x, scale = torch.randn(4, 64).half(), torch.randn(64).half()
     norm = RMSNormImpl()
@@ -57,7 +57,7 @@ def test_where_the_scale_is_applied_matters():
 
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("scale_dtype", FLOATS)
-def test_result_has_the_inputs_dtype(dtype, scale_dtype):
+def test_result_has_the_input_dtype(dtype, scale_dtype):
     out = RMSNormImpl()(torch.ones(2, 8, dtype=dtype), torch.full((8,), 2.0, dtype=scale_dtype))
     close(out, torch.full((2, 8), 2.0, dtype=dtype))
 
@@ -67,7 +67,7 @@ def test_statistics_do_not_overflow_float16():
     close(RMSNormImpl()(x, torch.ones(16).half()), torch.ones(1, 16).half())
 
 
-def test_a_scale_per_head():
+def test_scale_per_head():
     torch.manual_seed(3)
     norm = RMSNorm(8, n_heads=3)
     torch.nn.init.normal_(norm.weight)
@@ -102,7 +102,7 @@ def test_attributes_belong_to_the_instance():
     assert [m.eps for m in inner] == [0.25]
 
 
-def test_refusals_say_what_was_given():
+def test_wrong_argument_raises_with_its_value():
     norm = RMSNormImpl()
     with pytest.raises(ValueError, match=r"scale is \[7\].*\[2, 8\]"):
         norm(torch.ones(2, 8), torch.ones(7))

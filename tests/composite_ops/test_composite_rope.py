@@ -1,4 +1,4 @@
-"""RoPE against complex multiplication and the rotations of transformers."""
+"""RoPE against complex multiplication and against rotary embeddings of transformers."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def x():
 
 
 def turned(x, positions, freqs, width, interleaved):
-    """Each pair as a complex number in float64, times a unit number; positions `[batch, seq]`."""
+    """Rotate each pair by complex multiplication in float64; positions are `[batch, seq]`."""
     head, tail = x[..., :width].double(), x[..., width:].double()
     pairs = head.unflatten(-1, (-1, 2) if interleaved else (2, -1))
     real, imaginary = pairs.unbind(-1 if interleaved else -2)
@@ -52,7 +52,7 @@ def turned(x, positions, freqs, width, interleaved):
     where=st.sampled_from(["start", "ids", "shared ids", "[]", "[1]", "[batch]", "[batch, 1]"]),
     seed=st.integers(0, 1000),
 )
-def test_turns_every_pair(interleaved, dims, base, scale, middle, own_freqs, where, seed):
+def test_rotates_every_pair(interleaved, dims, base, scale, middle, own_freqs, where, seed):
     torch.manual_seed(seed)
     x = torch.randn(2, *middle, 5, 8)
     width = 8 if dims is None else min(dims, 8)
@@ -72,7 +72,7 @@ def test_turns_every_pair(interleaved, dims, base, scale, middle, own_freqs, whe
     default = 1 / base ** (torch.arange(width // 2).double() / (width // 2))
     expected = turned(x, positions, default if freqs is None else freqs, width, interleaved)
     rope = RoPE(scale=scale, base=base, dims=dims, interleaved=interleaved)
-    # An angle near 100 carries a float32 rounding of 100 * 2 ** -24 = 6e-6, felt twice per pair.
+    # An angle near 100 has a float32 rounding error of 100 * 2 ** -24 = 6e-6, twice per pair.
     torch.testing.assert_close(rope(x, freqs=freqs, **arguments), expected, rtol=1e-5, atol=2e-5)
 
 
@@ -85,7 +85,7 @@ def test_turns_every_pair(interleaved, dims, base, scale, middle, own_freqs, whe
     ],
     ids=["llama", "gemma"],
 )
-def test_given_tables_are_llamas_and_gemmas_to_the_bit(built, dtype, x):
+def test_cos_and_sin_are_bitwise_equal_to_llama_and_gemma(built, dtype, x):
     model, config = built()
     embedding = getattr(model, f"{type(config).__name__.removesuffix('Config')}RotaryEmbedding")
     cos, sin = embedding(config)(x.to(dtype), POSITIONS)
@@ -113,7 +113,7 @@ def test_computed_angles_round_once(dtype, x):
     ],
     ids=["neox", "phi"],
 )
-def test_some_dims_are_the_partial_rotations_of_neox_and_phi(built, x):
+def test_dims_equals_partial_rotation_of_neox_and_phi(built, x):
     model, config = built()
     embedding = getattr(model, f"{type(config).__name__.removesuffix('Config')}RotaryEmbedding")
     cos, sin = embedding(config)(x, POSITIONS)
@@ -127,7 +127,7 @@ def test_some_dims_are_the_partial_rotations_of_neox_and_phi(built, x):
 
 
 @pytest.mark.parametrize("rotated", [8, EMBED])
-def test_interleaved_is_gptj(rotated, x):
+def test_interleaved_equals_gptj(rotated, x):
     table = gptj.create_sinusoidal_positions(64, rotated)[POSITIONS]
     sin, cos = table.split(rotated // 2, -1)
     by_token = x.transpose(1, 2)
@@ -140,7 +140,7 @@ def test_interleaved_is_gptj(rotated, x):
     close(rope(x, *twice), expected)
 
 
-def test_scale_is_linear_scaling_and_freqs_are_any_other(x):
+def test_scale_and_freqs_equal_transformers_scaling(x):
     def expected(parameters):
         config = LlamaConfig(
             hidden_size=HEADS * EMBED, num_attention_heads=HEADS, rope_parameters=parameters
@@ -164,7 +164,7 @@ def test_scale_is_linear_scaling_and_freqs_are_any_other(x):
     close(RoPE()(x, freqs=freqs, offset=torch.tensor(3)), llama3)
 
 
-def test_cos_and_sin_outrank_the_rest_and_ids_outrank_offset(x):
+def test_cos_and_sin_override_the_rest_and_ids_override_offset(x):
     cos, sin = torch.randn(2, BATCH, SEQ, EMBED // 2).unbind()
     alone = RoPE()(x, cos, sin)
     rest = {"position_ids": POSITIONS, "freqs": torch.ones(8), "offset": torch.tensor(9)}
@@ -176,7 +176,7 @@ def test_cos_and_sin_outrank_the_rest_and_ids_outrank_offset(x):
 @pytest.mark.parametrize(
     "shape", [(SEQ, 8), (1, SEQ, 8), (BATCH, SEQ, 8), (BATCH, 1, SEQ, 8), (8,)]
 )
-def test_shapes_of_tables(shape, x):
+def test_shapes_of_cos_and_sin(shape, x):
     angles = torch.randn(shape)
     full = angles if angles.dim() != 3 else angles.unsqueeze(1)
     first, second = x[..., :8], x[..., 8:]
@@ -186,7 +186,7 @@ def test_shapes_of_tables(shape, x):
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
-def test_full_tables_need_not_repeat_themselves(interleaved, x):
+def test_full_width_tables_may_differ_within_a_pair(interleaved, x):
     cos, sin = torch.randn(2, BATCH, SEQ, EMBED).unbind()
     swapped = gptj.rotate_every_two(x) if interleaved else llama.rotate_half(x)
     expected = x * cos[:, None] + swapped * sin[:, None]
@@ -194,7 +194,7 @@ def test_full_tables_need_not_repeat_themselves(interleaved, x):
 
 
 def case(name):
-    """Arguments and their dynamic axes, by batch and sequence length."""
+    """Return the arguments as a function of batch and sequence length, and their dynamic axes."""
     batch, seq = dims("batch", "seq")
     inputs = {
         "start": lambda b, s: (),
@@ -264,17 +264,17 @@ def test_attributes_belong_to_the_instance():
         ({"freqs": torch.ones(16)}, r"freqs is \[16\].* embed/2 is 8"),
     ],
 )
-def test_refuses_impossible_arguments(arguments, message, x):
+def test_wrong_argument_raises(arguments, message, x):
     with pytest.raises(ValueError, match=message):
         RoPE()(x, **arguments)
 
 
-def test_refuses_impossible_options():
+def test_wrong_option_or_input_raises():
     with pytest.raises(ValueError, match="dims is 3"):
         RoPE(dims=3)
     with pytest.raises(ValueError, match="base is 0"):
         RoPE(base=0)
-    with pytest.raises(ValueError, match="all 5 features"):
+    with pytest.raises(ValueError, match="cannot pair all 5 features"):
         RoPE()(torch.ones(1, 2, 5))
     with pytest.raises(ValueError, match=r"input is \[2, 6\]"):
         RoPE()(torch.ones(2, 6))

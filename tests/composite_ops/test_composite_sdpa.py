@@ -1,4 +1,4 @@
-"""SDPA against torch's attention, GPT-OSS's, and one written key by key."""
+"""SDPA against torch, against GPT-OSS, and against a reference that loops over keys."""
 
 import math
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ def qkv(batch=2, heads=4, kv_heads=2, queries=5, keys=7, width=8, value_width=6)
 
 
 def key_by_key(query, key, value, mask, sinks, scale, is_causal, window):
-    """Attention as it is told to people: for each query the keys it sees, in float64."""
+    """Compute attention in float64 with a loop over the visible keys of each query."""
     (batch, heads, queries, width), (_, kv_heads, keys, _) = query.shape, key.shape
     query, key, value = query.double(), key.double(), value.double()
     out = torch.zeros(batch, heads, queries, value.shape[-1], dtype=torch.float64)
@@ -86,25 +86,25 @@ def test_all_options_compose(
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("mask", [None, "bool", "additive"])
-def test_is_torchs_attention_with_grouped_heads(dtype, kv_heads, mask):
+def test_grouped_heads_equal_torch(dtype, kv_heads, mask):
     torch.manual_seed(0)
     args = [x.to(dtype) for x in qkv(kv_heads=kv_heads, width=32, value_width=16)]
     attn_mask = None if mask is None else torch.randn(2, 1, 5, 7)
     attn_mask = attn_mask > 0 if mask == "bool" else attn_mask
-    # torch computes in float32 on the same numbers: one rounding is left, our own.
+    # torch computes in float32 on the same numbers, so only our final rounding differs.
     expected = torchs(*(x.float() for x in args), attn_mask=attn_mask, scale=0.25, enable_gqa=True)
     close(SDPA(scale=0.25)(*args, attn_mask), expected.to(dtype))
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(5, 5), (3, 7), (1, 7)])
-def test_causal_is_torchs_lower_right(queries, keys):
+def test_causal_equals_torch_lower_right(queries, keys):
     args = qkv(queries=queries, keys=keys, kv_heads=4, value_width=8)
     close(SDPA(is_causal=True)(*args), torchs(*args, attn_mask=causal_lower_right(queries, keys)))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("additive", [False, True])
-def test_a_query_that_sees_nothing_gives_zeros_as_in_torch(dtype, additive):
+def test_query_without_visible_keys_returns_zeros_as_in_torch(dtype, additive):
     args = [x.to(dtype) for x in qkv(kv_heads=4, value_width=8)]
     mask = torch.ones(5, 7, dtype=torch.bool)
     mask[2] = False
@@ -116,21 +116,21 @@ def test_a_query_that_sees_nothing_gives_zeros_as_in_torch(dtype, additive):
     assert out.isfinite().all()
 
 
-def test_more_queries_than_keys_leaves_the_first_blind():
+def test_more_queries_than_keys_returns_zeros_for_the_first():
     args = qkv(queries=5, keys=3)
     out = SDPA(is_causal=True)(*args)
     assert torch.equal(out[:, :, :2], torch.zeros(2, 4, 2, 6))
     close(out[:, :, 2:], SDPA(is_causal=True)(args[0][:, :, 2:], *args[1:]))
 
 
-def test_the_lowest_finite_number_hides_nothing_from_a_query_that_sees_nothing_else():
+def test_mask_of_lowest_finite_numbers_equals_torch():
     args = qkv(kv_heads=4, value_width=8)
     mask = torch.full((5, 7), torch.finfo(torch.float32).min)
     close(SDPA()(*args, mask), torchs(*args, attn_mask=mask))
 
 
 @pytest.mark.parametrize("window", [0, 3])
-def test_sinks_are_gpt_osss(window):
+def test_sinks_equal_gpt_oss(window):
     torch.manual_seed(1)
     args, sinks = qkv(queries=6, keys=6), torch.randn(4) * 3
     after = torch.ones(6, 6, dtype=torch.bool).triu(1)
@@ -142,7 +142,7 @@ def test_sinks_are_gpt_osss(window):
     close(out.transpose(1, 2), expected)
 
 
-def test_a_sink_takes_all_weight_of_a_blind_query_and_may_be_switched_off():
+def test_sink_of_a_query_without_visible_keys():
     args, nothing = qkv(), torch.zeros(5, 7, dtype=torch.bool)
     assert torch.equal(SDPA()(*args, nothing, torch.zeros(4)), torch.zeros(2, 4, 5, 6))
     off = torch.full((4,), -torch.inf)
@@ -150,7 +150,7 @@ def test_a_sink_takes_all_weight_of_a_blind_query_and_may_be_switched_off():
     close(SDPA()(*args, sinks=off), SDPA()(*args))
 
 
-def test_a_window_is_causal_by_itself():
+def test_window_implies_causal():
     args = qkv()
     windowed = SDPA(window_size=3)(*args)
     assert torch.equal(windowed, SDPA(is_causal=True, window_size=3)(*args))
@@ -165,13 +165,13 @@ def test_logits_do_not_overflow_float16():
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-def test_a_float32_mask_and_float32_sinks_meet_narrow_inputs(dtype):
+def test_float32_mask_and_sinks_with_narrow_inputs(dtype):
     args, mask, sinks = [x.to(dtype) for x in qkv()], torch.randn(5, 7), torch.randn(4)
     expected = SDPA()(*(x.float() for x in args), mask, sinks).to(dtype)
     close(SDPA()(*args, mask, sinks), expected)
 
 
-def test_the_function_is_the_module():
+def test_function_equals_module():
     args, mask, sinks = qkv(), torch.rand(5, 7) < 0.7, torch.randn(4)
     expected = SDPA(0.5, is_causal=True, window_size=3)(*args, mask, sinks)
     out = scaled_dot_product_attention(
@@ -221,7 +221,7 @@ class SelfAttention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_where_every_query_sees_itself_no_row_is_rescued_from_nan(strict):
+def test_self_attention_exports_without_the_nan_guard(strict):
     batch, seq = dims("batch", "seq")
     dynamic = ({0: batch, 2: seq},)
     sample, other = (torch.randn(2, 4, 5, 8),), (torch.randn(1, 4, 9, 8),)
@@ -296,19 +296,19 @@ def test_attributes_belong_to_the_instance():
 @pytest.mark.parametrize(
     ("sizes", "mask", "sinks", "message"),
     [
-        ({"heads": 3}, None, None, "Nq is 3, which is no multiple of Nkv = 2"),
+        ({"heads": 3}, None, None, "Nq is 3, not a multiple of Nkv = 2"),
         ({}, (5, 6), None, r"attn_mask is \[5, 6\].* \[2, 4, 5, 7\]"),
         ({}, (1, 2, 1, 5, 7), None, r"attn_mask is \[1, 2, 1, 5, 7\]"),
         ({}, None, 3, r"sinks is \[3\].* Nq is 4"),
     ],
 )
-def test_refuses_impossible_arguments(sizes, mask, sinks, message):
+def test_wrong_mask_or_sinks_raises(sizes, mask, sinks, message):
     mask = None if mask is None else torch.zeros(mask)
     with pytest.raises(ValueError, match=message):
         SDPA()(*qkv(**sizes), mask, None if sinks is None else torch.zeros(sinks))
 
 
-def test_refuses_tensors_that_do_not_belong_together():
+def test_inconsistent_tensors_raise():
     query, key, value = qkv()
     with pytest.raises(ValueError, match=r"query is \[4, 5, 8\], expected \[B, Nq, Tq, D\]"):
         SDPA()(query[0], key, value)

@@ -1,4 +1,4 @@
-"""The names of the room, public and private, that other people's code imports."""
+"""The public and private names of `composite_ops` that other packages import."""
 
 import inspect
 
