@@ -1,4 +1,4 @@
-"""Operands of sizes that may turn out to be zero when the program runs."""
+"""Broadcasting and reductions of operands whose sizes may be zero at run time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from . import types
 from .build import Build
 
 
-def met(*operands: Value) -> Sequence[Value]:
-    """Operands of a broadcasting op, laid out where a size may be zero.
+def broadcast_operands(*operands: Value) -> Sequence[Value]:
+    """Return the operands of a broadcasting op, expanded explicitly where a size may be zero.
 
-    The run time stretches a size of 0 to meet a 1, and dies of it: `Cannot broadcast dim 0 to 1`.
+    The run time broadcasts a size of 0 to 1, and the process aborts: `Cannot broadcast dim 0 to 1`
+    (coreai-core 1.0.0b2).
     """
-    if not Build.current().may_be_empty:
+    if not Build.current().zero_sizes.possible:
         return operands
     rank = max(x.type.rank for x in operands)
     if not rank:
@@ -28,36 +29,38 @@ def met(*operands: Value) -> Sequence[Value]:
     if types.DYNAMIC not in extents or all(_fills(x, extents) for x in operands):
         return operands
     shape = _shape(sources, extents)
-    return [x if _fills(x, extents) else _laid_out(x, shape, extents) for x in operands]
+    return [x if _fills(x, extents) else _expanded(x, shape, extents) for x in operands]
 
 
-def or_of_none(reduced: Value, x: Value, axes: Sequence[int], of_none: float | bool) -> Value:
-    """What was made of all elements along axes of `x`, or `of_none` if there turn out to be none.
+def or_identity(reduced: Value, x: Value, axes: Sequence[int], identity: float | bool) -> Value:
+    """Return `reduced`, or `identity` if the reduced axes of `x` are empty at run time.
 
-    The run time leaves the result unwritten then: `x[x > 9].sum()` would be what was in memory.
+    The run time leaves the result of an empty reduction unwritten: `x[x > 9].sum()` would be
+    whatever was in memory (coreai-core 1.0.0b2).
     """
-    none = _nothing_along(x, axes)
-    if none is None:
+    empty = _is_empty_along(x, axes)
+    if empty is None:
         return reduced
-    # Torch has no greatest integer of none, and raises.
+    # Integers have no infinity; torch raises for the maximum of an empty integer tensor.
     dtype = types.dtype_of(x.type)
-    answer = of_none if dtype.is_floating_point or math.isfinite(of_none) else 0
-    return gen.BroadcastingWhere(*met(none, Build.current().number(answer, dtype), reduced)).result
+    finite = identity if dtype.is_floating_point or math.isfinite(identity) else 0
+    operands = broadcast_operands(empty, Build.current().number(finite, dtype), reduced)
+    return gen.BroadcastingWhere(*operands).result
 
 
-def _nothing_along(x: Value, axes: Sequence[int]) -> Value | None:
-    """Whether the axes turn out to hold no element; None if they always hold one."""
-    open_ = [axis % x.type.rank for axis in axes if x.type.shape[axis] == types.DYNAMIC]
-    if not open_ or not Build.current().may_be_empty:
+def _is_empty_along(x: Value, axes: Sequence[int]) -> Value | None:
+    """Return whether the axes are empty at run time; None if they never are."""
+    dynamic = [axis % x.type.rank for axis in axes if x.type.shape[axis] == types.DYNAMIC]
+    if not dynamic or not Build.current().zero_sizes.possible:
         return None
     number = Build.current().number
-    lengths = _joined([_length(x, axis) for axis in open_])
-    none = gen.BroadcastingEqual(lengths, number([0], torch.uint32)).result
-    return none if len(open_) == 1 else gen.AnyOp(none, number([0], torch.int32)).result
+    lengths = _joined([_length(x, axis) for axis in dynamic])
+    empty = gen.BroadcastingEqual(lengths, number([0], torch.uint32)).result
+    return empty if len(dynamic) == 1 else gen.AnyOp(empty, number([0], torch.int32)).result
 
 
 def _source(operands: Sequence[Value], axis: int) -> tuple[Value, int]:
-    """The operand that says how long an axis is: one of a size that is open, or is not one."""
+    """Return the operand that decides the size of an axis: a dynamic size, or one other than 1."""
     having = [x for x in operands if x.type.rank >= -axis]
     lengths = [x.type.shape[x.type.rank + axis] for x in having]
     best = next((i for i, n in enumerate(lengths) if n == types.DYNAMIC), None)
@@ -67,7 +70,7 @@ def _source(operands: Sequence[Value], axis: int) -> tuple[Value, int]:
 
 
 def _fills(x: Value, extents: Sequence[int]) -> bool:
-    """Whether nothing of it is to be stretched along an open size."""
+    """Whether an operand is broadcast along no dynamic size."""
     missing = [1] * (len(extents) - x.type.rank)
     own = [*missing, *x.type.shape]
     return all(n == types.DYNAMIC or m != types.DYNAMIC for n, m in zip(own, extents, strict=True))
@@ -97,6 +100,6 @@ def _joined(parts: Sequence[Value]) -> Value:
     return parts[0] if len(parts) == 1 else gen.ConcatOp(along, parts).result
 
 
-def _laid_out(x: Value, shape: Value, extents: Sequence[int]) -> Value:
+def _expanded(x: Value, shape: Value, extents: Sequence[int]) -> Value:
     type_ = RankedTensorType.get(extents, x.type.element_type)
     return gen.BroadcastToOp(x, shape, results=[type_]).result

@@ -18,6 +18,7 @@ from coreai.authoring import Context
 
 from ..torch_compat import is_view
 from . import constants, types
+from .zero_size import NEVER, ZeroSizes
 
 _CURRENT: ContextVar[Build] = ContextVar("build")
 
@@ -50,7 +51,7 @@ class Build:
         self._emitted: list[dict[int, Value]] = []
         self._superseded: list[list[Value]] = []
         self.shared_graphs: dict[Any, Any] = {}
-        self.may_be_empty = False  # whether sizes of what is built may be zero at run time
+        self.zero_sizes = NEVER
         self.open_scans = itertools.count()  # those of sizes that are known at run time only
 
     @staticmethod
@@ -75,13 +76,13 @@ class Build:
             _CURRENT.reset(token)
 
     @contextmanager
-    def sizes_that_may_be_zero(self, there: bool) -> Iterator[None]:
-        """Build what has sizes that may turn out to be zero at run time, or has none."""
-        before, self.may_be_empty = self.may_be_empty, there
+    def assume(self, zero_sizes: ZeroSizes) -> Iterator[None]:
+        """Build under this assumption about dynamic sizes; `ir.zero_size` says what it is for."""
+        before, self.zero_sizes = self.zero_sizes, zero_sizes
         try:
             yield
         finally:
-            self.may_be_empty = before
+            self.zero_sizes = before
 
     @contextmanager
     def graph_body(self, block: Block) -> Iterator[None]:

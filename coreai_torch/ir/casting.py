@@ -7,7 +7,7 @@ from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.ir import RankedTensorType, Type, Value
 
 from . import types
-from .broadcasting import met
+from .broadcasting import broadcast_operands
 from .build import Build
 
 
@@ -51,7 +51,7 @@ def _number(x: Value, value: complex) -> Value:
 
 
 def _broadcasting(op: type, *operands: Value) -> Value:
-    return op(*met(*operands)).result
+    return op(*broadcast_operands(*operands)).result
 
 
 def trunc(x: Value) -> Value:

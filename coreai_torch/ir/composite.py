@@ -111,7 +111,7 @@ class Composite:
             self.name, self.inputs, self.outputs, {**self.attrs, "version": self.version}
         )
         types_ = tuple(str(o.type) for o in operands)
-        key = (str(declared), variant, types_, build.may_be_empty)
+        key = (str(declared), variant, types_, build.zero_sizes)
         if key not in build.shared_graphs:
             build.shared_graphs[key] = self._graph(declared, body, operands)
         return list(build.shared_graphs[key](*operands))

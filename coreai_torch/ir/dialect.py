@@ -12,12 +12,12 @@ from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 
 from . import shapes, types
-from .broadcasting import met, or_of_none
+from .broadcasting import broadcast_operands, or_identity
 from .build import SMALL, Build
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc
-from .reassociation import kept_apart
+from .reassociation import block_reassociation
+from .scatter import with_extra_entry
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
-from .zero_size import with_an_entry
 
 __all__ = [
     "SMALL",
@@ -52,13 +52,13 @@ def _unary(op: type) -> Unary:
 
 
 def _binary(op: type) -> Binary:
-    return lambda x, y: op(*met(x, y)).result
+    return lambda x, y: op(*broadcast_operands(x, y)).result
 
 
 def _chained(op: Any) -> Binary:
     """Sums and products, whose constants the compiler would join across two of them."""
     name = op.OPERATION_NAME
-    return lambda x, y: op(*met(*kept_apart(name, x, y))).result
+    return lambda x, y: op(*broadcast_operands(*block_reassociation(name, x, y))).result
 
 
 # Two operands of one element type; sizes broadcast. Booleans have ops of their own: adding or
@@ -120,18 +120,23 @@ tanh = _unary(gen.TanhOp)
 
 
 def relu(x: Value) -> Value:
-    """The op of its own compares with a rank-0 zero, which no elements cannot be."""
-    return maximum(x, like(x, 0)) if Build.current().may_be_empty else gen.ReLUOp(x).result
+    """Return `max(x, 0)`.
+
+    ReLUOp broadcasts a scalar zero and crashes on an empty operand (coreai-core 1.0.0b2).
+    """
+    if Build.current().zero_sizes.of(x):
+        return maximum(x, like(x, 0))
+    return gen.ReLUOp(x).result
 
 
 def where(condition: Value, a: Value, b: Value) -> Value:
-    return gen.BroadcastingWhere(*met(condition, a, b)).result
+    return gen.BroadcastingWhere(*broadcast_operands(condition, a, b)).result
 
 
 def pow_(x: Value, y: Value) -> Value:
     """`x ** y`; integers wrap."""
     if is_float(x):
-        return gen.BroadcastingPow(*met(x, y)).result
+        return gen.BroadcastingPow(*broadcast_operands(x, y)).result
     # Complex numbers are not broadcast at all. Integers that are go through a double, and the
     # process dies if 2 ** 7 in si8 does not fit. Tensors of one size, laid out, are safe.
     return gen.PowOp(*broadcast(x, y)).result
@@ -319,8 +324,8 @@ def range_(start: Value, stop: Value, step: Value) -> Value:
     return gen.RangeOp(start, stop, step).result
 
 
-def _reduction(op: type, of_none: float | bool) -> Callable[[Value, Sequence[int]], Value]:
-    """`of_none` is the answer for no elements, where the run time leaves the result unwritten."""
+def _reduction(op: type, identity: float | bool) -> Callable[[Value, Sequence[int]], Value]:
+    """`identity` is the answer for no elements, where the run time leaves the result unwritten."""
 
     def reduce(x: Value, axes: Sequence[int]) -> Value:
         # No axes means none: the dialect's answer to an empty list is garbage.
@@ -329,8 +334,8 @@ def _reduction(op: type, of_none: float | bool) -> Callable[[Value, Sequence[int
         if any(x.type.shape[axis] == 0 for axis in axes):
             reduced = {axis % x.type.rank for axis in axes}
             kept = [1 if axis in reduced else d for axis, d in enumerate(sizes(x))]
-            return broadcast_to(like(x, of_none), kept)
-        return or_of_none(op(x, i32(list(axes))).result, x, axes, of_none)
+            return broadcast_to(like(x, identity), kept)
+        return or_identity(op(x, i32(list(axes))).result, x, axes, identity)
 
     return reduce
 
@@ -358,9 +363,8 @@ def argmax(x: Value, axis: int) -> Value:
 
 
 def _beside_a_row(x: Value, axis: int, op: Unary) -> Value:
-    """`op` along an axis, which dies of no rows: one of zeros is added to them and cut off."""
-    may_be_empty = Build.current().may_be_empty and x.type.shape[0] == types.DYNAMIC
-    if not axis or not may_be_empty:
+    """Apply `op` along an axis; it crashes without rows, so a row of zeros is added and cut off."""
+    if not axis or not Build.current().zero_sizes.along(x, [0]):
         return op(x)
     longer = concat(0, [x, zeros(x, [1, *sizes(x)[1:]])])
     return slice_axis(op(longer), 0, 0, size(x, 0))
@@ -416,9 +420,9 @@ def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
         row = sizes(updates)[len(entries) :]
         count = shapes.product(entries)
         indices, updates = reshape(indices, [count, depth]), reshape(updates, [count, *row])
-    if not Build.current().may_be_empty or indices.type.rank != 2:
+    if not Build.current().zero_sizes.of(indices) or indices.type.rank != 2:
         return _coreai.scatter_nd(x, indices, updates)
-    # It dies of no entries: one more is written, to a row that is then cut off.
+    # It crashes without entries: one more is written, to a row that is then cut off.
     count, depth = size(x, 0), indices.type.shape[1]
     end = concat(0, [shapes.vector([count]), *([i32([0] * (depth - 1))] if depth > 1 else [])])
     indices = concat(0, [indices, reshape(end, [1, depth])])
@@ -432,7 +436,7 @@ def scatter_along_axis(
 ) -> Value:
     """Modes: update, add, sub, mul, div, min, max. An index out of range is written to memory."""
     attribute = Attribute.parse(f"#coreai.scatter_mode<{mode}>")
-    longer, indices, updates = with_an_entry(x, indices, updates, axis)
+    longer, indices, updates = with_extra_entry(x, indices, updates, axis)
     operands = longer, indices, updates, i32(axis)
     result = gen.ScatterAlongAxisOp(longer.type, *operands, scatter_mode=attribute).result
     return result if longer is x else slice_axis(result, axis, 0, size(x, axis))

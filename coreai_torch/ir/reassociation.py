@@ -1,6 +1,6 @@
-"""Keeps chains of constants apart where the compiler would join them into another number.
+"""Stop the compiler from combining two constants of a chain into one where that changes numbers.
 
-It rewrites `(x + a) - b` to `x + (a - b)` and `(x / a) * b` to `x * (b / a)` whenever `a` and
+The compiler (coreai-core 1.0.0b2) rewrites `(x + a) - b` to `x + (a - b)` and `(x / a) * b` to `x * (b / a)` whenever `a` and
 `b` are constants: the integers 7 / 3 * 3 become 7, `(x + 1e8) - 1e8` becomes `x`, and two
 factors of 1e30 become one infinity. An operation that it does not look through, put between the
 two, stops it; that is done only where the joined constant would not do the same.
@@ -22,8 +22,8 @@ _PRODUCTS = {
 }
 
 
-def kept_apart(name: str, x: Value, y: Value) -> tuple[Value, Value]:
-    """The operands of a sum or product, with a barrier where a chain must not be joined."""
+def block_reassociation(name: str, x: Value, y: Value) -> tuple[Value, Value]:
+    """Return the operands of a sum or product, with a barrier between constants if needed."""
     if (constant := _constant(y)) is not None and _joins_wrongly(name, x, constant):
         return barrier(x), y
     if (constant := _constant(x)) is not None and _joins_wrongly(name, y, constant):

@@ -134,8 +134,9 @@ def refine(x: Value, type_: RankedTensorType) -> Value:
 def reshape(x: Value, dims: Sequence[Dim]) -> Value:
     """`x` under other sizes; one unknown size is left for the run time to infer."""
     type_ = tensor_type(dims, x)
-    if Build.current().may_be_empty:
-        dims = _told(x, dims)
+    may_be_empty = Build.current().zero_sizes.possible
+    if may_be_empty:
+        dims = _without_inferred(x, dims)
     known = [d if isinstance(d, int) else -1 for d in dims]
     if x.type == type_ and -1 not in known:
         return x
@@ -149,14 +150,14 @@ def reshape(x: Value, dims: Sequence[Dim]) -> Value:
         # it: [1, n] + [n, 1] became a reshaped [n] + [n, 1], which has the sizes [1, n * n].
         inner = reshape(x, dims[ones:])
         return gen.ExpandDimsOp(inner, i32(list(range(ones))), results=[type_]).result
-    # An unknown size is not inferred of no elements: "Input shape can not be empty".
-    if known.count(-1) == 1 and 0 not in known and not Build.current().may_be_empty:
+    # The run time cannot infer a size of an empty tensor: "Input shape can not be empty".
+    if known.count(-1) == 1 and 0 not in known and not may_be_empty:
         return _reshape_to(x, i32(known), type_)
     return _reshape_to(x, vector(dims), type_)
 
 
-def _told(x: Value, dims: Sequence[Dim]) -> Sequence[Dim]:
-    """Sizes without a -1: the run time infers none where there may be no elements."""
+def _without_inferred(x: Value, dims: Sequence[Dim]) -> Sequence[Dim]:
+    """Return the sizes with -1 replaced: the run time cannot infer a size of an empty tensor."""
     others = [d for d in dims if not (isinstance(d, int) and d == -1)]
     if len(others) == len(dims):
         return dims

@@ -1,30 +1,39 @@
-"""Scatters whose number of entries may be zero at run time."""
+"""What a lowering may assume about dynamic sizes: whether they can be zero at run time."""
 
 from __future__ import annotations
 
-from coreai._compiler.dialects import _coreai_ops_gen as gen
-from coreai._compiler.ir import Value
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from . import shapes, types
-from .build import Build
+from . import types
 
 
-def with_an_entry(
-    x: Value, indices: Value, updates: Value, axis: int
-) -> tuple[Value, Value, Value]:
-    """A scatter with one entry more, to a place that is added behind the others.
+@dataclass(frozen=True)
+class ZeroSizes:
+    """An assumption about the dynamic sizes of the values that a lowering builds.
 
-    The process dies of none: `y.index_add(0, i, x[i])` with no `i`. An entry beyond the axis is
-    no way out: it is written all the same, and `torch.unique` of 80 numbers ended in an abort.
+    The run time fails on empty operands in many ops (`docs/adr/0013`), and a guard against them
+    costs ops. The exported graph knows the range of each size; the dialect's types do not. So the
+    walker enters the assumption for each node, `with build.assume(POSSIBLE)`, and the
+    functions of `ir` ask it about a value: `build.zero_sizes.of(x)`.
+
+    It holds for all dynamic sizes of a node alike: a lowering may derive `n - 2` from a size `n`
+    that is never zero.
     """
-    if indices.type.shape[axis] != types.DYNAMIC or not Build.current().may_be_empty:
-        return x, indices, updates
-    at, behind = shapes.i32(axis), shapes.number(shapes.size(x, axis))
-    added = []
-    for value, filler in ((x, None), (indices, behind), (updates, None)):
-        one = [1 if i == axis else n for i, n in enumerate(shapes.sizes(value))]
-        zero = Build.current().number(0, types.dtype_of(value.type))
-        row = shapes.broadcast_to(zero if filler is None else filler, one)
-        added.append(gen.ConcatOp(at, [value, row]).result)
-    longer, places, entries = added
-    return longer, places, entries
+
+    possible: bool
+
+    def of(self, x: Any) -> bool:
+        """Whether a value may have no elements at run time."""
+        return self.along(x, range(x.type.rank))
+
+    def along(self, x: Any, axes: Sequence[int]) -> bool:
+        """Whether one of these axes of a value may have the size zero at run time."""
+        return self.possible and any(x.type.shape[axis] in _MAY_BE_ZERO for axis in axes)
+
+
+_MAY_BE_ZERO = (types.DYNAMIC, 0)
+
+NEVER = ZeroSizes(possible=False)
+POSSIBLE = ZeroSizes(possible=True)

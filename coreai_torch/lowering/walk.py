@@ -19,6 +19,7 @@ from ..errors import (
 from ..ir.build import Build
 from ..ir.dialect import Value
 from ..ir.locations import Locations
+from ..ir.zero_size import NEVER, POSSIBLE
 from ..passes import pipeline
 from ..passes.dead_code import collapsed
 from ..passes.externalize.cut import Region
@@ -109,7 +110,7 @@ class Walk:
         entry = self._entry(node, graph, zero_size)
         possible = zero_size is not None and ZeroSize.POSSIBLE in zero_size
         try:
-            with Build.current().sizes_that_may_be_zero(possible):
+            with Build.current().assume(POSSIBLE if possible else NEVER):
                 result = entry(Call(node, scope), self.subgraph)
         except ConversionError:
             raise
