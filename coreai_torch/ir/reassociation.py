@@ -1,9 +1,10 @@
-"""Stop the compiler from combining two constants of a chain into one where that changes numbers.
+"""Stop the compiler from combining two constants of a chain where that changes numbers.
 
-The compiler (coreai-core 1.0.0b2) rewrites `(x + a) - b` to `x + (a - b)` and `(x / a) * b` to `x * (b / a)` whenever `a` and
-`b` are constants: the integers 7 / 3 * 3 become 7, `(x + 1e8) - 1e8` becomes `x`, and two
-factors of 1e30 become one infinity. An operation that it does not look through, put between the
-two, stops it; that is done only where the joined constant would not do the same.
+The compiler (coreai-core 1.0.0b2) rewrites `(x + a) - b` to `x + (a - b)` and `(x / a) * b` to
+`x * (b / a)` whenever `a` and `b` are constants: the integers 7 / 3 * 3 become 7, `(x + 1e8) - 1e8`
+becomes `x`, and two factors of 1e30 become one infinity. An operation between the two that the
+rewrite does not look through stops it. It is added only where the combined constant gives other
+numbers.
 """
 
 from __future__ import annotations
