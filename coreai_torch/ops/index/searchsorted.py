@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ...ir import dialect as cai
+from ...ir import graph, shapes
 from ...ir.dialect import Value
 from ...lowering import Ctx, Promote, case, decomposes, lowers
 from ...lowering.cases import f16, f32, i32, i64
@@ -18,18 +21,39 @@ _PROBES = (-2.0, -1.0, 0.0, 0.5, 1.0, 1.5, 9.0, _INF, -_INF, _NAN)
 
 
 def _rank(sequence: Value, x: Value, right: bool) -> Value:
-    """How many elements of the sequence come before each of `x`, as si32; NaN goes last.
+    """Return the insertion position of each element of `x`, as si32, by binary search.
 
-    Every element is held against every other: the dialect has no search.
+    The midpoints are torch's, so that a sequence with NaN or out of order gives what torch gives.
+    `sequence` is a vector, or has the leading axes of `x`.
     """
-    ahead = sequence if sequence.type.rank == 1 else cai.expand_dims(sequence, [x.type.rank - 1])
-    each = cai.expand_dims(x, [x.type.rank])
-    after = cai.greater(ahead, each)
-    if not right:
-        after = cai.logical_or(after, cai.equal(ahead, each))
-    last = max(ahead.type.rank, each.type.rank) - 1
-    before = cai.raw_cast(cai.logical_not(after), torch.int32)
-    return cai.shrink_dims(cai.reduce_sum(before, [last]), [last])
+    dims = cai.sizes(x)
+    batched = sequence.type.rank > 1
+    values = x if batched else cai.reshape(x, [shapes.product(dims)])
+    axis = values.type.rank - 1
+    count = cai.size(sequence, axis)
+    # One more element: a search that ended at the end of the sequence still reads there.
+    beyond = [(0, 1 if a == axis else 0) for a in range(axis + 1)]
+    longer = cai.pad(sequence, beyond)
+
+    def step(bounds: Sequence[Value]) -> list[Value]:
+        low, high = bounds
+        middle = cai.floor_divide(cai.add(low, high), cai.i32(2))
+        found = cai.gather_along_axis(longer, middle, axis)
+        after = cai.greater(found, values)
+        if not right:
+            after = cai.logical_or(after, cai.equal(found, values))
+        higher = cai.minimum(cai.add(middle, cai.i32(1)), high)
+        return [cai.where(after, low, higher), cai.where(after, middle, high)]
+
+    start = [
+        cai.broadcast_to(cai.i32(b) if isinstance(b, int) else b, cai.sizes(values))
+        for b in (0, count)
+    ]
+    if isinstance(count, int):
+        bounds = functools.reduce(lambda b, _: step(b), range(count.bit_length()), start)
+    else:
+        bounds = graph.loop(start, lambda b: cai.any_one(cai.less(*b)), step)
+    return bounds[0] if batched else cai.reshape(bounds[0], dims)
 
 
 _SEARCHES = [
@@ -50,6 +74,12 @@ _SEARCHES = [
     case(i64(3, values=(1, 3, 5)), f32(3, values=(2.5, 3.0, 5.5))),
     case(i32(3, values=(2**24, 2**24 + 1, 2**24 + 2)), i32(2, values=(2**24 + 1, 2**24 + 2))),
     case(f16(5, values=_STEPS), f16(10, values=_PROBES)),
+    case(f32(5, values=(1.0, 2.0, 3.0, _NAN, _NAN)), f32(10, values=_PROBES)),
+    case(f32(4, values=(1.0, 2.0, 3.0, _NAN)), f32(10, values=_PROBES), right=True),
+    case(f32(40, values=(3.0, 1.0, 2.0)), f32(10, values=_PROBES)),  # not sorted
+    case(i32(3, values=(-(2**31), 0, 2**31 - 1)), i32(2, values=(2**31 - 1, -(2**31)))),
+    case(f32(0), f32(3), static_only="an empty operand"),
+    case(f32(3), f32(0), static_only="an empty operand"),
 ]
 
 
@@ -111,9 +141,28 @@ def searchsorted(
     ],
 )
 def bucketize(ctx: Ctx, x: Value, boundaries: Value, right: bool) -> Value:
-    if 0 in boundaries.type.shape:
-        return cai.broadcast_to(cai.i32(0), cai.sizes(x))
     return _rank(boundaries, x, right)
+
+
+_FEW = 64  # so many elements are compared one by one
+
+
+def _among(x: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Return which elements of `x` equal one of `others`, a vector; NaN equals nothing."""
+    count = others.shape[0]
+    if isinstance(count, int) and count <= _FEW:
+        return (x.unsqueeze(-1) == others).any(-1)
+    common = torch.promote_types(x.dtype, others.dtype)
+    x, others = x.to(common), others.to(common)
+    if common.is_floating_point:  # NaN is sorted as infinity, which is looked for apart
+        has_infinity = (others == _INF).any()
+        others = torch.where(others.isnan(), _INF, others)
+    ordered = others.sort().values
+    place = torch.searchsorted(ordered, x)
+    padded = torch.nn.functional.pad(ordered, (0, 1))
+    nearest = padded.index_select(0, place.reshape(-1)).reshape(x.shape)
+    found = (place < count) & (nearest == x)
+    return found & ((x < _INF) | has_infinity) if common.is_floating_point else found
 
 
 _AMONG = [
@@ -123,6 +172,10 @@ _AMONG = [
     case(i64(2, 5), i64(2, 40)),
     case(i32(4), f32(2, values=(2.0, 3.5))),
     case(i64(), i64(3)),
+    case(i64(2, 50), i64(2, 40)),
+    case(f32(3, values=(1.0, _INF, _NAN)), f32(70, values=(1.0, 2.0, _NAN, 3.0, -_INF))),
+    case(f32(3, values=(1.0, _INF, _NAN)), f32(70, values=(_INF, 2.0, _NAN, 3.0, -_INF))),
+    case(i32(4), f32(70)),
 ]
 
 
@@ -134,7 +187,7 @@ def isin(
     assume_unique: bool = False,
     invert: bool = False,
 ) -> torch.Tensor:
-    found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
+    found = _among(elements, test_elements.reshape(-1))
     return ~found if invert else found
 
 
