@@ -94,8 +94,8 @@ def _complex_pass(
     scale, sign = _scale(normalization, length), -1 if forward else 1
     if isinstance(length, int) and length > DENSE and isinstance(scale, float):
         columns = _Columns(real, axis)
-        signal = Signal(columns.of(real), columns.of(imaginary))
-        found = transform(signal, length, columns.count, sign, scale).parts()
+        signal = Signal([columns.of(real), columns.of(imaginary)])
+        found = transform(signal, length, columns.count, sign, scale).blocks
         return columns.back(found[0]), columns.back(found[1])
     cosine, sine = (windows.mul(w, scale) for w in _waves(length, length, length))
     sine = windows.mul(sine, float(sign))
@@ -135,7 +135,7 @@ def _real_pass(x: Value, axis: int, normalization: int, kept: Dim) -> tuple[Valu
     scale = _scale(normalization, length)
     if _is_long(length) and isinstance(scale, float):
         columns = _Columns(x, axis)
-        found = transform_of_real(columns.of(x), length, columns.count, scale, kept).parts()
+        found = transform_of_real(columns.of(x), length, columns.count, scale, kept).blocks
         return columns.back(found[0]), columns.back(found[1])
     cosine, sine = (windows.mul(w, scale) for w in _waves(length, kept, length))
     return _along(x, cosine, axis), _along(x, windows.mul(sine, -1.0), axis)
@@ -200,7 +200,7 @@ def fft_c2r(
     length, scale = last_dim_size, _scale(normalization, last_dim_size)
     if _is_long(length) and isinstance(scale, float):
         columns = _Columns(real, last)
-        half = Signal(columns.of(real), columns.of(imaginary))
+        half = Signal([columns.of(real), columns.of(imaginary)])
         return columns.back(inverse_to_real(half, length, columns.count, scale))
     kept = shapes.add(shapes.floordiv(length, 2), 1)
     real, imaginary = (cai.slice_axis(p, last, 0, kept) for p in (real, imaginary))

@@ -31,14 +31,15 @@ def _rank(sequence: Value, x: Value, right: bool) -> Value:
     values = x if batched else cai.reshape(x, [shapes.product(dims)])
     axis = values.type.rank - 1
     count = cai.size(sequence, axis)
-    # One more element: a search that ended at the end of the sequence still reads there.
-    beyond = [(0, 1 if a == axis else 0) for a in range(axis + 1)]
-    longer = cai.pad(sequence, beyond)
+    if count == 0:
+        return cai.broadcast_to(cai.i32(0), dims)
+    last = shapes.number(shapes.sub(count, 1))
 
     def step(bounds: Sequence[Value]) -> list[Value]:
         low, high = bounds
         middle = cai.floor_divide(cai.add(low, high), cai.i32(2))
-        found = cai.gather_along_axis(longer, middle, axis)
+        inside = cai.minimum(middle, last)  # a search that is over may stand at the end
+        found = cai.gather_along_axis(sequence, inside, axis)
         after = cai.greater(found, values)
         if not right:
             after = cai.logical_or(after, cai.equal(found, values))
