@@ -104,6 +104,12 @@ class NothingStagedError(ConversionError, RuntimeError):
     code = "CAT114"
 
 
+class TorchFaultError(ConversionError):
+    """The installed torch exported an op with a wrong shape or dtype, and other ops read it."""
+
+    code = "CAT116"
+
+
 class UnknownNameError(NamingError, KeyError):
     """The program has no function or op of this name; also a KeyError."""
 

@@ -6,6 +6,8 @@ than for a version number wherever that is possible.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,6 +41,8 @@ __all__ = [
     "aten",
     "check",
     "child_specs",
+    "clamp_ignores_nan_min",
+    "clamp_wraps_negative_bounds",
     "clear_dispatch_cache",
     "disable_current_modes",
     "elementwise_dtypes",
@@ -49,9 +53,12 @@ __all__ = [
     "has_symbolic_sizes",
     "is_alias_of",
     "is_view",
+    "isclose_broadcasts_equal_nan",
+    "linspace_rounds_half_steps",
     "make_wrapper_subclass",
     "pytree",
     "schema_of",
+    "sdpa_accepts_mask_and_causal",
     "sym_sqrt",
     "sympy_functions",
     "while_loop_op",
@@ -158,3 +165,63 @@ def clear_dispatch_cache(op: OpOverload) -> None:
 def guards_code(program: torch.export.ExportedProgram) -> list[str]:
     """Return the guards of an exported program as expressions in Python."""
     return list(getattr(program, "_guards_code", None) or [])
+
+
+# Differences in behaviour between versions. Each probe asks eager torch once per process.
+# test_torch_compat.py checks each probe against the versions that are named beside it.
+
+
+def _probe(question: Callable[[], bool]) -> Callable[[], bool]:
+    """Ask once, with real tensors even if the caller is inside a fake or tracing mode."""
+
+    @functools.cache
+    @functools.wraps(question)
+    def answer() -> bool:
+        with disable_current_modes(), torch.no_grad():
+            return question()
+
+    return answer
+
+
+def _accepts(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except RuntimeError:
+        return False
+    return True
+
+
+@_probe
+def clamp_ignores_nan_min() -> bool:
+    """Return whether `clamp(x, min=nan)` is `x` (torch 2.11 and before) rather than NaN."""
+    return not bool(torch.clamp(torch.zeros(1), min=float("nan")).isnan())
+
+
+@_probe
+def clamp_wraps_negative_bounds() -> bool:
+    """Return whether a uint8 tensor is clamped at 254 by `min=-2` (torch 2.14 and before).
+
+    torch 2.15 ignores a bound that every value satisfies, and raises for one that none does.
+    """
+    return int(torch.clamp(torch.zeros(1, dtype=torch.uint8), min=-2)) == 254
+
+
+@_probe
+def linspace_rounds_half_steps() -> bool:
+    """Return whether `linspace` in float16 rounds its step to float16 (torch 2.14 and before)."""
+    return float(torch.linspace(-1.3, 2.7, 7, dtype=torch.float16)[3]) == 0.69921875
+
+
+@_probe
+def isclose_broadcasts_equal_nan() -> bool:
+    """Return whether `isclose(..., equal_nan=True)` broadcasts (from torch 2.12)."""
+    column = torch.zeros(2, 1)
+    return _accepts(lambda: torch.isclose(torch.zeros(2), column, equal_nan=True))
+
+
+@_probe
+def sdpa_accepts_mask_and_causal() -> bool:
+    """Return whether eager attention takes `attn_mask` with `is_causal` (torch 2.13 and before)."""
+    x, mask = torch.zeros(1, 1, 2, 2), torch.zeros(2, 2)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    return _accepts(lambda: attention(x, x, x, attn_mask=mask, is_causal=True))

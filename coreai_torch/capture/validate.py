@@ -11,6 +11,7 @@ import torch.fx as fx
 
 from ..errors import REGISTER_HINT, NotDecomposedError, describe, target_name, unsupported
 from ..torch_compat import OpOverload, has_composite_kernel, schema_of
+from . import torch_faults
 from .liveness import live_nodes
 
 # Ops that only training mode leaves in a program, and what they do there.
@@ -44,6 +45,7 @@ def check(
 ) -> None:
     """Raise one error for everything in the program that cannot be lowered."""
     every = list(calls(program.graph_module))
+    torch_faults.repair(every)
     if program.dialect == "TRAINING":  # as `export` leaves it, before any decomposition
         implicit = [node for node in every if _implicit(node.target)]
         # Nothing reads the result of `y[0].zero_()`: it would go as dead, and `y` keep its row.

@@ -94,6 +94,7 @@ class Case:
     one_size: str = ""  # why open sizes are tried as exported alone, if they are
     tolerance: tuple[float, float] | None = None  # relative, absolute
     because: str = ""  # the reason for a tolerance of its own
+    void: str = ""  # why the installed torch cannot run or export it, if it cannot
 
 
 def case(
@@ -102,9 +103,10 @@ def case(
     one_size: str = "",
     tolerance: tuple[float, float] | None = None,
     because: str = "",
+    void: str = "",
     **kwargs: Any,
 ) -> Case:
     """A call with these arguments; a loosened tolerance needs its reason beside it."""
     if (tolerance is None) != (not because):
         raise TypeError("a tolerance of its own needs a reason, and a reason a tolerance")
-    return Case(args, kwargs, static_only, one_size, tolerance, because)
+    return Case(args, kwargs, static_only, one_size, tolerance, because, void)

@@ -53,6 +53,7 @@ def case_runs(pattern: str = "") -> list[CaseRun]:
         if callable(entry.target) and any(pattern in n for n in _names(entry.target))
         for name in (key(entry.target),)
         for number, case in enumerate(entry.cases)
+        if not case.void
         for optimized in (False, True)
     ]
 

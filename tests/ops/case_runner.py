@@ -131,6 +131,10 @@ def varies(given):
 def sized(param):
     """The case of a row with static sizes and, if any can vary, with open ones."""
     entry, case = param.values
+    if case.void:
+        skip = pytest.mark.skip(reason=case.void)
+        yield pytest.param(entry, case, "void", id=f"{param.id}-void", marks=skip)
+        return
     yield pytest.param(entry, case, "static", id=f"{param.id}-static")
     if varies(case):
         fixed = pytest.mark.skipif(bool(case.static_only), reason=case.static_only)

@@ -18,7 +18,7 @@ from ...ir.composite import Composite
 from ...ir.dialect import Dim, Value
 from ...lowering import Ctx, case, lowers
 from ...lowering.cases import b1, bf16, f16, f32
-from ...torch_compat import aten
+from ...torch_compat import aten, sdpa_accepts_mask_and_causal
 
 _INF = float("inf")
 
@@ -154,6 +154,7 @@ def _with_causal_mask(query: Value, key: Value, mask: Value | None) -> Value:
     return cai.where(visible, mask, cai.like(mask, -_INF))
 
 
+_BOTH = "" if sdpa_accepts_mask_and_causal() else "torch 2.14 and later raise for both"
 _QKV = (f32(2, 2, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4))
 _SELF = (f32(2, 2, 4, 8), f32(2, 2, 4, 8), f32(2, 2, 4, 8))
 _SEEN = (True, True, False, True, False, True, True)
@@ -178,9 +179,9 @@ _PENALTY = (0.0, -1.5, -_INF, 2.0, 0.5, -_INF, 1.0)
         case(*_SELF, None, 0.0, True),
         case(*_QKV, None, 0.0, True),
         case(f32(2, 2, 5, 4), f32(2, 2, 3, 4), f32(2, 2, 3, 4), is_causal=True),
-        case(*_SELF, b1(4, 4, values=_SEEN), 0.0, True),
-        case(*_QKV, b1(3, 5, values=_SEEN), is_causal=True),
-        case(*_QKV, f32(3, 5), is_causal=True),
+        case(*_SELF, b1(4, 4, values=_SEEN), 0.0, True, void=_BOTH),
+        case(*_QKV, b1(3, 5, values=_SEEN), is_causal=True, void=_BOTH),
+        case(*_QKV, f32(3, 5), is_causal=True, void=_BOTH),
         case(*_QKV, scale=0.25),
         case(*_QKV, None, 0.0, False, scale=-1.5),
         case(

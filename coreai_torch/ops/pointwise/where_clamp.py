@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from ...errors import UnsupportedArgumentError
 from ...ir import dialect as cai
 from ...ir.dialect import Value
 from ...lowering import Ctx, Number, Promote, case, lowers
-from ...lowering.cases import b1, bf16, c64, f16, f32, i32, i64, u8
-from ...torch_compat import aten
+from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
+from ...torch_compat import aten, clamp_ignores_nan_min, clamp_wraps_negative_bounds
 from .comparison import is_nan
 
 _INF, _NAN = float("inf"), float("nan")
+_OUT_OF_RANGE = "torch 2.14 and before raise" if clamp_wraps_negative_bounds() else ""
 _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 0.3)
 _EXACT = (2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 7)
 
@@ -41,21 +45,34 @@ def _least(x: Value, y: Value) -> Value:
     return cai.logical_and(x, y) if cai.is_bool(x) else cai.minimum(x, y)
 
 
-def _limit(x: Value, bound: Number) -> Value:
-    """Return a bound in the dtype of `x`; an integer bound out of range is clamped to the range."""
-    if isinstance(bound, int) and cai.is_integer(x):
-        info = torch.iinfo(cai.dtype(x))
+def _limit(x: Value, bound: Number, *, lower: bool) -> Value | None:
+    """Return a bound in the dtype of `x`, or None for a bound that every value satisfies."""
+    if not (isinstance(bound, int) and cai.is_integer(x)):
+        return cai.like(x, bound)
+    info = torch.iinfo(cai.dtype(x))
+    if info.min <= bound <= info.max or info.bits == 32:  # 64-bit values are narrowed to 32
+        return cai.like(x, min(max(bound, info.min), info.max))
+    if clamp_wraps_negative_bounds():
         if info.min == 0 and -info.max <= bound < 0:
-            bound += info.max + 1  # torch wraps it: -2 bounds a uint8 at 254
-        bound = min(max(bound, info.min), info.max)
-    return cai.like(x, bound)
+            return cai.like(x, bound + info.max + 1)  # torch wraps it: -2 bounds a uint8 at 254
+    elif (bound < info.min) == lower:
+        return None
+    raise UnsupportedArgumentError(
+        f"clamp cannot bound {cai.dtype(x)} at {bound}: torch raises for it\n"
+        f"  try   pass a bound from {info.min} to {info.max}"
+    )
 
 
 def clamped(x: Value, least: Number | None, most: Number | None) -> Value:
     """Return `x` clamped to two bounds; the upper bound wins where they cross."""
-    if least is not None:
-        x = _greatest(x, _limit(x, least))
-    return x if most is None else _least(x, _limit(x, most))
+    ignored = isinstance(least, float) and math.isnan(least) and clamp_ignores_nan_min()
+    if least is not None and not (ignored and most is None):
+        bound = _limit(x, least, lower=True)
+        x = x if bound is None else _greatest(x, bound)
+    if most is None:
+        return x
+    bound = _limit(x, most, lower=False)
+    return x if bound is None else _least(x, bound)
 
 
 @lowers(
@@ -84,6 +101,8 @@ def clamped(x: Value, least: Number | None, most: Number | None) -> Value:
         case(u8(4), max=3),
         case(u8(4), -2, 3),
         case(u8(4), min=-250),
+        case(u8(4), max=300, void=_OUT_OF_RANGE),
+        case(i8(4), -300, 300, void=_OUT_OF_RANGE),
         case(f16(4), -0.3, 0.3),
         case(f32(), 0, None),
     ],

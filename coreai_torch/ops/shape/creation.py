@@ -16,7 +16,7 @@ from ...ir.dialect import Dim, Value
 from ...ir.reassociation import barrier
 from ...lowering import Ctx, Number, Shape, case, lowers
 from ...lowering.cases import b1, c64, f16, f32, i64
-from ...torch_compat import aten
+from ...torch_compat import aten, linspace_rounds_half_steps
 
 # ctx.out has the dtype; a program has one device and one layout.
 _PLACEMENT = ("dtype", "layout", "device", "pin_memory")
@@ -162,7 +162,8 @@ _HALF = case(4.3, i64(values=(-9,)), 50, dtype=torch.float16)
 def linspace(ctx: Ctx, start: Number, end: Number, steps: int) -> Value:
     dtype = ctx.out_dtype
     if dtype.is_floating_point or steps == 1:
-        kind = dtype if dtype.is_floating_point else torch.float32
+        half = dtype.is_floating_point and linspace_rounds_half_steps()
+        kind = dtype if half else torch.float32
         return cai.cast(_spaced(dtype, start, end, steps, kind), dtype)
     # Integer arithmetic: a float32 quotient may round below the exact integer.
     first, last = (cai.cast(_scalar(dtype, bound), torch.int32) for bound in (start, end))

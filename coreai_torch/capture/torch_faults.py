@@ -1,0 +1,117 @@
+"""Results that some versions of torch describe wrongly in an exported program.
+
+An exported graph carries the shape and dtype of every result, computed by torch's fake kernels.
+A few of these kernels are wrong in old versions. A result that is only returned is described
+correctly here, in place; one that further ops read is rejected, because they were traced with the
+wrong description.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..errors import TorchFaultError, describe, target_name
+from ..torch_compat import aten
+
+# The right description of results by their index, for the results that torch describes wrongly.
+Corrections = dict[int, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Overloads that torch describes wrongly, and how."""
+
+    targets: tuple[Any, ...]
+    problem: str
+    versions: str  # the versions that have the fault
+    hint: str
+    correct: Callable[[fx.Node], Corrections]
+
+
+def _lstm_states(node: fx.Node) -> Corrections:
+    """The final states have four axes, `[layers, 1, batch, features]`, in place of three."""
+    results = node.meta["val"]
+    wrong = [i for i in (1, 2) if results[i].dim() == 4]
+    return {i: results[i].squeeze(1) for i in wrong}
+
+
+def _unique_counts(node: fx.Node) -> Corrections:
+    """Inverse indices and counts have the dtype of the values in place of int64."""
+    results = node.meta["val"]
+    wrong = [i for i, r in enumerate(results) if i and r.dtype != torch.int64]
+    return {i: results[i].to(torch.int64) for i in wrong}
+
+
+def _weighted_bincount(node: fx.Node) -> Corrections:
+    """Weighted counts have dtype int64 in place of the weights' dtype."""
+    weights: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("weights")
+    if weights is None or node.meta["val"].dtype.is_floating_point:
+        return {}
+    single = weights.meta["val"].dtype == torch.float32
+    return {0: node.meta["val"].to(torch.float32 if single else torch.float64)}
+
+
+FAULTS = (
+    Fault(
+        (aten.lstm.input,),
+        "describes the final states of an LSTM with four axes",
+        "2.12 and before",
+        "export with coreai_torch.convert, which corrects it, or with torch 2.13 or later",
+        _lstm_states,
+    ),
+    Fault(
+        (aten._unique2.default, aten.unique_dim.default, aten.unique_consecutive.default),
+        "describes the counts and inverse indices of unique with the dtype of its values",
+        "2.11 and before",
+        "export with torch 2.12 or later",
+        _unique_counts,
+    ),
+    Fault(
+        (aten.bincount.default,),
+        "describes weighted counts as integers",
+        "2.11 and before",
+        "export with torch 2.12 or later",
+        _weighted_bincount,
+    ),
+)
+_BY_TARGET = {target: fault for fault in FAULTS for target in fault.targets}
+
+
+def repair(calls: Iterable[fx.Node]) -> None:
+    """Correct the description of results that are only returned; raise for those that are read."""
+    for node in calls:
+        fault = _BY_TARGET.get(node.target)
+        corrections = fault.correct(node) if fault else {}
+        if fault and corrections:
+            _apply(node, fault, corrections)
+
+
+def _apply(node: fx.Node, fault: Fault, corrections: Corrections) -> None:
+    results = node.meta["val"]
+    for index, right in corrections.items():
+        items = list(_items(node, index))
+        if any(user.op != "output" for item in items for user in item.users):
+            problem = f"torch {torch.__version__} {fault.problem} (a fault of {fault.versions})"
+            raise TorchFaultError(
+                describe(node, f"{problem}; {target_name(node.target)} is read here", fault.hint)
+            )
+        for item in items:
+            item.meta["val"] = right
+    if isinstance(results, tuple | list):
+        node.meta["val"] = tuple(corrections.get(i, r) for i, r in enumerate(results))
+
+
+def _items(node: fx.Node, index: int) -> Iterator[fx.Node]:
+    """Yield the nodes that stand for one result."""
+    if not isinstance(node.meta["val"], tuple | list):
+        yield node
+        return
+    for user in node.users:
+        if user.target is operator.getitem and user.args[1] == index:
+            yield user
