@@ -5,14 +5,9 @@ import torch
 from exported import FLOATS, close, dims, exports
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lazy_import import lazy_import
 
 from coreai_torch.composite_ops import GatherMM
 from coreai_torch.composite_ops._gather_mm import _gather
-
-MixtralConfig = lazy_import("transformers.models.mixtral.configuration_mixtral", "MixtralConfig")
-MixtralExperts = lazy_import("transformers.models.mixtral.modeling_mixtral", "MixtralExperts")
-MixtralTopKRouter = lazy_import("transformers.models.mixtral.modeling_mixtral", "MixtralTopKRouter")
 
 
 def by_hand(x, indices, num_batch_axes):
@@ -78,11 +73,13 @@ class Experts(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def mixtral():
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    library = pytest.importorskip("transformers.models.mixtral.modeling_mixtral")
     torch.manual_seed(0)
-    config = MixtralConfig(
+    config = transformers.MixtralConfig(
         hidden_size=16, intermediate_size=24, num_local_experts=5, num_experts_per_tok=2
     )
-    experts, router = MixtralExperts(config), MixtralTopKRouter(config)
+    experts, router = library.MixtralExperts(config), library.MixtralTopKRouter(config)
     for parameter in (*experts.parameters(), *router.parameters()):
         torch.nn.init.normal_(parameter, std=0.3)
     return experts, router

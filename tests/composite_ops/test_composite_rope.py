@@ -5,22 +5,23 @@ import torch
 from exported import FLOATS, close, dims, exports
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lazy_import import lazy_import
 
 from coreai_torch.composite_ops import RoPE
 
-gemma = lazy_import("transformers.models.gemma.modeling_gemma")
-GemmaConfig = lazy_import("transformers.models.gemma.configuration_gemma", "GemmaConfig")
-neox = lazy_import("transformers.models.gpt_neox.modeling_gpt_neox")
-GPTNeoXConfig = lazy_import("transformers.models.gpt_neox.configuration_gpt_neox", "GPTNeoXConfig")
-gptj = lazy_import("transformers.models.gptj.modeling_gptj")
-llama = lazy_import("transformers.models.llama.modeling_llama")
-LlamaConfig = lazy_import("transformers.models.llama.configuration_llama", "LlamaConfig")
-phi = lazy_import("transformers.models.phi.modeling_phi")
-PhiConfig = lazy_import("transformers.models.phi.configuration_phi", "PhiConfig")
-
 BATCH, HEADS, SEQ, EMBED = 2, 3, 5, 16
+HIDDEN = {"hidden_size": HEADS * EMBED, "num_attention_heads": HEADS}
 POSITIONS = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 40, 41]])
+
+
+def modeling(name):
+    return pytest.importorskip(f"transformers.models.{name}.modeling_{name}")
+
+
+def rotary_embedding(name, class_name, **options):
+    """Return the module of a model in transformers, and its rotary embedding."""
+    module = modeling(name)
+    config = getattr(pytest.importorskip("transformers"), f"{class_name}Config")(**options)
+    return module, getattr(module, f"{class_name}RotaryEmbedding")(config)
 
 
 @pytest.fixture
@@ -78,17 +79,13 @@ def test_rotates_every_pair(interleaved, dims, base, scale, middle, own_freqs, w
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
-    "built",
-    [
-        lambda: (llama, LlamaConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
-        lambda: (gemma, GemmaConfig(head_dim=EMBED)),
-    ],
+    ("name", "class_name", "options"),
+    [("llama", "Llama", HIDDEN), ("gemma", "Gemma", {"head_dim": EMBED})],
     ids=["llama", "gemma"],
 )
-def test_cos_and_sin_are_bitwise_equal_to_llama_and_gemma(built, dtype, x):
-    model, config = built()
-    embedding = getattr(model, f"{type(config).__name__.removesuffix('Config')}RotaryEmbedding")
-    cos, sin = embedding(config)(x.to(dtype), POSITIONS)
+def test_cos_and_sin_are_bitwise_equal_to_llama_and_gemma(name, class_name, options, dtype, x):
+    model, embedding = rotary_embedding(name, class_name, **options)
+    cos, sin = embedding(x.to(dtype), POSITIONS)
     expected, _ = model.apply_rotary_pos_emb(x.to(dtype), x.to(dtype), cos, sin)
     rope = RoPE()
     assert torch.equal(rope(x.to(dtype), cos, sin), expected)
@@ -106,17 +103,11 @@ def test_computed_angles_round_once(dtype, x):
 
 
 @pytest.mark.parametrize(
-    "built",
-    [
-        lambda: (neox, GPTNeoXConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
-        lambda: (phi, PhiConfig(hidden_size=HEADS * EMBED, num_attention_heads=HEADS)),
-    ],
-    ids=["neox", "phi"],
+    ("name", "class_name"), [("gpt_neox", "GPTNeoX"), ("phi", "Phi")], ids=["neox", "phi"]
 )
-def test_dims_equals_partial_rotation_of_neox_and_phi(built, x):
-    model, config = built()
-    embedding = getattr(model, f"{type(config).__name__.removesuffix('Config')}RotaryEmbedding")
-    cos, sin = embedding(config)(x, POSITIONS)
+def test_dims_equals_partial_rotation_of_neox_and_phi(name, class_name, x):
+    model, embedding = rotary_embedding(name, class_name, **HIDDEN)
+    cos, sin = embedding(x, POSITIONS)
     rotated = cos.shape[-1]
     assert 0 < rotated < EMBED
     expected, _ = model.apply_rotary_pos_emb(x[..., :rotated], x[..., :rotated], cos, sin)
@@ -128,6 +119,7 @@ def test_dims_equals_partial_rotation_of_neox_and_phi(built, x):
 
 @pytest.mark.parametrize("rotated", [8, EMBED])
 def test_interleaved_equals_gptj(rotated, x):
+    gptj = modeling("gptj")
     table = gptj.create_sinusoidal_positions(64, rotated)[POSITIONS]
     sin, cos = table.split(rotated // 2, -1)
     by_token = x.transpose(1, 2)
@@ -142,10 +134,7 @@ def test_interleaved_equals_gptj(rotated, x):
 
 def test_scale_and_freqs_equal_transformers_scaling(x):
     def expected(parameters):
-        config = LlamaConfig(
-            hidden_size=HEADS * EMBED, num_attention_heads=HEADS, rope_parameters=parameters
-        )
-        embedding = llama.LlamaRotaryEmbedding(config)
+        llama, embedding = rotary_embedding("llama", "Llama", **HIDDEN, rope_parameters=parameters)
         cos, sin = embedding(x, torch.arange(3, 3 + SEQ)[None])
         return llama.apply_rotary_pos_emb(x, x, cos, sin)[0], embedding.inv_freq
 
@@ -188,7 +177,10 @@ def test_shapes_of_cos_and_sin(shape, x):
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_full_width_tables_may_differ_within_a_pair(interleaved, x):
     cos, sin = torch.randn(2, BATCH, SEQ, EMBED).unbind()
-    swapped = gptj.rotate_every_two(x) if interleaved else llama.rotate_half(x)
+    if interleaved:
+        swapped = modeling("gptj").rotate_every_two(x)
+    else:
+        swapped = modeling("llama").rotate_half(x)
     expected = x * cos[:, None] + swapped * sin[:, None]
     close(RoPE(interleaved=interleaved)(x, cos, sin), expected)
 

@@ -8,14 +8,10 @@ import torch
 from exported import FLOATS, NARROW, close, dims, exports, targets
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lazy_import import lazy_import
-from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention as torchs
 
 from coreai_torch.composite_ops import SDPA
 from coreai_torch.composite_ops._sdpa import scaled_dot_product_attention
-
-gpt_oss = lazy_import("transformers.models.gpt_oss.modeling_gpt_oss")
 
 
 def qkv(batch=2, heads=4, kv_heads=2, queries=5, keys=7, width=8, value_width=6):
@@ -99,6 +95,8 @@ def test_grouped_heads_equal_torch(dtype, kv_heads, mask):
 @pytest.mark.parametrize(("queries", "keys"), [(5, 5), (3, 7), (1, 7)])
 def test_causal_equals_torch_lower_right(queries, keys):
     args = qkv(queries=queries, keys=keys, kv_heads=4, value_width=8)
+    from torch.nn.attention.bias import causal_lower_right  # a second to import
+
     close(SDPA(is_causal=True)(*args), torchs(*args, attn_mask=causal_lower_right(queries, keys)))
 
 
@@ -131,6 +129,7 @@ def test_mask_of_lowest_finite_numbers_equals_torch():
 
 @pytest.mark.parametrize("window", [0, 3])
 def test_sinks_equal_gpt_oss(window):
+    gpt_oss = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss")
     torch.manual_seed(1)
     args, sinks = qkv(queries=6, keys=6), torch.randn(4) * 3
     after = torch.ones(6, 6, dtype=torch.bool).triu(1)

@@ -1,6 +1,7 @@
 """Models quantized by torchao, PT2E and torch.ao convert and keep their weights compressed."""
 
 import copy
+from importlib.util import find_spec
 
 import pytest
 import runtime
@@ -10,10 +11,11 @@ from torch import nn
 
 import coreai_torch
 
-pytest.importorskip("torchao", reason="torchao is not installed")
-
 # torchao warns about libraries that it cannot load, and torch.ao that torchao replaces it.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed"),
+]
 
 
 def always(rows, *few):

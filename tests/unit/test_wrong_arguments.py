@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import pytest
 import torch
@@ -20,11 +21,15 @@ from coreai_torch.debugging.validator import (
 from coreai_torch.errors import CodedError, ExportError, NamingError, WrongResultError
 
 X = torch.ones(2, 4)
-EXPORTED = torch.export.export(nn.ReLU(), (X,)).run_decompositions(get_decomp_table())
+
+
+@functools.cache
+def exported():
+    return torch.export.export(nn.ReLU(), (X,)).run_decompositions(get_decomp_table())
 
 
 def staged(**names):
-    return TorchConverter().add_exported_program(EXPORTED, **names)
+    return TorchConverter().add_exported_program(exported(), **names)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def test_names_are_a_list_of_names(what, given):
 @pytest.mark.parametrize("call", [convert, verify])
 def test_sizes_cannot_be_opened_after_the_export(call):
     with pytest.raises(ExportError, match="an exported program has the sizes"):
-        call(EXPORTED, dynamic_shapes=({0: torch.export.Dim("n")},))
+        call(exported(), dynamic_shapes=({0: torch.export.Dim("n")},))
 
 
 async def looked_for(predicate=torch.isfinite, inputs=None, **options):
@@ -78,7 +83,7 @@ async def looked_for(predicate=torch.isfinite, inputs=None, **options):
     ("call", "code", "told"),
     [
         (lambda: create_validator_for_exported_program(nn.ReLU()), "CAT113", "no exported program"),
-        (lambda: compute_exported_program_diff(None, EXPORTED), "CAT113", "no exported program"),
+        (lambda: compute_exported_program_diff(None, exported()), "CAT113", "no exported program"),
         (lambda: save_intermediates("a.pt2", [X], "values"), "CAT113", "no exported program"),
         (lambda: strip_debug_info("net.aimodel"), "CAT113", "a str is no AIProgram"),
         (lambda: asyncio.run(looked_for(3)), "CAT113", "predicate is 3"),
@@ -104,7 +109,7 @@ def test_a_lowering_that_returns_nothing_is_blamed_itself():
     register = converter.register_torch_lowering("aten::relu", allow_override=True)
     register(lambda ctx, x: None)
     with pytest.raises(WrongResultError, match=r"relu.default became None(?s:.*)fix the reg"):
-        converter.add_exported_program(EXPORTED).to_coreai()
+        converter.add_exported_program(exported()).to_coreai()
     with pytest.raises(CodedError, match="a lowering is a function, not 3"):
         register(3)
     with pytest.raises(CodedError, match=r"takes \['more'\], which are not in aten::relu"):
