@@ -1,1 +1,1 @@
-"""Tools that look into programs: values, first faults, differences, times. They build nothing."""
+"""Tools that inspect programs: intermediate values, first faults, graph differences, times."""

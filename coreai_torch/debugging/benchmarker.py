@@ -1,4 +1,4 @@
-"""How long a program takes, and which of its modules and operations take it."""
+"""Measure the time of a program, of its modules and of its operations."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from coreai.runtime import NDArray, Profiler
 from ..asset import reading
 from ..errors import ConversionError
 from ..numerics.arrays import array
-from .graph import operation_ids
+from .graph import enclosing_modules, operation_ids
 from .inspector import CoreAIInspector, Inputs
 from .runtime import Executed, running
 
-_WARM_UP = 3  # calls that are not counted
+_WARM_UP = 3  # calls before the timed ones
 _SHOWN = 10  # rows of a table
 
 
 @dataclass(frozen=True)
 class OperationTiming:
-    """What an operation took in a call, on average; `calls` counts its executed steps."""
+    """The average time of an operation in a call; `calls` counts its executed steps."""
 
     operation_id: int
     op: str
@@ -36,9 +36,9 @@ class OperationTiming:
 
 @dataclass(frozen=True)
 class ModuleTiming:
-    """What a module took in a call, on average, those within it included.
+    """The average time of a module in a call, submodules included.
 
-    The module without a name is the whole model. `share` is that of all operations.
+    The module with an empty name is the whole model. `share` is relative to all operations.
     """
 
     module: str
@@ -49,9 +49,9 @@ class ModuleTiming:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """Whole calls, timed undisturbed; and operations, timed in further calls under the profiler.
+    """The times of calls, and of operations in further calls under the profiler.
 
-    Being watched costs each operation some microseconds, so that small ones look larger.
+    The profiler costs each operation some microseconds, so small ones look slower than they are.
     """
 
     seconds: tuple[float, ...]  # of each call
@@ -59,28 +59,28 @@ class BenchmarkResult:
 
     @property
     def median_ms(self) -> float:
-        """What a call takes."""
+        """The median time of a call in milliseconds."""
         return 1e3 * statistics.median(self.seconds)
 
     def get_module_timings(self) -> list[ModuleTiming]:
-        """The modules, slowest first."""
+        """Return the times of the modules, slowest first."""
         spent: dict[str, float] = defaultdict(float)
         count: dict[str, int] = defaultdict(int)
         for timing in self.operations:
-            for module in _around(timing.module):
+            for module in enclosing_modules(timing.module):
                 spent[module] += timing.milliseconds
                 count[module] += 1
-        whole = spent.get("") or 1.0
-        rows = (ModuleTiming(m, ms, ms / whole, count[m]) for m, ms in spent.items())
+        total = spent.get("") or 1.0
+        rows = (ModuleTiming(m, ms, ms / total, count[m]) for m, ms in spent.items())
         return sorted(rows, key=lambda row: (-row.milliseconds, row.module))
 
     def write_summary(self, stream: IO[str]) -> None:
-        """The times of calls, and of the slowest modules and operations, as text."""
+        """Write the times of calls and of the slowest modules and operations as text."""
         runs = sorted(1e3 * s for s in self.seconds)
         late = runs[math.ceil(0.9 * len(runs)) - 1]
         stream.write(
-            f"{self.median_ms:.3f} ms a call (median of {len(runs)}; least {runs[0]:.3f}, "
-            f"90 % under {late:.3f})\n\nmodules, with those within, under the profiler\n"
+            f"{self.median_ms:.3f} ms per call (median of {len(runs)}; fastest {runs[0]:.3f}, "
+            f"90th percentile {late:.3f})\n\nmodules with their submodules, under the profiler\n"
         )
         for module in self.get_module_timings()[:_SHOWN]:
             name = module.module or "(whole model)"
@@ -104,22 +104,23 @@ async def benchmark_coreai_program(
     function_name: str = "main",
     states: Mapping[str, Any] | None = None,
 ) -> BenchmarkResult:
-    """Time calls on this machine's run time; on Linux that is an interpreter, not a device.
+    """Time calls on the run time of this machine.
 
-    As many calls again are profiled. States live on from call to call.
+    On Linux the run time is an interpreter: times are not representative of device performance.
+    Another `num_runs` calls are profiled. States carry over from call to call.
     """
     if num_runs < 1:
-        raise ConversionError(f"one run or more can be timed, not {num_runs}")
+        raise ConversionError(f"num_runs is {num_runs}, but it must be at least 1")
     program = reading.read(coreai_program)
-    given, held = CoreAIInspector(coreai_program, function_name, states=states).feeds(inputs)
+    given, initial = CoreAIInspector(coreai_program, function_name, states=states).feeds(inputs)
     feeds = {name: NDArray(array(value)) for name, value in given.items()}
-    kept = {name: NDArray(array(value)) for name, value in held.items()}
+    handles = {name: NDArray(array(value)) for name, value in initial.items()}
     async with running(coreai_program, program) as session:
-        plain = session.load(function_name)
-        seconds = await _timed(plain, feeds, kept, num_runs)
+        function = session.load(function_name)
+        seconds = await _timed(function, feeds, handles, num_runs)
         clock = _Clock(session.executed)
-        watched = session.load(function_name, profiler=clock.profiler())
-        await _timed(watched, feeds, kept, num_runs, before=clock.reset)
+        profiled = session.load(function_name, profiler=clock.profiler())
+        await _timed(profiled, feeds, handles, num_runs, after_warm_up=clock.reset)
     places = {number: op for _, op, number in operation_ids(program)}
     rows = [
         OperationTiming(number, op.name, op.place.module, spent / num_runs / 1e6, calls / num_runs)
@@ -134,13 +135,13 @@ async def _timed(
     feeds: Mapping[str, NDArray],
     states: Mapping[str, NDArray],
     runs: int,
-    before: Any = None,
+    after_warm_up: Any = None,
 ) -> list[float]:
-    """The seconds of each call after some that warm up; `before` comes between the two."""
+    """Return the seconds of each call; call `after_warm_up` once before the first timed one."""
     seconds = []
     for number in range(-_WARM_UP, runs):
-        if number == 0 and before is not None:
-            before()
+        if number == 0 and after_warm_up is not None:
+            after_warm_up()
         began = time.perf_counter()
         await (function(feeds, state=states) if states else function(feeds))
         if number >= 0:
@@ -149,11 +150,11 @@ async def _timed(
 
 
 class _Clock:
-    """Adds up the nanoseconds of executed steps by operation, less those of steps within."""
+    """Adds up the nanoseconds of executed steps by operation, without those of nested steps."""
 
     def __init__(self, executed: Mapping[int, Executed]) -> None:
         self._executed = executed
-        self._open: list[list[int]] = []  # when each running step began, and what inner ones took
+        self._open: list[list[int]] = []  # start of each running step, and time of nested steps
         self.reset()
 
     def reset(self) -> None:
@@ -177,9 +178,3 @@ class _Clock:
         if step is not None and step.operation is not None:
             spent, calls = self.spent.get(step.operation, (0, 0))
             self.spent[step.operation] = (spent + took - inner, calls + 1)
-
-
-def _around(module: str) -> list[str]:
-    """A module and all that hold it: `a.b` is in `a`, and `a` in the model."""
-    parts = module.split(".") if module else []
-    return ["", *(".".join(parts[: n + 1]) for n in range(len(parts)))]

@@ -1,4 +1,4 @@
-"""Finds the first operations in which two programs part."""
+"""Find the first operations whose results differ between two programs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ from .inspector import (
     Values,
     names_of_inputs,
 )
-from .search import Strategy, searched
+from .search import Strategy, run_search
 from .search_strategy import LevelOrderStrategy
 
-Same: TypeAlias = Callable[[torch.Tensor, torch.Tensor], bool]  # of the source, of the target
+Same: TypeAlias = Callable[
+    [torch.Tensor, torch.Tensor], bool
+]  # takes the values of source and target
 
 
 class Pair(NamedTuple):
-    """An operation and what it became."""
+    """An operation of the source and the matching one of the target."""
 
     source: Operation
     target: Operation
@@ -41,10 +43,10 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The pairs that differ while all pairs that they depend on agree.
+    """The pairs that differ although all pairs that they depend on agree.
 
-    `errors` holds the largest difference of each pair looked at, by the source's key; `compared`
-    counts those whose values could be held against each other.
+    `errors` has the largest difference of each compared pair, by the source's key; `compared`
+    counts these pairs.
     """
 
     failed_nodes: tuple[Pair, ...]
@@ -53,24 +55,24 @@ class ComparisonResult:
 
     @property
     def compared(self) -> int:
-        """How many pairs were looked at."""
+        """The number of pairs whose values were compared."""
         return len(self.errors)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing differed."""
+        """Whether no pair differs."""
         return not self.failed_nodes
 
     def __str__(self) -> str:
-        told = [
+        lines = [
             f"  {pair.source}\n  {pair.target}\n    by {self.errors[pair.source.key]:.3g}"
             for pair in self.failed_nodes
         ]
-        return "\n".join(["first to differ:", *told]) if told else f"{self.compared} pairs agree"
+        return "\n".join(["first to differ:", *lines]) if lines else f"{self.compared} pairs agree"
 
 
 class Comparator:
-    """Holds the values of one program's operations against those of another."""
+    """Compares the values of one program's operations with those of another."""
 
     def __init__(self, source: Inspector, target: Inspector, pairs: Pairs) -> None:
         self._source, self._target, self.pairs = source, target, pairs
@@ -95,27 +97,26 @@ class Comparator:
     ) -> ComparisonResult:
         """Find the first pairs for which `same(source, target)` is false.
 
-        Inputs come by name, as an exported program calls them, or in its order; of two programs of
-        a kind, by name if both call them the same.
+        Pass inputs by the names of the exported program, or in its order. For two programs of the
+        same kind, pass them by name only if both use the same names.
         """
         errors: dict[Key, float] = {}
 
         async def look(batch: list[Operation]) -> Mapping[Key, bool]:
             keys = [operation.key for operation in batch]
-            ask = self._source.get_intermediates_for_ops
-            want = await ask(keys, inputs=inputs)
-            ask = self._target.get_intermediates_for_ops
-            got = await ask([self.pairs[key] for key in keys], inputs=inputs)
+            want = await self._source.get_intermediates_for_ops(keys, inputs=inputs)
+            paired = [self.pairs[key] for key in keys]
+            got = await self._target.get_intermediates_for_ops(paired, inputs=inputs)
             passed = {}
             for key in keys:
-                values = list(_held(want.get(key, ()), got.get(self.pairs[key], ())))
+                values = list(_comparable(want.get(key, ()), got.get(self.pairs[key], ())))
                 if values:
                     errors[key] = max(max_error(b, a) for a, b in values)
                     passed[key] = all(same(a, b) for a, b in values)
             return passed
 
         graph = self._source.graph.restricted(self.pairs)
-        found = await searched(graph, strategy, look)
+        found = await run_search(graph, strategy, look)
         ours, theirs = self._source.graph.by_key, self._target.graph.by_key
         failed = (Pair(ours[o.key], theirs[self.pairs[o.key]]) for o in found.failed)
         return ComparisonResult(tuple(failed), errors, found.runs)
@@ -130,44 +131,46 @@ async def create_comparator_for_programs(
     engine: Engine = "runtime",
     states: Mapping[str, Any] | None = None,
 ) -> Comparator:
-    """A comparator of two programs, exported or Core AI.
+    """Create a comparator of two programs, exported or Core AI.
 
-    Operations are paired by the FX nodes that a conversion in debug mode records; where none are
-    recorded, by what they compute. The exported program is the one that was converted,
-    decomposed. `states` are what the states of Core AI programs start from, else what the
-    exported program's buffers hold, else zeros.
+    Operations are paired by the FX nodes that a conversion in debug mode records; without these,
+    by what they compute. Pass the exported program as it was converted, that is decomposed.
+    `states` are the initial states of Core AI programs; the default is the values of the exported
+    program's buffers, or zeros.
     """
 
-    def inspector(program: ExportedProgram | Source, function: str, beside: Any) -> Inspector:
+    def inspector(program: ExportedProgram | Source, function: str, other: Any) -> Inspector:
         if isinstance(program, ExportedProgram):
             return TorchInspector(program)
         found = CoreAIInspector(program, function, engine=engine, states=states)
-        return _Fed(found, beside, states or {}) if isinstance(beside, ExportedProgram) else found
+        if not isinstance(other, ExportedProgram):
+            return found
+        return _FedLikeExport(found, other, states or {})
 
     source = inspector(source_program, source_entry_point, target_program)
     target = inspector(target_program, target_entry_point, source_program)
     pairs = paired_by_node(source.graph, target.graph)
     if not pairs:
         if isinstance(source_program, ExportedProgram):
-            pairs = _converted_anew(source_program, target.graph)
+            pairs = _pair_by_conversion(source_program, target.graph)
         elif isinstance(target_program, ExportedProgram):
-            found = _converted_anew(target_program, source.graph)
+            found = _pair_by_conversion(target_program, source.graph)
             pairs = {key: node for node, key in found.items()}
         else:
             pairs = matched(source.graph, target.graph)
     if not pairs:
         raise ValueError(
-            "no operation of one program is known to be one of the other\n"
-            "  try   TorchConverter(mode=TorchConverter.Mode.DEBUG), which records the FX nodes, "
-            "and the exported program as it was converted, decomposed"
+            "no operation of one program could be matched with one of the other\n"
+            "  try   convert with TorchConverter(mode=TorchConverter.Mode.DEBUG), which records "
+            "FX nodes, and pass the exported program as it was converted, decomposed"
         )
     return Comparator(source, target, pairs)
 
 
-class _Fed:
-    """A Core AI program that is fed with what the exported program takes that it came from.
+class _FedLikeExport:
+    """A Core AI program that takes the inputs of the exported program it was converted from.
 
-    An argument that the model writes to is an input there and a state here.
+    An argument that the model writes to is an input of the export and a state of the program.
     """
 
     def __init__(
@@ -179,33 +182,34 @@ class _Fed:
         if len(program.names_of_states) != len(self._plan.states):
             raise ValueError(
                 f"the program has the states {program.names_of_states}, the exported program "
-                f"{[s.name for s in self._plan.states]}\n  try   the one that it was made from"
+                f"{[s.name for s in self._plan.states]}\n"
+                "  try   pass the exported program that was converted"
             )
 
     async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
-        """The results of these operations."""
+        """Return the results of these operations."""
         given = named(inputs, self._names)
-        held = {s.node.name: self._buffers.get(s.buffer) for s in self._plan.states} | given
+        initial = {s.node.name: self._buffers.get(s.buffer) for s in self._plan.states} | given
         pairs = zip(self._program.names_of_states, self._plan.states, strict=True)
-        states = {name: held[state.node.name] for name, state in pairs} | dict(self._states)
+        states = {name: initial[state.node.name] for name, state in pairs} | dict(self._states)
         feed = [given[i.node.name] for i in self._plan.inputs]
         return await self._program.get_intermediates_for_ops(ids, inputs=feed, states=states)
 
 
-def _converted_anew(program: ExportedProgram, target: Graph) -> Pairs:
-    """From FX nodes to operations that record none, as of a program converted in release mode.
+def _pair_by_conversion(program: ExportedProgram, target: Graph) -> Pairs:
+    """Pair FX nodes with the operations of a program that records none (release mode).
 
-    The exported program is converted with its nodes, and the result laid beside the target, as
-    converted or as optimized, whichever is more like it.
+    Convert the exported program in debug mode and match the result with the target, both before
+    and after `optimize()`; take the match with more pairs.
     """
     converter = TorchConverter(TorchConverter.Mode.DEBUG)
     with warnings.catch_warnings():
-        for seen in (NarrowingWarning, GuardWarning):  # by the caller
-            warnings.simplefilter("ignore", seen)
+        for known in (NarrowingWarning, GuardWarning):  # the caller has seen them
+            warnings.simplefilter("ignore", known)
         try:
             again = converter.add_exported_program(program).to_coreai()
         except ConversionError:
-            return {}  # a lowering of the caller's own
+            return {}  # the program needs a custom lowering
     best: Pairs = {}
     nodes = graph_of_exported_program(program)
     for optimized in (False, True):
@@ -213,13 +217,13 @@ def _converted_anew(program: ExportedProgram, target: Graph) -> Pairs:
             again.optimize()
         graph = graph_of_coreai_program(again)
         same = alike(graph, target)
-        held = paired_by_node(nodes, graph).items()
-        best = max(best, {node: same[key] for node, key in held if key in same}, key=len)
+        pairs = paired_by_node(nodes, graph).items()
+        best = max(best, {node: same[key] for node, key in pairs if key in same}, key=len)
     return best
 
 
-def _held(want: Any, got: Any) -> Any:
-    """Values that can be compared: one may have been computed in another layout."""
+def _comparable(want: Any, got: Any) -> Any:
+    """Return the pairs of values, or none if a shape differs: the layout may be another."""
     if len(want) == len(got):
         same = [(a, b) for a, b in zip(want, got, strict=True) if a.shape == b.shape]
         if len(same) == len(want):

@@ -1,4 +1,4 @@
-"""Takes the debug info out of a program."""
+"""Remove the debug info of a program."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..errors import ArgumentTypeError
 
 
 def strip_debug_info(program: AIProgram) -> AIProgram:
-    """Remove file names, source lines, FX nodes and module paths, in place; ops stay as they are.
+    """Remove file names, source lines, FX nodes and module paths in place; ops do not change.
 
-    For a saved asset there is `coreai-torch strip`.
+    For a saved asset use `coreai-torch strip`.
     """
     if not isinstance(program, AIProgram):
         raise ArgumentTypeError(
-            f"a {type(program).__name__} is no AIProgram\n"
-            "  try   the program that was converted; coreai-torch strip for an asset"
+            f"strip_debug_info takes an AIProgram, not a {type(program).__name__}\n"
+            "  try   pass the converted program; run coreai-torch strip on an asset"
         )
     strip(mlir_module_of(program))
     return program

@@ -21,26 +21,26 @@ Key: TypeAlias = "str | int"  # the name of an FX node, or the id of a Core AI o
 
 @dataclass(frozen=True)
 class Operation:
-    """A node of a graph: what it does, on what, and where in the model it comes from."""
+    """A node of a graph: its op, its inputs, and its place in the model."""
 
     key: Key
     op: str  # an ATen target, or an op of the dialect
     inputs: tuple[Key, ...] = ()
     types: tuple[str, ...] = ()
     attributes: str = ""
-    value: str = field(default="", compare=False)  # a digest of what a constant holds
+    value: str = field(default="", compare=False)  # a hash of a constant's elements
     module: str = ""
     fx_node: str = ""
     source: str = ""
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is the same at each call."""
+        """Whether it is a constant, parameter or buffer."""
         return self.op in ("coreai.constant", "constant")
 
     @property
     def label(self) -> str:
-        """What it does, whatever it is called and wherever it stands."""
+        """The op with types and attributes, without names and places."""
         return f"{self.op} -> {', '.join(self.types)} {self.attributes}".rstrip()
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Graph:
-    """Operations in an order in which they can run."""
+    """Operations in topological order."""
 
     operations: tuple[Operation, ...]
     outputs: tuple[Key, ...] = ()
@@ -73,7 +73,7 @@ class Graph:
 
     @cached_property
     def levels(self) -> tuple[tuple[Operation, ...], ...]:
-        """The operations by the length of the longest way to them."""
+        """The operations grouped by the length of the longest path from an input."""
         depth: dict[Key, int] = {}
         rows: list[list[Operation]] = []
         for operation in self.operations:
@@ -88,7 +88,7 @@ class Graph:
         return self.by_key[key].inputs
 
     def restricted(self, keys: Collection[Key]) -> Graph:
-        """The graph of these alone; what lay between two of them becomes an edge."""
+        """Return the graph of these operations; paths through removed ones become edges."""
         reached: dict[Key, tuple[Key, ...]] = {}
         kept = []
         for operation in self.operations:
@@ -102,17 +102,17 @@ class Graph:
 
 
 def check_exported(program: object) -> None:
-    """Refuse what is no exported program."""
+    """Raise unless this is an exported program."""
     if not isinstance(program, ExportedProgram):
         raise ArgumentTypeError(
-            f"a {type(program).__name__} is no exported program\n"
-            "  try   torch.export.export(model, args).run_decompositions("
+            f"an ExportedProgram is needed, not a {type(program).__name__}\n"
+            "  try   pass torch.export.export(model, args).run_decompositions("
             "coreai_torch.get_decomp_table())"
         )
 
 
 def graph_of_exported_program(program: ExportedProgram) -> Graph:
-    """The graph of an exported program; parameters and buffers are constants."""
+    """Return the graph of an exported program; parameters and buffers are constants."""
     check_exported(program)
     inputs = {name for name in program.graph_signature.user_inputs if isinstance(name, str)}
     operations = [
@@ -148,8 +148,8 @@ def _described(value: Any) -> Iterator[str]:
 
 
 def _arguments(node: fx.Node) -> str:
-    """The arguments with nodes by their place, so that names do not count."""
-    places = {n: fx_place for fx_place, n in enumerate(node.all_input_nodes)}
+    """Return the arguments as text, with positions in place of node names."""
+    places = {n: place for place, n in enumerate(node.all_input_nodes)}
     shown = fx.node.map_arg((node.args, node.kwargs), lambda n: _Place(places[n]))
     return f"{shown[0]} {shown[1] or ''}".rstrip()
 
@@ -163,7 +163,7 @@ class _Place:
 
 
 def ops_of(block: Block) -> Iterator[Op]:
-    """Every op of a block and of the regions within it, each before what it holds."""
+    """Yield every op of a block, and after each op those of its regions."""
     for op in block.ops:
         yield op
         for region in op.regions:
@@ -171,10 +171,10 @@ def ops_of(block: Block) -> Iterator[Op]:
 
 
 def operation_ids(program: reading.Program) -> list[tuple[str, Op, int]]:
-    """The functions' names, their ops and the ids of these.
+    """Return every op with the name of its function and its id.
 
-    An op is known by the id that the program records. One that has none, as before
-    `optimize()`, or shares it, is numbered after the highest.
+    The id is the one that the program records. An op without one (as before `optimize()`), or
+    with one already used, gets the next number after the highest.
     """
     ops = [(f.name, op) for f in program.functions.values() for op in ops_of(f.body)]
     recorded = [op.place.op_id for _, op in ops]
@@ -190,12 +190,12 @@ def operation_ids(program: reading.Program) -> list[tuple[str, Op, int]]:
 
 
 def graph_of_coreai_program(program: reading.Source, function: str = "main") -> Graph:
-    """The graph of a function; an op that calls or holds others is one operation."""
+    """Return the graph of a function; a call or an op with regions is one operation."""
     return graph_of_function(reading.read(program), function)
 
 
 def graph_of_function(program: reading.Program, function: str) -> Graph:
-    """The graph of a function of a program that has been read."""
+    """Return the graph of a function of a program that was already read."""
     if function not in program.functions:
         raise UnknownNameError(
             f"no function {function!r}; the program has {list(program.functions)}"
@@ -216,39 +216,40 @@ def graph_of_function(program: reading.Program, function: str) -> Graph:
 def _of_op(op: Op, number: int, made: Mapping[int, Key]) -> Operation:
     inner = [value for region in op.regions for o in ops_of(region) for value in o.operands]
     used = (made[value] for value in (*op.operands, *inner) if value in made)
-    held = op.attributes.get("value") if op.name == "coreai.constant" else None
-    plain = {} if held is not None else {k: v for k, v in op.attributes.items() if k != "callee"}
+    value = op.attributes.get("value") if op.name == "coreai.constant" else None
+    shown = {} if value is not None else {k: v for k, v in op.attributes.items() if k != "callee"}
     place = op.place
     return Operation(
         number,
         op.name,
         tuple(used),
         tuple(str(t) for t in op.types),
-        " ".join(f"{k}={v}" for k, v in sorted(plain.items())),
-        _digest(held) if held is not None else "",
+        " ".join(f"{k}={v}" for k, v in sorted(shown.items())),
+        digest(value) if value is not None else "",
         place.module,
         place.fx_node,
         f'File "{place.file}", line {place.line}' if place.line else "",
     )
 
 
-def _digest(tensor: torch.Tensor) -> str:
-    if not tensor.numel():  # which torch will not see as bytes
+def digest(tensor: torch.Tensor) -> str:
+    """Return a hash of the tensor's elements."""
+    if not tensor.numel():  # torch cannot view a zero-size tensor as bytes
         return ""
     flat = tensor.contiguous().reshape(-1).view(torch.uint8)
     return hashlib.blake2b(flat.numpy().tobytes(), digest_size=16).hexdigest()
 
 
 def named(inputs: Mapping[str, Any] | Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-    """Inputs by name, whether they come so or in order."""
+    """Return inputs by name; they may be given by name or in order."""
     if not isinstance(inputs, Mapping | Sequence) or isinstance(inputs, str):
         raise ArgumentTypeError(
             f"inputs is a {type(inputs).__name__}\n"
-            f"  try   a dictionary, or a list in the order of {list(names)}"
+            f"  try   pass a dictionary, or a list in the order of {list(names)}"
         )
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(names):
-            raise ArgumentTypeError(f"the inputs are {list(names)}, {len(inputs)} were given")
+            raise ArgumentTypeError(f"the inputs are {list(names)}, but {len(inputs)} were given")
         return dict(zip(names, inputs, strict=True))
     missing = [name for name in names if name not in inputs]
     unknown = [name for name in inputs if name not in names]
@@ -257,3 +258,9 @@ def named(inputs: Mapping[str, Any] | Sequence[Any], names: Sequence[str]) -> di
             f"the inputs are {list(names)}; missing {missing}, unknown {unknown}"
         )
     return dict(inputs)
+
+
+def enclosing_modules(module: str) -> list[str]:
+    """Return the path of a module and of all modules around it: ``, `a`, `a.b` for `a.b`."""
+    parts = module.split(".") if module else []
+    return ["", *(".".join(parts[: n + 1]) for n in range(len(parts)))]

@@ -1,4 +1,4 @@
-"""The values that a program computes on its way, torch's side and the Core AI side."""
+"""Read the intermediate values of exported programs and of Core AI programs."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ Engine: TypeAlias = Literal["runtime", "torch"]
 
 
 class Inspector(Protocol):
-    """What tells the values of a graph's operations."""
+    """Reads the values of a graph's operations."""
 
     graph: Graph
 
     async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
-        """The results of these operations, in their order; what has none is left out."""
+        """Return the results of these operations; those without a value are absent."""
         ...
 
 
 class TorchInspector:
-    """The values of an exported program as torch computes them; ids are names of FX nodes."""
+    """Reads the values that torch computes; ids are the names of FX nodes."""
 
     def __init__(self, model: ExportedProgram) -> None:
         self.graph = graph_of_exported_program(model)
         self._model = model
 
     async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
-        """The results of these nodes."""
-        _known(ids, self.graph)
+        """Return the results of these nodes."""
+        _check_ids(ids, self.graph)
         return values_of_nodes(self._model, inputs, set(ids).__contains__)
 
 
 def values_of_nodes(
     program: ExportedProgram, inputs: Inputs, wanted: Callable[[str], bool]
 ) -> Values:
-    """The tensors of the nodes whose names are wanted, from one run."""
+    """Run the program and return the tensors of the nodes whose names are wanted."""
     found: Values = {}
 
     class Run(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
         def run_node(self, n: fx.Node) -> Any:
             value = super().run_node(n)
-            if n.op != "output" and wanted(n.name) and (held := tuple(_tensors(value))):
-                found[n.name] = held
+            if n.op != "output" and wanted(n.name) and (results := tuple(_tensors(value))):
+                found[n.name] = results
             return value
 
     specs = program.graph_signature.input_specs
@@ -66,12 +66,12 @@ def values_of_nodes(
     state = {**program.constants, **program.state_dict}
     feed = [given[s.arg.name] if _is_given(s) else _fixed(s, state) for s in specs]
     with torch.no_grad():
-        Run(program.graph_module).run(*map(_own, feed), enable_io_processing=False)
+        Run(program.graph_module).run(*map(_copy, feed), enable_io_processing=False)
     return found
 
 
 def names_of_inputs(program: ExportedProgram) -> list[str]:
-    """The tensors that a call of an exported program takes, those it writes to among them."""
+    """Return the names of the tensor arguments, those that the model writes to included."""
     return [s.arg.name for s in program.graph_signature.input_specs if _is_given(s)]
 
 
@@ -80,16 +80,18 @@ def _is_given(spec: InputSpec) -> bool:
 
 
 def _fixed(spec: InputSpec, state: Mapping[str, Any]) -> Any:
-    """What a graph takes besides a call's tensors: a constant argument, a parameter, a buffer."""
+    """Return the value of a constant argument, a parameter or a buffer."""
     if isinstance(spec.arg, ConstantArgument):
         return spec.arg.value
     if spec.target not in state:
-        raise ValueError(f"{spec.arg.name!r} is a {spec.kind.name} and cannot be fed")
+        raise ValueError(
+            f"the input {spec.arg.name!r} is a {spec.kind.name}, which has no stored value"
+        )
     return state[spec.target]
 
 
-def _own(value: Any) -> Any:
-    """A copy: a graph may write to its buffers."""
+def _copy(value: Any) -> Any:
+    """Return a copy as a tensor: the graph may write to it."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, NDArray):
@@ -104,12 +106,12 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 class CoreAIInspector:
-    """The values of a Core AI program; ids are those of its operations.
+    """Reads the values of a Core AI program; ids are those of its operations.
 
-    On the run time there is no value of an op that is compiled away, as a `reshape` may be, of a
-    branch, a loop and a graph that is called more than once; `engine="torch"` computes with
-    `to_torch` instead and has them. Of an op that runs several times the last results are given.
-    `states` hold what the states start from, else zeros.
+    The run time gives no value for an op that it compiles away (a `reshape`, for example), for a
+    branch or a loop, and inside a graph that is called more than once. `engine="torch"` runs the
+    program with `to_torch` and gives all values. An op that runs several times gives its last
+    results. `states` are the initial states; the default is zeros.
     """
 
     def __init__(
@@ -133,32 +135,32 @@ class CoreAIInspector:
     async def get_intermediates_for_ops(
         self, ids: Collection[Any], *, inputs: Inputs, states: Mapping[str, Any] | None = None
     ) -> Values:
-        """The results of these operations, tensors in their order; `states` for this call."""
-        _known(ids, self.graph, {number for _, _, number in self._numbered})
-        given, held = self.feeds(inputs, states)
+        """Return the results of these operations; `states` are the initial states of this call."""
+        _check_ids(ids, self.graph, {number for _, _, number in self._numbered})
+        given, initial = self.feeds(inputs, states)
         found: Values = {p: (torch.as_tensor(given[p]),) for p in ids if p in given}
-        found |= {n: (held,) for n, held in self._constants.items() if n in ids}
+        found |= {n: (value,) for n, value in self._constants.items() if n in ids}
         left = [key for key in ids if key not in found and not isinstance(key, str)]
         if left:
             run = self._on_runtime if self._engine == "runtime" else self._in_torch
-            found |= await run(left, given, held)
+            found |= await run(left, given, initial)
         return found
 
     @property
     def names_of_states(self) -> list[str]:
-        """The states of the function, in order."""
+        """The names of the function's states, in order."""
         ports = self._read.functions[self._function].inputs
         return [p.name for p in ports if p.type.kind == "handle"]
 
     def feeds(
         self, inputs: Inputs, states: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        """What a call takes: inputs by name, and the states as they start."""
+        """Return the inputs of a call by name, and its initial states."""
         ports = self._read.functions[self._function].inputs
         given = named(inputs, [p.name for p in ports if p.type.kind != "handle"])
         known = {**self._states, **(states or {})}
-        held = {p.name: _state(p, known) for p in ports if p.type.kind == "handle"}
-        return {name: _own(value) for name, value in given.items()}, held
+        initial = {p.name: _state(p, known) for p in ports if p.type.kind == "handle"}
+        return {name: _copy(value) for name, value in given.items()}, initial
 
     async def _in_torch(
         self, ids: Sequence[int], given: Mapping[str, Any], states: dict[str, Any]
@@ -168,8 +170,8 @@ class CoreAIInspector:
         wanted, found = set(ids), dict[Key, tuple[torch.Tensor, ...]]()
 
         def watch(event: Any) -> None:
-            if keys[id(event.op)] in wanted and (held := tuple(_tensors(event.results))):
-                found[keys[id(event.op)]] = held
+            if keys[id(event.op)] in wanted and (results := tuple(_tensors(event.results))):
+                found[keys[id(event.op)]] = results
 
         module.function(self._function)(given, state=states, watch=watch)
         return found
@@ -187,19 +189,19 @@ class CoreAIInspector:
             asked = {n: e for n, e in session.executed.items() if e.operation in operations}
 
             def log(values: Sequence[Any], kind: str, identifiers: CompileIdentifiers) -> None:
-                try:  # what is raised into the run time would end it
+                try:  # an exception in the callback would crash the run time
                     if kind == "output":
                         logged.update(_logged(asked[identifiers.id], values))
                 except Exception as failure:
                     failures.append(failure)
 
-            if not asked:  # all compiled away
+            if not asked:  # the run time compiled all of them away
                 return {}
             logger = IntermediateLogger([CompileIdentifiers(n) for n in asked], log)
             function = session.load(self._function, intermediate_logger=logger)
             feeds = {name: NDArray(array(value)) for name, value in given.items()}
-            held = {name: NDArray(array(value)) for name, value in states.items()}
-            await (function(feeds, state=held) if held else function(feeds))
+            handles = {name: NDArray(array(value)) for name, value in states.items()}
+            await (function(feeds, state=handles) if handles else function(feeds))
         if failures:
             raise failures[0]
         found: Values = {}
@@ -210,7 +212,7 @@ class CoreAIInspector:
         return found
 
     def _maker(self, operation: int, output: int) -> tuple[int, int]:
-        """The op within a called graph that makes a call's result."""
+        """Return the op inside a called graph that computes a call's result."""
         while (operation, output) in self._called:
             operation, output = self._called[operation, output]
         return operation, output
@@ -218,11 +220,11 @@ class CoreAIInspector:
 
 def _state(port: Port, known: Mapping[str, Any]) -> torch.Tensor:
     if port.name in known:
-        return torch.as_tensor(_own(known[port.name]))
+        return torch.as_tensor(_copy(known[port.name]))
     if DYNAMIC in port.type.shape:
         raise ValueError(
-            f"state {port.name!r} is {port.type}, whose sizes are not all known\n"
-            f"  try   CoreAIInspector(..., states={{{port.name!r}: ...}})"
+            f"state {port.name!r} is {port.type}, which has dynamic sizes\n"
+            f"  try   pass CoreAIInspector(..., states={{{port.name!r}: ...}})"
         )
     return torch.zeros(port.type.shape, dtype=port.type.dtype)
 
@@ -234,9 +236,9 @@ def _tensor_results(op: reading.Op) -> list[int]:
 def _logged(
     executed: Executed, values: Sequence[Any]
 ) -> Iterator[tuple[tuple[int, int], torch.Tensor]]:
-    """What an executed step gave, by the operation and the output that it is.
+    """Yield the values of an executed step by operation and output.
 
-    A step that is none, as the zero that a `relu` compares with, gives nothing.
+    A step that stands for no operation, such as the zero that a `relu` compares with, gives none.
     """
     if executed.operation is None:
         return
@@ -246,7 +248,7 @@ def _logged(
 
 
 def _called_once(program: reading.Program) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """The results of calls whose graph nobody else calls, and the ops in it that make them."""
+    """Map the results of calls to the ops that compute them, for graphs that are called once."""
     numbered = operation_ids(program)
     calls = [(op, number) for _, op, number in numbered if op.name == "coreai.invoke"]
     count = Counter(op.attributes["callee"] for op, _ in calls)
@@ -262,9 +264,12 @@ def _called_once(program: reading.Program) -> Iterator[tuple[tuple[int, int], tu
                 yield (number, output), made[value]
 
 
-def _known(ids: Collection[Any], graph: Graph, more: Collection[Any] = ()) -> None:
+def _check_ids(ids: Collection[Any], graph: Graph, more: Collection[Any] = ()) -> None:
+    """Raise for ids that neither the graph nor `more` has."""
     if not isinstance(ids, Collection):
-        raise ArgumentTypeError(f"ids is {ids!r}\n  try   a list of keys of `graph`")
+        raise ArgumentTypeError(
+            f"ids is {ids!r}, not a list\n  try   pass a list of keys of `graph`"
+        )
     unknown = [key for key in ids if key not in graph.by_key and key not in more]
     if unknown:
-        raise UnknownNameError(f"no operations {unknown}; see `graph` for those there are")
+        raise UnknownNameError(f"there are no operations {unknown}\n  try   pass keys of `graph`")

@@ -1,4 +1,4 @@
-"""A copy of a program on the run time, each op marked so that values and times find their op."""
+"""Load a copy of a program whose ops are marked, so that values and times can be assigned."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from .graph import operation_ids
 
 @dataclass(frozen=True)
 class Executed:
-    """An op as the run time executes it: the op it stands for, and which results it makes."""
+    """A step of the run time: the operation it belongs to, and the results it computes."""
 
     operation: int | None
-    makes: tuple[tuple[int, int], ...]  # its own output, and that of the operation
+    makes: tuple[tuple[int, int], ...]  # the step's output, and the operation's output
 
 
 @dataclass
 class Session:
-    """A loaded model, and what its executed ops stand for."""
+    """A loaded model, and its executed steps by id."""
 
     model: AIModel
     executed: Mapping[int, Executed]
 
     def load(self, function: str, **hooks: Any) -> Any:
-        """An entrypoint with a logger or a profiler."""
+        """Load an entrypoint with a logger or a profiler."""
         names = list(self.model.function_names)
         if function not in names:
-            raise KeyError(f"no entrypoint {function!r}; the program has {names}")
+            raise KeyError(f"there is no entrypoint {function!r}; the program has {names}")
         return self.model.load_function(function, **hooks)
 
 
 @asynccontextmanager
 async def running(source: reading.Source, program: reading.Program) -> AsyncIterator[Session]:
-    """A marked copy of the program, loaded; `program` is the source as it was read."""
+    """Load a marked copy of the program; `program` is the source after reading."""
     ids = [number for _, _, number in operation_ids(program)]
     with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
         asset = marked(source, ids, Path(folder))
@@ -54,9 +54,9 @@ async def running(source: reading.Source, program: reading.Program) -> AsyncIter
 def _executed(model: AIModel) -> Iterator[tuple[int, Executed]]:
     for info in json.loads(model._debug_infos or b"[]"):
         for op in info.get("operations", ()):
-            said = [(entry["key"], _plain(entry["value"])) for entry in op["metadatas"]]
-            own = [v["value"] for k, v in said if k == "op_id" and v["type"] == "coreai"]
-            maps = [m for k, v in said if k == "output_maps" for m in v]
+            entries = [(entry["key"], _unwrap(entry["value"])) for entry in op["metadatas"]]
+            own = [v["value"] for k, v in entries if k == "op_id" and v["type"] == "coreai"]
+            maps = [m for k, v in entries if k == "output_maps" for m in v]
             makes = tuple(
                 (m["target"]["output"], m["source"]["output"])
                 for m in maps
@@ -65,17 +65,17 @@ def _executed(model: AIModel) -> Iterator[tuple[int, Executed]]:
             yield op["odixId"], Executed(own[0] if own else None, makes)
 
 
-def _plain(value: Mapping[str, Any]) -> Any:
-    """What the run time's JSON wraps in the names of its types."""
-    ((kind, held),) = value.items()
-    content = held["_0"] if isinstance(held, Mapping) and "_0" in held else held
+def _unwrap(value: Mapping[str, Any]) -> Any:
+    """Return a value of the run time's JSON, which wraps each value in its type name."""
+    ((kind, inside),) = value.items()
+    content = inside["_0"] if isinstance(inside, Mapping) and "_0" in inside else inside
     if kind == "dictionary":
-        return {key: _plain(inner) for key, inner in content.items()}
+        return {key: _unwrap(inner) for key, inner in content.items()}
     if kind == "array":
-        return [_plain(inner) for inner in content]
+        return [_unwrap(inner) for inner in content]
     return content
 
 
 def copied(array: Any) -> np.ndarray[Any, Any]:
-    """A logged value in memory of its own: the run time writes over the buffer it lent."""
+    """Return a copy of a logged value: the run time reuses the buffer."""
     return np.array(NDArray._wrap(array).numpy(), copy=True)

@@ -1,4 +1,4 @@
-"""Runs a search: asks the strategy what to look at, and tells it what was seen."""
+"""Run a search: ask the strategy what to look at, look, and report the results to it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ Look: TypeAlias = Callable[[list[Operation]], Awaitable[Mapping[Key, bool]]]
 
 @dataclass(frozen=True)
 class Found:
-    """The first faults, how many operations had a value, and in how many runs."""
+    """The first faults, the number of operations with a value, and the number of runs."""
 
     failed: list[Operation]
     looked_at: int
     runs: int
 
 
-async def searched(graph: Graph, strategy: Strategy, look: Look) -> Found:
-    """Look until the strategy has seen enough."""
+async def run_search(graph: Graph, strategy: Strategy, look: Look) -> Found:
+    """Look at batches of operations until the strategy ends the search."""
     if not callable(strategy):
-        raise ArgumentTypeError(f"strategy is {strategy!r}\n  try   LevelOrderStrategy.auto")
+        raise ArgumentTypeError(
+            f"strategy is {strategy!r}, not a function\n  try   pass LevelOrderStrategy.auto"
+        )
     search = strategy(graph)
     seen, runs = 0, 0
     while batch := search.next_batch():

@@ -1,4 +1,4 @@
-"""Saves what an exported program computes on its way, and loads it again."""
+"""Save the intermediate values of an exported program, and load them again."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def save_intermediates(
     output_dir: Path | str,
     node_filter: Callable[[fx.Node], bool] | None = None,
 ) -> Path:
-    """Run the program in torch and write the tensors of its calls; gives the file's path.
+    """Run the program in torch, write the tensors of its nodes, and return the file's path.
 
-    `inputs` come by name or in order; `node_filter` says which FX nodes are of interest.
+    Pass `inputs` by name or in order; `node_filter` selects FX nodes.
     """
     check_exported(program)
     calls = [n for n in program.graph.nodes if n.op == "call_function"]
@@ -31,15 +31,15 @@ def save_intermediates(
     found = values_of_nodes(program, inputs, wanted.__contains__)
     path = Path(output_dir) / _FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({name: list(held) for name, held in found.items()}, path)
+    torch.save({name: list(values) for name, values in found.items()}, path)
     return path
 
 
 def load_intermediates(path: Path | str) -> dict[str, torch.Tensor | tuple[torch.Tensor, ...]]:
-    """The tensors by the names of their FX nodes; a node with several gives a tuple.
+    """Return the tensors by the names of their FX nodes; a node with several gives a tuple.
 
     `path` is the file, or the directory that it was saved in.
     """
     path = Path(path)
-    held = torch.load(path / _FILE if path.is_dir() else path, weights_only=True)
-    return {name: v[0] if len(v) == 1 else tuple(v) for name, v in held.items()}
+    saved = torch.load(path / _FILE if path.is_dir() else path, weights_only=True)
+    return {name: v[0] if len(v) == 1 else tuple(v) for name, v in saved.items()}

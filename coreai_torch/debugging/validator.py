@@ -1,4 +1,4 @@
-"""Finds the first operations whose values are not what they should be."""
+"""Find the first operations whose values fail a check."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..asset.reading import Source
 from ..errors import ArgumentTypeError
 from .graph import Key, Operation
 from .inspector import CoreAIInspector, Engine, Inputs, Inspector, TorchInspector
-from .search import Strategy, searched
+from .search import Strategy, run_search
 from .search_strategy import LevelOrderStrategy
 
-Predicate: TypeAlias = Callable[[torch.Tensor], bool]  # whether a value is as it should be
+Predicate: TypeAlias = Callable[[torch.Tensor], bool]  # whether a value is valid
 
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """The operations that fail while all that they depend on passes.
+    """The operations that fail although all operations that they depend on pass.
 
-    `looked_at` counts the operations that had a value to look at.
+    `looked_at` counts the operations whose values were checked.
     """
 
     failed_nodes: tuple[Operation, ...]
@@ -32,16 +32,16 @@ class ValidationResult:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no operation failed."""
         return not self.failed_nodes
 
     def __str__(self) -> str:
-        told = "\n".join(f"  {operation}" for operation in self.failed_nodes)
-        return f"first to fail:\n{told}" if told else f"{self.looked_at} operations pass"
+        lines = "\n".join(f"  {operation}" for operation in self.failed_nodes)
+        return f"first to fail:\n{lines}" if lines else f"{self.looked_at} operations pass"
 
 
 class Validator:
-    """Checks the values of a program's operations, inputs and weights among them."""
+    """Checks the values of a program's operations, inputs and weights included."""
 
     def __init__(self, inspector: Inspector) -> None:
         self._inspector = inspector
@@ -50,13 +50,13 @@ class Validator:
     async def check_for_nans(
         self, *, inputs: Inputs, strategy: Strategy = LevelOrderStrategy.auto
     ) -> ValidationResult:
-        """Find where the first NaN is made."""
+        """Find the first operations with a NaN."""
         return await self.check(_has_no_nan, inputs=inputs, strategy=strategy)
 
     async def check_for_infs(
         self, *, inputs: Inputs, strategy: Strategy = LevelOrderStrategy.auto
     ) -> ValidationResult:
-        """Find where the first infinity is made; a mask that holds some counts."""
+        """Find the first operations with an infinity; masks with infinities count."""
         return await self.check(_has_no_infinity, inputs=inputs, strategy=strategy)
 
     async def check(
@@ -69,20 +69,21 @@ class Validator:
         """Find the first operations with a result for which the predicate is false."""
         if not callable(predicate):
             raise ArgumentTypeError(
-                f"predicate is {predicate!r}\n  try   lambda value: bool((value < 100).all())"
+                f"predicate is {predicate!r}, not a function\n"
+                "  try   pass lambda value: bool((value < 100).all())"
             )
 
         async def look(batch: list[Operation]) -> Mapping[Key, bool]:
             keys = [operation.key for operation in batch]
             values = await self._inspector.get_intermediates_for_ops(keys, inputs=inputs)
-            return {key: all(predicate(v) for v in held) for key, held in values.items()}
+            return {key: all(map(predicate, results)) for key, results in values.items()}
 
-        found = await searched(self.graph, strategy, look)
+        found = await run_search(self.graph, strategy, look)
         return ValidationResult(tuple(found.failed), found.looked_at, found.runs)
 
 
 def create_validator_for_exported_program(ep: ExportedProgram) -> Validator:
-    """A validator of what torch computes; nodes are those of the exported graph."""
+    """Create a validator of the values that torch computes for an exported graph."""
     return Validator(TorchInspector(ep))
 
 
@@ -93,7 +94,7 @@ async def create_validator_for_coreai_program(
     engine: Engine = "runtime",
     states: Mapping[str, Any] | None = None,
 ) -> Validator:
-    """A validator of what the run time computes, or with `engine="torch"` of what torch does."""
+    """Create a validator of a program's values, on the run time or with `engine="torch"`."""
     return Validator(CoreAIInspector(program, function_name, engine=engine, states=states))
 
 
@@ -106,5 +107,5 @@ def _has_no_infinity(value: torch.Tensor) -> bool:
 
 
 def _wide(value: torch.Tensor) -> torch.Tensor:
-    """The narrowest floats know neither test."""
+    """Widen 8-bit floats, for which torch has neither isnan nor isinf."""
     return value.float() if value.is_floating_point() and value.itemsize == 1 else value

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
 from ..asset.reading import Function, Op, Program, Source, read
 from ..asset.summary import ops_of
+from ..debugging.graph import digest
 
 _CONTEXT = 2  # equal ops shown around those that differ
 
@@ -96,9 +94,4 @@ def _line(op: Op) -> str:
 
 def _weights(function: Function, program: Program) -> Counter[str]:
     constants = (op for _, op in _executed(function, program) if op.name == "coreai.constant")
-    return Counter(f"{op.types[0]} {_digest(op.attributes['value'])}" for op in constants)
-
-
-def _digest(tensor: torch.Tensor) -> str:
-    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
-    return hashlib.blake2b(flat.numpy().tobytes(), digest_size=16).hexdigest()
+    return Counter(f"{op.types[0]} {digest(op.attributes['value'])}" for op in constants)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..asset.reading import Function, Op, Program
-from ..debugging.graph import operation_ids
+from ..debugging.graph import enclosing_modules, operation_ids
 
 if TYPE_CHECKING:
     from ..debugging.benchmarker import BenchmarkResult
@@ -58,7 +58,7 @@ class Times:
         ids = {id(op): number for _, op, number in operation_ids(self.program)}
         for function in self.program.functions.values():
             for op in _outer(function):
-                for module in _around(op.place.module):
+                for module in enclosing_modules(op.place.module):
                     spent[module] += self.by_op.get(ids[id(op)], 0.0)
         rows = sorted(spent.items(), key=lambda row: (-row[1], row[0]))
         within = {(module.rpartition(".")[0], ms) for module, ms in rows if module}
@@ -71,9 +71,3 @@ def _calls(op: Op) -> bool:
 
 def _outer(function: Function) -> Iterator[Op]:
     return iter(()) if function.is_private else iter(function.body.ops)
-
-
-def _around(module: str) -> list[str]:
-    """A module and all that hold it: `a.b` is in `a`, and `a` in the model."""
-    parts = module.split(".") if module else []
-    return ["", *(".".join(parts[: n + 1]) for n in range(len(parts)))]

@@ -41,10 +41,10 @@ def benchmark(program, runs):
     )
 
 
-def test_the_time_is_where_the_work_is(program):
+def test_the_slowest_operation_is_the_matrix_product(program):
     result = benchmark(program, 4)
     assert len(result.seconds) == 4
-    # The product, or the turning of its weight: which of the two differs from machine to machine.
+    # The product, or the transposition of its weight: this depends on the machine.
     assert result.operations[0].module == "wide.0"
     modules = {row.module: row for row in result.get_module_timings()}
     assert {"", "wide", "wide.0", "wide.1"} <= modules.keys()
@@ -52,19 +52,19 @@ def test_the_time_is_where_the_work_is(program):
     assert modules["wide"].milliseconds == pytest.approx(
         modules["wide.0"].milliseconds + modules["wide.1"].milliseconds
     )
-    # Nanoseconds: another unit would be a factor of a thousand away from the calls' own times.
+    # The profiler counts nanoseconds; another unit would be off by a factor of a thousand.
     assert 0.05 < modules[""].milliseconds / result.median_ms < 50
 
 
-def test_a_summary_is_written(program):
+def test_write_summary_lists_calls_modules_and_operations(program):
     stream = io.StringIO()
     benchmark(program, 2).write_summary(stream)
-    told = stream.getvalue()
-    assert "ms a call (median of 2;" in told
-    assert "(whole model)" in told
-    assert "batch_matmul, wide.0" in told
+    text = stream.getvalue()
+    assert "ms per call (median of 2;" in text
+    assert "(whole model)" in text
+    assert "batch_matmul, wide.0" in text
 
 
-def test_no_runs_are_refused(program):
-    with pytest.raises(ValueError, match="not 0"):
+def test_zero_runs_are_rejected(program):
+    with pytest.raises(ValueError, match="num_runs is 0"):
         benchmark(program, 0)

@@ -1,4 +1,4 @@
-"""Where two programs part is found, and agreement is told as such."""
+"""The comparator finds the first operations that differ between two programs."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def compared(source, target, **options):
 
 
 @pytest.mark.parametrize("optimize", [False, True], ids=["as-converted", "optimized"])
-def test_a_conversion_agrees_node_by_node(source, optimize):
+def test_a_converted_program_agrees_at_every_node(source, optimize):
     everything = LevelOrderStrategy.top_down
     result = compared(source, converted(source, optimize=optimize), strategy=everything)
     assert result.ok, str(result)
-    left_out = {n.name for n in source.graph.nodes if n.op == "call_function"} - set(result.errors)
-    # The convolution took the batch norm in; the norms give several results, of which one is used.
-    assert left_out == {
+    absent = {n.name for n in source.graph.nodes if n.op == "call_function"} - set(result.errors)
+    # The batch norm is fused into the convolution; only one of a norm's results is used.
+    assert absent == {
         "convolution",
         "_native_batch_norm_legit_no_training",
         "native_layer_norm",
@@ -88,7 +88,7 @@ def test_a_conversion_agrees_node_by_node(source, optimize):
 
 
 @pytest.mark.parametrize("strategy", ["bisection", "top_down"])
-def test_the_layer_that_was_changed_is_the_first_to_differ(source, changed, strategy):
+def test_the_changed_layer_is_the_first_to_differ(source, changed, strategy):
     find = getattr(LevelOrderStrategy, strategy)
     result = compared(source, converted(changed), rtol=1e-4, atol=1e-4, strategy=find)
     ((first, second),) = result.failed_nodes
@@ -98,20 +98,20 @@ def test_the_layer_that_was_changed_is_the_first_to_differ(source, changed, stra
     assert "layers.1" in str(result)
 
 
-def test_two_programs_are_compared_with_each_other(source, changed):
+def test_two_core_ai_programs_are_compared(source, changed):
     first, second = converted(source), converted(changed)
     (pair,) = compared(first, second).failed_nodes
     assert pair.source.module == pair.target.module == "layers.1"
 
 
-def test_programs_without_nodes_are_paired_by_what_they_compute(source, changed):
+def test_programs_without_fx_nodes_are_paired_by_what_they_compute(source, changed):
     result = compared(converted(source, RELEASE), converted(changed, RELEASE))
     assert result.compared >= 10
     assert {pair.source.module for pair in result.failed_nodes} == {"layers.1"}
 
 
 @pytest.mark.parametrize("optimize", [False, True], ids=["as-converted", "optimized"])
-def test_a_program_without_nodes_is_held_against_its_export(source, changed, optimize):
+def test_a_program_without_fx_nodes_is_compared_with_its_export(source, changed, optimize):
     find = LevelOrderStrategy.top_down
     result = compared(source, converted(source, RELEASE, optimize=optimize), strategy=find)
     assert result.ok, str(result)
@@ -139,7 +139,7 @@ class Twice(nn.Module):
         return twice(x)
 
 
-def test_a_program_that_cannot_be_converted_anew_needs_its_nodes():
+def test_a_program_with_a_custom_lowering_needs_debug_mode():
     converter, program = TorchConverter(), exported(Twice())
 
     @converter.register_torch_lowering("comparator_tests::twice")
@@ -152,8 +152,8 @@ def test_a_program_that_cannot_be_converted_anew_needs_its_nodes():
         compared(program, made)
 
 
-class Remembers(nn.Module):
-    """A buffer that does not start at zero, and an argument that is written to."""
+class Stateful(nn.Module):
+    """A model with a nonzero buffer, and an argument that it writes to."""
 
     def __init__(self):
         super().__init__()
@@ -167,10 +167,10 @@ class Remembers(nn.Module):
 
 
 @pytest.mark.parametrize("by_name", [True, False], ids=["by-name", "in-order"])
-def test_states_start_where_the_exported_program_does(by_name):
+def test_states_start_with_the_buffers_of_the_exported_program(by_name):
     torch.manual_seed(0)
     x, y = torch.rand(1, 4), torch.rand(1, 4)
-    program = torch.export.export(Remembers().eval(), (x, y))
+    program = torch.export.export(Stateful().eval(), (x, y))
     program = program.run_decompositions(get_decomp_table())
     names = {"input_names": ["query"], "state_names": ["total", "other"]}
     made = TorchConverter(DEBUG).add_exported_program(program, **names).to_coreai()
@@ -183,5 +183,5 @@ def test_states_start_where_the_exported_program_does(by_name):
         return await comparator.compare_with_tolerance(inputs=inputs)
 
     assert asyncio.run(compare()).ok
-    elsewhere = asyncio.run(compare(states={"total": torch.zeros(1, 4)}))
-    assert [pair.source.key for pair in elsewhere.failed_nodes] == ["add"]
+    changed = asyncio.run(compare(states={"total": torch.zeros(1, 4)}))
+    assert [pair.source.key for pair in changed.failed_nodes] == ["add"]

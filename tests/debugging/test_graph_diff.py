@@ -1,4 +1,4 @@
-"""What differs between two graphs is told, and what does not is not."""
+"""Differences between the graphs of two programs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_same_model_is_isomorphic(relu):
     assert not diff.weights
 
 
-def test_another_op_is_found(relu, gelu):
+def test_a_replaced_op_is_reported_on_both_sides(relu, gelu):
     for diff in (
         compute_exported_program_diff(relu, gelu),
         compute_coreai_program_diff(converted(relu), converted(gelu)),
@@ -75,7 +75,7 @@ def test_another_op_is_found(relu, gelu):
         assert not diff.is_isomorphic
         assert ["relu" in o.op for o in diff.only_in_source] == [True]
         assert ["gelu" in o.op for o in diff.only_in_target] == [True]
-        assert len(diff.rewired) == 1  # what took the result of one takes that of the other
+        assert len(diff.rewired) == 1  # the op that takes the result
 
 
 def test_the_same_ops_in_another_order_are_not_isomorphic():
@@ -83,7 +83,7 @@ def test_the_same_ops_in_another_order_are_not_isomorphic():
     assert not diff.is_isomorphic
 
 
-def test_other_weights_are_isomorphic_and_told(relu):
+def test_changed_weights_are_isomorphic_and_reported(relu):
     model = Net(torch.relu)
     with torch.no_grad():
         model.second.bias += 1
@@ -95,7 +95,7 @@ def test_other_weights_are_isomorphic_and_told(relu):
     assert "1 weights with different values" in diff.summary
 
 
-def test_a_diff_is_written(relu, gelu, tmp_path):
+def test_write_diff_writes_text_and_html(relu, gelu, tmp_path):
     diff = compute_exported_program_diff(relu, gelu)
     stream = io.StringIO()
     write_diff(diff, stream)

@@ -1,4 +1,4 @@
-"""Values on the way: the run time's agree with torch's, op by op."""
+"""Intermediate values: the run time agrees with torch at every op."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def values(inspector, ids, **inputs):
 
 
 @pytest.mark.parametrize("optimized", [False, True], ids=["as-converted", "optimized"])
-def test_the_run_times_values_are_those_of_torch(mixed, x, optimized):
+def test_values_of_the_run_time_agree_with_torch(mixed, x, optimized):
     program = converted(mixed)
     if optimized:
         program.optimize()
@@ -65,11 +65,11 @@ def test_the_run_times_values_are_those_of_torch(mixed, x, optimized):
     for operation in computed:
         for got, want in zip(real[operation.key], second[operation.key], strict=True):
             torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, msg=str(operation))
-    silent = {o.op for o in inspector.graph if not o.is_constant and o.key not in real}
-    assert silent <= {"coreai.reshape", "coreai.shrink_dims", "coreai.expand_dims"}
+    absent = {o.op for o in inspector.graph if not o.is_constant and o.key not in real}
+    assert absent <= {"coreai.reshape", "coreai.shrink_dims", "coreai.expand_dims"}
 
 
-def test_ids_are_those_that_the_program_records(mixed):
+def test_keys_are_the_recorded_op_ids(mixed):
     program = converted(mixed)
     program.optimize()
     recorded = {op.place.op_id for op in read(program).functions["main"].body.ops[:-1]}
@@ -77,14 +77,14 @@ def test_ids_are_those_that_the_program_records(mixed):
     assert keys == recorded
 
 
-def test_an_unknown_id_is_refused(mixed, x):
+def test_an_unknown_id_or_function_raises(mixed, x):
     with pytest.raises(KeyError, match="no operations"):
         values(CoreAIInspector(converted(mixed)), [10_000], x=x)
     with pytest.raises(KeyError, match="no function 'other'"):
         CoreAIInspector(converted(mixed), "other")
 
 
-def test_a_missing_input_is_named(mixed):
+def test_a_missing_input_is_named_in_the_error(mixed):
     with pytest.raises(TypeError, match=r"missing \['x'\], unknown \['y'\]"):
         values(CoreAIInspector(converted(mixed)), [0], y=torch.zeros(1))
 
@@ -100,7 +100,7 @@ class Counter(nn.Module):
 
 
 @pytest.mark.parametrize("engine", ["runtime", "torch"])
-def test_states_start_where_they_are_told(engine):
+def test_states_start_with_the_given_values(engine):
     program = converted(exported(Counter(), torch.ones(2)))
     (name,) = (p.name for p in read(program).functions["main"].inputs if p.type.kind == "handle")
     started = CoreAIInspector(program, engine=engine, states={name: torch.tensor([3.0, 4.0])})
@@ -111,20 +111,22 @@ def test_states_start_where_they_are_told(engine):
 
 
 class Branching(nn.Module):
-    """A norm that is called twice, a branch, an empty weight, sizes that vary."""
+    """A model with a norm called twice, a branch, a zero-size buffer and a dynamic size."""
 
     def __init__(self):
         super().__init__()
         self.norm = nn.LayerNorm(4)
-        self.register_buffer("none", torch.empty(0, 4))
+        self.register_buffer("empty", torch.empty(0, 4))
 
     def forward(self, x):
-        y = self.norm(torch.cat([self.none, self.norm(x) * 2]))
+        y = self.norm(torch.cat([self.empty, self.norm(x) * 2]))
         return torch.cond(x.sum() > 0, lambda y: y.sin() * 2, lambda y: y.cos(), (y,)) + 1
 
 
-def test_what_has_no_value_on_the_run_time_has_one_in_torch():
-    model = Branching().requires_grad_(False)  # or torch warns of the branch's operands
+def test_ops_without_a_value_on_the_run_time_have_one_in_torch():
+    model = Branching().requires_grad_(
+        False
+    )  # otherwise torch warns about the operands of the branch
     rows = torch.export.Dim("rows", min=1, max=9)
     source = torch.export.export(model, (torch.ones(2, 4),), dynamic_shapes=({0: rows},))
     program = converted(source.run_decompositions(get_decomp_table()))
@@ -134,14 +136,14 @@ def test_what_has_no_value_on_the_run_time_has_one_in_torch():
     real = values(inspector, ids, x=x)
     second = values(CoreAIInspector(program, engine="torch"), ids, x=x)
     assert set(second) == set(ids)
-    silent = {inspector.graph.by_key[key].op for key in ids if key not in real}
-    assert {"coreai.if", "coreai.invoke"} <= silent
+    absent = {inspector.graph.by_key[key].op for key in ids if key not in real}
+    assert {"coreai.if", "coreai.invoke"} <= absent
     assert inspector.graph.outputs[0] in real
-    for key, held in real.items():
-        torch.testing.assert_close(held, second[key], rtol=1e-5, atol=1e-5)
+    for key, value in real.items():
+        torch.testing.assert_close(value, second[key], rtol=1e-5, atol=1e-5)
 
 
-def test_torchs_side(mixed, x):
+def test_torch_inspector_reads_values_of_fx_nodes(mixed, x):
     inspector = TorchInspector(mixed)
     (relu,) = (o for o in inspector.graph if "relu" in o.op)
     (got,) = values(inspector, [relu.key], x=x)[relu.key]
@@ -151,17 +153,17 @@ def test_torchs_side(mixed, x):
 
 def test_intermediates_are_saved_and_loaded(mixed, x, tmp_path):
     path = save_intermediates(mixed, (x,), tmp_path / "run")
-    held = load_intermediates(tmp_path / "run")
-    assert set(held) == {n.name for n in mixed.graph.nodes if n.op == "call_function"}
+    saved = load_intermediates(tmp_path / "run")
+    assert set(saved) == {n.name for n in mixed.graph.nodes if n.op == "call_function"}
     want = mixed.module()(x)[0]
     last = next(n for n in mixed.graph.nodes if n.op == "output").args[0][0]
-    torch.testing.assert_close(held[last.name], want)
-    assert load_intermediates(path).keys() == held.keys()
+    torch.testing.assert_close(saved[last.name], want)
+    assert load_intermediates(path).keys() == saved.keys()
     save_intermediates(mixed, {"x": x}, tmp_path, node_filter=lambda n: "relu" in str(n.target))
     assert list(load_intermediates(tmp_path)) == ["relu"]
 
 
-def test_debug_info_is_taken_out(mixed, x):
+def test_strip_debug_info_removes_all_places(mixed, x):
     program = converted(mixed)
     program.optimize()
     assert strip_debug_info(program) is program
@@ -171,13 +173,13 @@ def test_debug_info_is_taken_out(mixed, x):
     assert values(inspector, inspector.graph.outputs[-1:], x=x)
 
 
-def test_an_asset_is_looked_into_by_its_path(mixed, x, tmp_path):
+def test_the_inspector_accepts_an_asset_or_its_path(mixed, x, tmp_path):
     program = converted(mixed)
     program.optimize()
     asset = program.save_asset(tmp_path / "mixed.aimodel")
-    held, saved = CoreAIInspector(program), CoreAIInspector(tmp_path / "mixed.aimodel")
-    assert saved.graph == held.graph
+    memory, saved = CoreAIInspector(program), CoreAIInspector(tmp_path / "mixed.aimodel")
+    assert saved.graph == memory.graph
     key = saved.graph.outputs[0]
-    want = values(held, [key], x=x)[key]
+    want = values(memory, [key], x=x)[key]
     for inspector in (saved, CoreAIInspector(asset), CoreAIInspector(str(asset.path))):
         torch.testing.assert_close(values(inspector, [key], x=x)[key], want, rtol=0, atol=0)

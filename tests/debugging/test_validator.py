@@ -1,4 +1,4 @@
-"""The first fault is found, on torch's side and on the run time, whatever the strategy."""
+"""The validator finds the first fault in torch and on the run time with every strategy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.debugging.graph import Graph, Operation
-from coreai_torch.debugging.search import searched
+from coreai_torch.debugging.search import run_search
 from coreai_torch.debugging.search_strategy import LevelOrderStrategy
 from coreai_torch.debugging.validator import (
     create_validator_for_coreai_program,
@@ -29,8 +29,8 @@ class Inner(nn.Module):
         return torch.log(x - 1)
 
 
-class Spoiled(nn.Module):
-    """A NaN of `log` for what is below one, an infinity for one."""
+class Faulty(nn.Module):
+    """A model whose `log` gives NaN for inputs below 0.5, and an infinity for 0.5."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +42,7 @@ class Spoiled(nn.Module):
 
 @pytest.fixture(scope="module")
 def exported():
-    program = torch.export.export(Spoiled(), (torch.ones(2, 3),))
+    program = torch.export.export(Faulty(), (torch.ones(2, 3),))
     return program.run_decompositions(get_decomp_table())
 
 
@@ -53,7 +53,7 @@ def program(exported):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_first_nan_of_an_exported_program(exported, strategy):
+def test_first_nan_of_an_exported_program_is_found(exported, strategy):
     validator = create_validator_for_exported_program(exported)
     check = validator.check_for_nans(inputs={"x": torch.zeros(2, 3)}, strategy=STRATEGIES[strategy])
     (node,) = asyncio.run(check).failed_nodes
@@ -62,7 +62,7 @@ def test_the_first_nan_of_an_exported_program(exported, strategy):
 
 @pytest.mark.parametrize("engine", ["runtime", "torch"])
 @pytest.mark.parametrize("strategy", ["bisection", "top-down"])
-def test_the_first_nan_of_a_program(program, strategy, engine):
+def test_first_nan_of_a_core_ai_program_is_found(program, strategy, engine):
     async def check():
         validator = await create_validator_for_coreai_program(program, "main", engine=engine)
         inputs = {"x": torch.zeros(2, 3)}
@@ -76,7 +76,7 @@ def test_the_first_nan_of_a_program(program, strategy, engine):
     assert not result.ok
 
 
-def test_infinities_and_predicates(program):
+def test_first_infinity_and_first_failed_predicate_are_found(program):
     async def checks():
         validator = await create_validator_for_coreai_program(program, "main")
         halves = {"x": torch.full((2, 3), 0.5)}
@@ -93,7 +93,7 @@ def test_infinities_and_predicates(program):
     assert {node.op for node in large.failed_nodes} == {"coreai.constant"}
 
 
-def test_an_input_may_be_the_first(exported):
+def test_an_input_can_be_the_first_fault(exported):
     validator = create_validator_for_exported_program(exported)
     result = asyncio.run(validator.check_for_nans(inputs=(torch.full((2, 3), torch.nan),)))
     assert [node.key for node in result.failed_nodes] == ["x"]
@@ -105,25 +105,25 @@ def chain(length):
 
 
 @pytest.mark.parametrize("first", [0, 1, 137, 998, 999])
-def test_bisection_needs_few_runs(first):
+def test_bisection_of_a_thousand_operations_needs_at_most_four_runs(first):
     async def look(batch):
         return {operation.key: operation.key < first for operation in batch}
 
-    found = asyncio.run(searched(chain(1000), LevelOrderStrategy.bisection, look))
+    found = asyncio.run(run_search(chain(1000), LevelOrderStrategy.bisection, look))
     assert [operation.key for operation in found.failed] == [first]
     assert found.runs <= 4
 
 
-def test_values_that_are_missing_are_passed_over():
+def test_operations_without_a_value_are_skipped():
     async def look(batch):
         return {o.key: o.key < 500 for o in batch if o.key % 3 == 0}
 
     for strategy in STRATEGIES.values():
-        found = asyncio.run(searched(chain(1000), strategy, look))
+        found = asyncio.run(run_search(chain(1000), strategy, look))
         assert [operation.key for operation in found.failed] == [501]
 
 
-def test_a_restricted_graph_keeps_the_ways():
+def test_a_restricted_graph_keeps_dependencies():
     graph = chain(10).restricted({2, 5, 9})
     assert [(o.key, o.inputs) for o in graph] == [(2, ()), (5, (2,)), (9, (5,))]
     assert graph.outputs == (9,)

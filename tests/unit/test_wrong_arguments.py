@@ -85,7 +85,7 @@ async def looked_for(predicate=torch.isfinite, inputs=None, **options):
         (lambda: create_validator_for_exported_program(nn.ReLU()), "CAT113", "no exported program"),
         (lambda: compute_exported_program_diff(None, exported()), "CAT113", "no exported program"),
         (lambda: save_intermediates("a.pt2", [X], "values"), "CAT113", "no exported program"),
-        (lambda: strip_debug_info("net.aimodel"), "CAT113", "a str is no AIProgram"),
+        (lambda: strip_debug_info("net.aimodel"), "CAT113", "takes an AIProgram, not a str"),
         (lambda: asyncio.run(looked_for(3)), "CAT113", "predicate is 3"),
         (lambda: asyncio.run(looked_for(strategy="top")), "CAT113", "LevelOrderStrategy.auto"),
         (lambda: asyncio.run(looked_for(inputs=3)), "CAT113", "in the order of ['input']"),
