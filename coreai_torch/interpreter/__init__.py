@@ -1,4 +1,4 @@
-"""A second opinion: Core AI programs run by torch, op by op as the dialect defines them."""
+"""Run Core AI programs in torch, op by op as the dialect defines them, as a second opinion."""
 
 from ..errors import RunError
 from . import compression, elementwise, indexing, linear, reduction, shape, windows
@@ -7,5 +7,5 @@ from .plan import Event
 
 __all__ = ["Event", "Function", "Module", "RunError", "known_ops", "to_torch"]
 
-# Imported for what they register.
+# Imported because they register ops.
 _FAMILIES = (compression, elementwise, indexing, linear, reduction, shape, windows)

@@ -1,4 +1,4 @@
-"""Ops that restore compressed weights: palettes, scales and offsets, bit masks."""
+"""Ops that decompress weights: lookup tables, scales and offsets, bit masks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .shape import moves
 
 @dataclass(frozen=True)
 class Sparse:
-    """A sparse tensor: which places hold something, and all places, zeros between."""
+    """A sparse tensor: the mask of stored elements, and the dense tensor with zeros."""
 
     mask: Tensor
     dense: Tensor
 
 
 def _blocks(indices: Tensor, counts: tuple[int, ...]) -> Tensor:
-    """The number of the block that each place of `indices` lies in."""
+    """Return the number of the block of each position of `indices`."""
     number = torch.zeros([1] * indices.dim(), dtype=torch.int64)
     for axis, count in enumerate(counts):
         size = indices.shape[axis]
@@ -88,7 +88,7 @@ def _float(x: Tensor) -> Tensor:
 
 
 def _along(x: Tensor, axis: list[int], rank: int) -> Tensor:
-    """A value per channel, shaped to meet the tensor; a single number is one for all."""
+    """Reshape values per channel so that they broadcast; a single value applies to all."""
     if x.dim() == 0 or x.numel() == 1:
         return x.reshape(())
     return x.reshape([-1 if i == axis[0] % rank else 1 for i in range(rank)])

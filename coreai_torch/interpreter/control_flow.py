@@ -1,4 +1,4 @@
-"""Ops that hold regions, call other functions, or read and write states."""
+"""Ops with regions, calls of other functions, and reads and writes of states."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..asset.reading import Op
+from ..kernels import run_source
 from .plan import STRUCTURAL, ExecutionPlan, Runner, Steps, Values, Watch
 
 
 @dataclass
 class State:
-    """A state while a program runs: the handle is the box, the tensor its content."""
+    """A state while a program runs; the handle refers to this object."""
 
     content: Any
 
@@ -88,7 +89,7 @@ def _invoke(op: Op, plan: ExecutionPlan) -> Runner:
 @_structural("create_token")
 @_structural("join_token")
 def _token(op: Op, plan: ExecutionPlan) -> Runner:
-    """Tokens order what touches a state; the order of the program already does."""
+    """Do nothing: tokens order accesses to a state, and ops run in program order anyway."""
     return lambda values, watch: None
 
 
@@ -114,14 +115,12 @@ def _write_handle(op: Op, plan: ExecutionPlan) -> Runner:
 
 @_structural("metal4_kernel")
 def _metal_kernel(op: Op, plan: ExecutionPlan) -> Runner:
-    """Run by the emulation of Metal on the CPU, which compiles the source at its first call."""
+    """Run the kernel in the CPU emulation of Metal, which compiles the source at the first call."""
     segments = len(op.operands) - 2 - len(op.results)
     inputs, (grid, group, *shapes) = op.operands[:segments], op.operands[segments:]
     source, name = op.attributes["kernel_source"], op.attributes["kernel_name"]
 
     def run(values: Values, watch: Watch | None) -> None:
-        from ..kernels import run_source
-
         results = [
             (values[shape].tolist(), type_.dtype)
             for shape, type_ in zip(shapes, op.types, strict=True)

@@ -1,4 +1,4 @@
-"""Ops that take elements one by one: arithmetic, comparison, logic, functions, conversion."""
+"""Pointwise ops: arithmetic, comparison, logic, functions, casts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .registry import Result, Tensor, implements, plans
 def _computed(
     op: Op, native: Callable[..., Tensor], by_numpy: Callable[..., Any] | None
 ) -> Callable[..., Result]:
-    """The function for this op's elements: torch's own wherever torch has one."""
+    """Return the function for the op's dtype: torch's, or numpy's where torch has none."""
     dtype = op.operand_types[0].dtype
     if dtype in carriers.WIDE_UNSIGNED and by_numpy is not None:
         return carriers.by_numpy(by_numpy)
@@ -31,11 +31,12 @@ def _register(names: list[str], native: Callable[..., Tensor], by_numpy: Any) ->
 
 
 def _both(name: str) -> list[str]:
+    """Return the names of an op and of its broadcasting variant."""
     return [name, f"decomposable.broadcasting_{name}"]
 
 
 def _part_by_part(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A sum of complex numbers as two of reals: torch's `0 - (inf + 1j)` is `-inf + nan j`."""
+    """Add complex numbers part by part: torch computes `0 - (inf + 1j)` as `-inf + nan j`."""
 
     def summed(x: Tensor, y: Tensor) -> Tensor:
         if not x.dtype.is_complex:
@@ -52,7 +53,7 @@ def _divide(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
-    if x.dtype == torch.float16:  # the run time rounds bf16's quotient before, f16's after
+    if x.dtype == torch.float16:  # the run time rounds after floor here, and before it in bf16
         return torch.floor(x.float() / y.float()).to(x.dtype)
     if x.dtype.is_floating_point:
         return torch.floor(x / y)
@@ -71,7 +72,7 @@ def _safe(
     divide: Callable[[Tensor, Tensor], Tensor],
     by_minus_one: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """A division of integers in which the least by -1 wraps: the processor would trap."""
+    """Divide integers; the smallest one divided by -1 wraps, since the processor would trap."""
     if not x.dtype.is_signed:
         return divide(x, y)
     special = y == -1
@@ -80,7 +81,7 @@ def _safe(
 
 def _unsigned_divide(x: Any, y: Any) -> Any:
     if np.any(y == 0):
-        raise ZeroDivisionError("an integer is divided by zero")
+        raise ZeroDivisionError("integer division by zero")
     return x // y
 
 
@@ -163,7 +164,7 @@ def _gelu(op: Op) -> Callable[..., Result]:
         made = functional.gelu(x, approximate=how)
         if bool(torch.isfinite(x.sum())):
             return made
-        # Of infinities torch makes NaN or zero, as its vectors go; the dialect tells which.
+        # For an infinity torch gives NaN or zero, depending on vectorization; the dialect is fixed.
         ends = torch.where(x > 0, torch.inf, torch.nan).to(x.dtype)
         return torch.where(x.isinf(), ends, made)
 
@@ -195,7 +196,7 @@ def _copy(x: Tensor) -> Tensor:
     return x
 
 
-# The least and greatest of the integers narrower than a byte, which one byte each carries.
+# The range of integers narrower than a byte, which are stored in one byte each.
 _SHORT = {
     "si2": (-2, 1),
     "si4": (-8, 7),
@@ -204,7 +205,7 @@ _SHORT = {
 
 
 def limits(element: str, dtype: torch.dtype) -> tuple[int, int]:
-    """The least and the greatest of an integer element type."""
+    """Return the smallest and the largest value of an integer element type."""
     info = torch.iinfo(dtype)
     return _SHORT.get(element, (info.min, info.max))
 
@@ -213,7 +214,7 @@ _FLOAT4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def to_float4(x: Tensor) -> Tensor:
-    """The nearest of the sixteen numbers, ties to the even code; beyond the last, the last."""
+    """Round to the nearest of the sixteen float4 values, ties to the even code, and saturate."""
     steps = torch.tensor(_FLOAT4)
     middles = (steps[1:] + steps[:-1]) / 2
     x = torch.nan_to_num(x.float(), nan=0.0)
@@ -226,7 +227,7 @@ def to_float4(x: Tensor) -> Tensor:
 
 @plans("cast", "coreaix.cast")
 def _cast(op: Op) -> Callable[..., Result]:
-    """The run time's conversion: what does not fit becomes the nearest that does."""
+    """Cast as the run time does: values out of range saturate."""
     element, target = op.types[0].element, op.types[0].dtype
     source = op.operand_types[0].dtype
     if op.operand_types[0].element == element:
@@ -249,7 +250,7 @@ def _converted(x: Tensor, element: str, target: torch.dtype) -> Tensor:
 
 
 def saturated(x: Tensor, element: str, target: torch.dtype) -> Tensor:
-    """To integers: towards zero, within the type's range, NaN as zero."""
+    """Convert to integers: truncate, saturate, and map NaN to zero."""
     least, greatest = limits(element, target)
     if x.dtype in carriers.FLOAT8 or x.dtype in carriers.NARROW_FLOATS:
         x = x.float()
@@ -257,10 +258,10 @@ def saturated(x: Tensor, element: str, target: torch.dtype) -> Tensor:
         inside = torch.nan_to_num(x.double(), nan=0.0).clamp(float(least), float(greatest))
         if greatest < 2**53:
             return inside.to(target)
-        too_far = inside.numpy() >= float(greatest)  # which rounds up: the greatest is odd
+        overflow = inside.numpy() >= float(greatest)  # float() rounds up: the greatest is odd
         kind = np.uint64 if target == torch.uint64 else np.int64
-        whole = np.where(too_far, 0.0, inside.numpy()).astype(kind)
-        return carriers.from_numpy(np.where(too_far, kind(greatest), whole))
+        whole = np.where(overflow, 0.0, inside.numpy()).astype(kind)
+        return carriers.from_numpy(np.where(overflow, kind(greatest), whole))
     return _within(x, least, greatest).to(target)
 
 

@@ -1,4 +1,4 @@
-"""Ops that read or write at positions that are themselves data."""
+"""Ops that read or write at positions given by a tensor."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from .registry import Int, Result, Tensor, plans
 from .shape import moves
 
 
-def _counted(indices: Tensor, size: int) -> Tensor:
-    """Indices from the front, as torch wants them."""
+def _nonnegative(indices: Tensor, size: int) -> Tensor:
+    """Return the indices with negative ones counted from the end."""
     wide = indices.long()
     return torch.where(wide < 0, wide + size, wide)
 
 
-def _refuse_outside(indices: Tensor, sizes: Tensor) -> None:
+def _check_bounds(indices: Tensor, sizes: Tensor) -> None:
     if bool(((indices < 0) | (indices >= sizes)).any()):
-        raise IndexError(f"an index lies outside of the sizes {sizes.reshape(-1).tolist()}")
+        raise IndexError(f"an index is out of bounds for sizes {sizes.reshape(-1).tolist()}")
 
 
 @moves("gather_along_axis")
 def _gather_along_axis(x: Tensor, indices: Tensor, axis: Int) -> Tensor:
-    return torch.gather(x, axis, _counted(indices, x.shape[axis]))
+    return torch.gather(x, axis, _nonnegative(indices, x.shape[axis]))
 
 
 def _rows(x: Tensor, indices: Tensor) -> Tensor:
-    """The flat number, among the leading axes, that each vector of indices addresses."""
+    """Return the flat index over the leading axes that each index vector addresses."""
     depth = indices.shape[-1]
     sizes = torch.tensor(x.shape[:depth])
     wide = indices.long()
     wide = torch.where(wide < 0, wide + sizes, wide)
-    _refuse_outside(wide, sizes)
+    _check_bounds(wide, sizes)
     strides = [math.prod(x.shape[i + 1 : depth]) for i in range(depth)]
     return (wide * torch.tensor(strides, dtype=torch.int64)).sum(-1)
 
@@ -57,7 +57,7 @@ def _scatter_nd(op: Op) -> Callable[..., Result]:
     block = op.regions[0] if op.regions else None
     if block is not None and block.ops[-1].operands != block.arguments[1:2]:
         raise UnsupportedOpError(
-            f"coreai.scatter_nd with a region that does other than yield the update\n"
+            f"coreai.scatter_nd has a region that does not just yield the update\n"
             f"  at    {op.place or 'an unknown place'}"
         )
 
@@ -66,7 +66,7 @@ def _scatter_nd(op: Op) -> Callable[..., Result]:
         rows = _rows(x, indices).reshape(-1)
         made = x.clone(memory_format=torch.contiguous_format)
         flat = made.view(math.prod(x.shape[:depth]), -1)
-        # Numpy promises that of duplicates the last one wins, torch does not.
+        # For duplicate indices numpy guarantees that the last one wins; torch does not.
         _bare(flat)[rows.numpy()] = _bare(updates.reshape(rows.numel(), -1))
         return made
 
@@ -74,11 +74,11 @@ def _scatter_nd(op: Op) -> Callable[..., Result]:
 
 
 def _bare(x: Tensor) -> Any:
-    """The tensor's memory as numpy sees it; of what numpy cannot hold, the bits."""
+    """Return a numpy view of the tensor's memory; bfloat16 as its bits."""
     return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy()
 
 
-def _truncated(a: Any, b: Any) -> Any:
+def _truncated_quotient(a: Any, b: Any) -> Any:
     quotient = abs(int(a)) // abs(int(b))
     return quotient if (a < 0) == (b < 0) else -quotient
 
@@ -94,15 +94,15 @@ _COMBINED: dict[str, Any] = {
 
 
 def _combine(mode: str, made: Any, places: Any, updates: Any) -> Any:
-    """`made` with the updates applied, each of those that share a place too."""
+    """Apply the updates to `made`; several at the same place all take effect."""
     if mode == "update":
         made[places] = updates
         return made
     if mode == "div" and not np.issubdtype(made.dtype, np.inexact):
-        held = made.astype(object)
-        np.frompyfunc(_truncated, 2, 1).at(held, places, updates.astype(object))
-        return held.astype(made.dtype)
-    with np.errstate(all="ignore"):  # numpy warns of a NaN, and of an infinity that comes about
+        exact = made.astype(object)
+        np.frompyfunc(_truncated_quotient, 2, 1).at(exact, places, updates.astype(object))
+        return exact.astype(made.dtype)
+    with np.errstate(all="ignore"):  # numpy warns about NaN and overflow
         _COMBINED[mode].at(made, places, updates)
     return made
 
@@ -113,8 +113,8 @@ def _scatter_along_axis(op: Op) -> Callable[..., Result]:
 
     def scatter(x: Tensor, indices: Tensor, updates: Tensor, axis: Int) -> Tensor:
         axis = axis % x.dim()
-        at = _counted(indices, x.shape[axis])
-        _refuse_outside(at, torch.tensor(x.shape[axis]))
+        at = _nonnegative(indices, x.shape[axis])
+        _check_bounds(at, torch.tensor(x.shape[axis]))
         sizes = [n if i == axis else x.shape[i] for i, n in enumerate(x.shape)]
         grid = torch.arange(math.prod(sizes)).reshape(sizes)
         stride = math.prod(x.shape[axis + 1 :])

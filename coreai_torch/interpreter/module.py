@@ -1,4 +1,4 @@
-"""A Core AI program as a torch module: called by names, with states that live on."""
+"""A Core AI program as a torch module with named inputs and persistent states."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..errors import (
     UnknownNameError,
     UnsupportedOpError,
 )
+from ..formatting import counted
 from ..ir.types import narrow
 from . import registry
 from .control_flow import State
@@ -27,7 +28,7 @@ _ENDS = {"coreai.output", "coreai.yield", "coreai.condition", "coreai.constant"}
 
 
 def to_torch(source: reading.Source) -> Module:
-    """A Core AI program, whoever made it, as a torch module that computes the same.
+    """Load any Core AI program as a torch module that computes the same.
 
     ```python
     module = coreai_torch.to_torch("linear.aimodel")
@@ -41,7 +42,7 @@ def to_torch(source: reading.Source) -> Module:
 
 
 class Function:
-    """One entrypoint: takes its inputs by name and returns its outputs by name, in order."""
+    """An entrypoint: takes inputs by name and returns outputs by name, in order."""
 
     def __init__(self, module: Module, function: reading.Function) -> None:
         self._module, self._function = module, function
@@ -57,17 +58,17 @@ class Function:
         state: dict[str, Any] | None = None,
         watch: Watch | None = None,
     ) -> dict[str, torch.Tensor]:
-        """The outputs of one call.
+        """Run the function and return its outputs.
 
-        `state` holds a tensor or array for each state and is changed in place; without it the
+        `state` has a tensor or array for each state and is updated in place; without it the
         module's own states are used, which start as zeros. `watch` is called after every op.
         """
         given = dict(inputs or {})
-        _same_names("inputs", self.inputs, given)
-        held = self._module.states if state is None else state
+        _check_names("inputs", self.inputs, given)
+        states = self._module.states if state is None else state
         if state is not None:
-            _same_names("states", self.states, state)
-        boxes = {n: State(self._content(n, t, held)) for n, t in self.states.items()}
+            _check_names("states", self.states, state)
+        boxes = {n: State(self._content(n, t, states)) for n, t in self.states.items()}
         arguments = [
             boxes[p.name] if p.name in boxes else _tensor(p, given[p.name])
             for p in self._function.inputs
@@ -78,30 +79,31 @@ class Function:
             results = plan(arguments, watch)
             taken = {*plan.memory, *map(memory_of, before.values()), *map(memory_of, arguments)}
             written = {n: b.content for n, b in boxes.items() if b.content is not before[n]}
-            # Two states may have been swapped: what is written is kept before it is stored.
-            kept = {name: _own(content, taken) for name, content in written.items()}
+            # The program may swap two states: copy all new contents before storing the first.
+            copies = {name: _owned(content, taken) for name, content in written.items()}
             outputs = self._named(results, taken)
-            for name, content in kept.items():
-                _store(held, name, content, in_place=state is not None)
+            for name, content in copies.items():
+                _store(states, name, content, in_place=state is not None)
         return outputs
 
     def _named(self, results: Sequence[Any], taken: set[int]) -> dict[str, torch.Tensor]:
         ports = zip(self._function.outputs, results, strict=True)
-        return {p.name: _own(value, taken) for p, value in ports if p.type.kind != "token"}
+        return {p.name: _owned(value, taken) for p, value in ports if p.type.kind != "token"}
 
-    def _content(self, name: str, type_: reading.Type, held: dict[str, Any]) -> torch.Tensor:
-        if name not in held:
+    def _content(self, name: str, type_: reading.Type, states: dict[str, Any]) -> torch.Tensor:
+        """Return the tensor of a state; a missing one becomes zeros."""
+        if name not in states:
             if DYNAMIC in type_.shape:
                 raise ConversionError(
-                    f"state {name!r} is {type_}, whose sizes are not all known\n"
-                    f"  try   state={{{name!r}: ...}}"
+                    f"state {name!r} is {type_}, which has dynamic sizes\n"
+                    f"  try   pass state={{{name!r}: ...}}"
                 )
-            held[name] = torch.zeros(type_.shape, dtype=type_.dtype)
-        return _tensor(Port(name, type_), held[name])
+            states[name] = torch.zeros(type_.shape, dtype=type_.dtype)
+        return _tensor(Port(name, type_), states[name])
 
 
 class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
-    """A program that torch runs; forward is its first entrypoint, or the one named `main`."""
+    """A program that torch runs; `forward` is the entrypoint `main`, or the first one."""
 
     def __init__(self, program: reading.Program) -> None:
         super().__init__()
@@ -119,57 +121,57 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
         return self._functions
 
     def function(self, name: str) -> Function:
-        """The entrypoint of this name."""
+        """Return the entrypoint of this name."""
         if name not in self._functions:
             raise UnknownNameError(
-                f"no entrypoint {name!r}; the program has {list(self._functions)}"
+                f"there is no entrypoint {name!r}; the program has {list(self._functions)}"
             )
         return self._functions[name]
 
     def plan(self, name: str, *, is_watched: bool) -> ExecutionPlan:
-        """A function ready to run; one that is watched computes everything at every call."""
+        """Return a function's plan; a watched one runs every op at every call, without folding."""
         return (self._watched if is_watched else self._plans)(name)
 
     def reset(self) -> None:
-        """Forget the states: the next call starts from zeros."""
+        """Clear the states: the next call starts from zeros."""
         self.states.clear()
 
     def forward(self, *inputs: Any, **named: Any) -> dict[str, torch.Tensor]:
-        """The outputs by name, in order; inputs come in order, by keyword, or as a mapping."""
+        """Return the outputs by name; pass inputs in order, by keyword or as a mapping."""
         function = self._functions.get("main") or next(iter(self._functions.values()))
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             return function({**inputs[0], **named})
         if len(inputs) > len(function.inputs):
             raise ArgumentTypeError(
-                f"{function.name!r} takes {len(function.inputs)} inputs, {len(inputs)} were given"
+                f"{function.name!r} takes {len(function.inputs)} inputs, but got {len(inputs)}"
             )
         return function({**dict(zip(function.inputs, inputs, strict=False)), **named})
 
 
-def _own(value: torch.Tensor, taken: set[int]) -> torch.Tensor:
-    """The value, as a copy if its memory is taken: by an input, a constant, another result."""
-    mine = value.clone() if memory_of(value) in taken else value
-    mine = mine.contiguous()
-    taken.add(memory_of(mine))
-    return mine
+def _owned(value: torch.Tensor, taken: set[int]) -> torch.Tensor:
+    """Return the value, copied if it shares memory with an input, a constant or a result."""
+    owned = value.clone() if memory_of(value) in taken else value
+    owned = owned.contiguous()
+    taken.add(memory_of(owned))
+    return owned
 
 
-def _store(held: dict[str, Any], name: str, content: torch.Tensor, *, in_place: bool) -> None:
-    """Put a state's new content where it is kept, in place if its size has not changed."""
-    kept = held[name]
-    if not in_place or kept.shape != content.shape:
-        held[name] = content
-    elif isinstance(kept, np.ndarray):
-        kept[...] = _array(content, kept.dtype)
+def _store(states: dict[str, Any], name: str, content: torch.Tensor, *, in_place: bool) -> None:
+    """Store the new content of a state, in place if its shape is unchanged."""
+    old = states[name]
+    if not in_place or old.shape != content.shape:
+        states[name] = content
+    elif isinstance(old, np.ndarray):
+        old[...] = _array(content, old.dtype)
     else:
-        kept.copy_(content)
+        old.copy_(content)
 
 
 def _array(x: torch.Tensor, dtype: Any) -> Any:
     return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy().view(dtype)
 
 
-def _same_names(what: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_names(what: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     missing = [n for n in wanted if n not in given]
     unknown = [n for n in given if n not in wanted]
     if missing or unknown:
@@ -179,24 +181,24 @@ def _same_names(what: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) 
 
 
 def _tensor(port: Port, value: Any) -> torch.Tensor:
-    """An input as the program's type has it: 64 bits are narrowed, all else must fit."""
+    """Return an input in the program's dtype: narrow 64 bits, and raise if it does not fit."""
     tensor = _as_tensor(value).detach()
     wanted = port.type.dtype
     if tensor.dtype != wanted:
         if narrow(tensor.dtype) != wanted:
             raise ArgumentTypeError(
-                f"{port.name!r} is {port.type}, a tensor of {tensor.dtype} was given"
+                f"{port.name!r} is {port.type}, but a tensor of {tensor.dtype} was given"
             )
         narrowed = tensor.to(wanted)
         if not wanted.is_floating_point and bool((narrowed.to(tensor.dtype) != tensor).any()):
-            raise ConversionError(f"{port.name!r} holds numbers that {wanted} cannot")
+            raise ConversionError(f"{port.name!r} has values out of the range of {wanted}")
         tensor = narrowed
     sizes = port.type.shape
     if len(sizes) != tensor.dim() or any(
         s not in (DYNAMIC, n) for s, n in zip(sizes, tensor.shape, strict=True)
     ):
         raise ConversionError(
-            f"{port.name!r} is {port.type}, sizes {list(tensor.shape)} were given"
+            f"{port.name!r} is {port.type}, but sizes {list(tensor.shape)} were given"
         )
     return tensor
 
@@ -206,19 +208,21 @@ def _as_tensor(value: Any) -> torch.Tensor:
         return value
     array = np.asarray(value)
     if array.dtype.kind in "OSU":
-        raise ArgumentTypeError(f"a {type(value).__name__} is no tensor\n  try   a tensor or array")
-    if array.dtype.name == "bfloat16":  # which numpy knows by a type of ml_dtypes only
+        raise ArgumentTypeError(
+            f"an input is a {type(value).__name__}\n  try   pass a tensor or array"
+        )
+    if array.dtype.name == "bfloat16":  # a dtype of ml_dtypes
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.as_tensor(array)
 
 
 def known_ops() -> frozenset[str]:
-    """The ops of the dialect that can be run."""
+    """Return the names of the ops that can run."""
     return registry.known() | frozenset(STRUCTURAL) | _ENDS
 
 
 def _check(program: reading.Program, entrypoints: Sequence[reading.Function]) -> None:
-    """Refuse a program with ops that cannot be run, all of them at once."""
+    """Raise if the program has unsupported ops, naming all of them."""
     known = known_ops()
     unknown: Counter[str] = Counter()
     first: dict[str, Op] = {}
@@ -243,7 +247,7 @@ def _check(program: reading.Program, entrypoints: Sequence[reading.Function]) ->
         visit(function.name)
     if unknown:
         lines = [
-            f"{name}, used {count} times, is no op that torch can stand in for\n"
+            f"torch cannot run {name}, which is used {counted(count, 'time')}\n"
             f"  at    {first[name].place or 'an unknown place'}"
             for name, count in sorted(unknown.items())
         ]

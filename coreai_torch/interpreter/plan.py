@@ -1,4 +1,4 @@
-"""A function of a program as a list of closures that is made once and run often."""
+"""Compile a function of a program into a list of closures that runs many times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Values: TypeAlias = "list[Any]"
 
 @dataclass(frozen=True)
 class Event:
-    """An op that has just run, the function it belongs to, and what came out of it."""
+    """An op that has just run, its function and its results."""
 
     function: str
     op: Op
@@ -30,7 +30,7 @@ Runner: TypeAlias = "Callable[[Values, Watch | None], None]"
 
 @dataclass(frozen=True)
 class Step:
-    """An op, what runs it, and the values that nobody needs after it."""
+    """An op, the closure that runs it, and the values that no later op needs."""
 
     op: Op
     run: Runner
@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """A block ready to run: where its arguments go, what it does, what it ends with."""
+    """A compiled block: the numbers of its arguments, its steps, and its results."""
 
     function: str
     arguments: tuple[int, ...]
@@ -61,7 +61,7 @@ class Steps:
             raise
         except Exception as cause:
             assert step is not None
-            raise RunError(_told(step.op, self.function, cause)) from cause
+            raise RunError(_describe(step.op, self.function, cause)) from cause
         return [values[number] for number in self.ends]
 
     def _watched(self, step: Step, values: Values, watch: Watch) -> None:
@@ -71,19 +71,19 @@ class Steps:
             values[number] = None
 
 
-def _told(op: Op, function: str, cause: Exception) -> str:
+def _describe(op: Op, function: str, cause: Exception) -> str:
     given = ", ".join(str(t) for t in op.operand_types)
     where = f", {op.place}" if str(op.place) else ""
     return f"{op.name}({given}): {cause}\n  at    @{function}{where}"
 
 
 def memory_of(value: Any) -> int:
-    """Where a tensor's elements lie; two that share them have the same."""
+    """Return the address of a tensor's storage; tensors that share memory have the same."""
     return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
 
 
 class ExecutionPlan:
-    """One function, planned; `template` holds its constants and what follows from them alone."""
+    """A compiled function; `template` has its constants and the values folded from them."""
 
     def __init__(
         self, function: Function, plan_of: Callable[[str], ExecutionPlan], *, fold: bool
@@ -98,14 +98,14 @@ class ExecutionPlan:
         self.memory = frozenset(memory_of(value) for value in self.template)
 
     def __call__(self, arguments: Sequence[Any], watch: Watch | None = None) -> list[Any]:
-        """What the function ends with, given a value for each of its arguments."""
+        """Run the function on the arguments and return its results."""
         values = self.template.copy()
         for number, argument in zip(self.body.arguments, arguments, strict=True):
             values[number] = argument
         return self.body(values, watch)
 
     def block(self, block: Block) -> Steps:
-        """A region's ops, planned; it shares the function's values."""
+        """Compile a block; a region shares the values of its function."""
         planned = [(op, run) for op in block.ops[:-1] if (run := self._step(op)) is not None]
         last: dict[int, int] = {}
         for index, (op, _) in enumerate(planned):
@@ -120,7 +120,7 @@ class ExecutionPlan:
         return Steps(self.function.name, block.arguments, tuple(steps), block.ops[-1].operands)
 
     def _step(self, op: Op) -> Runner | None:
-        """What runs an op; nothing where its results are known already."""
+        """Return the closure that runs an op, or None if its results are constant."""
         if op.name == "coreai.constant":
             self.template[op.results[0]] = op.attributes["value"]
             self.fixed.update(op.results)
@@ -131,19 +131,19 @@ class ExecutionPlan:
         if self._fold and op.operands and self.fixed.issuperset(op.operands):
             try:
                 run(self.template, None)
-            except Exception:  # then it fails when it is its turn, if that ever comes
+            except Exception:  # raise only if the op really runs
                 return run
             self.fixed.update(op.results)
             return None
         return run
 
 
-# Ops that hold regions, call functions or touch states: each makes its own runner.
+# Ops with regions, calls and accesses to states: each makes its own closure.
 STRUCTURAL: dict[str, Callable[[Op, ExecutionPlan], Runner]] = {}
 
 
 def _uses(op: Op) -> set[int]:
-    """The values that an op needs, those that its regions take from outside too."""
+    """Return the values that an op and its regions use."""
     used = set(op.operands)
     for region in op.regions:
         for inner in region.ops:
@@ -152,10 +152,10 @@ def _uses(op: Op) -> set[int]:
 
 
 def _argument(how: str, number: int, plan: ExecutionPlan) -> tuple[bool, Any]:
-    """Whether an argument is known now, and it, or else how to get it from the values."""
+    """Return whether an argument is constant, and its value or a function that reads it."""
     if number in plan.fixed and how != "tensor":
-        held = plan.template[number]
-        return True, held.tolist() if how == "list" else held.item()
+        value = plan.template[number]
+        return True, value.tolist() if how == "list" else value.item()
     if how == "list":
         return False, lambda values: values[number].tolist()
     if how == "item":
@@ -186,7 +186,7 @@ def _runner(op: Op, plan: ExecutionPlan) -> Runner:
 def _direct(
     function: Callable[..., Any], tensors: Sequence[int], tail: Sequence[Any], result: int
 ) -> Runner:
-    """Tensors first, then what is known: the common case, without a loop per call."""
+    """Handle the common case, tensors and then constants, without a loop per call."""
     if len(tensors) == 1:
         one = tensors[0]
 
@@ -223,7 +223,7 @@ Functions: TypeAlias = Mapping[str, Function]
 
 
 class Plans:
-    """The plans of a program's functions, each made when it is first needed."""
+    """The plans of a program's functions, each compiled on first use."""
 
     def __init__(self, functions: Functions, *, fold: bool) -> None:
         self._functions, self._fold = functions, fold

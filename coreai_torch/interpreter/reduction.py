@@ -1,4 +1,4 @@
-"""Ops along axes: reductions, which keep their axes at size one, scans, and orders."""
+"""Ops along axes: reductions (which keep axes of size one), scans and sorting."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _reduced(op: Op, native: Callable[..., Tensor], by_numpy: Any) -> Callable[.
         chosen = eight_bits
 
     def reduce(x: Tensor, axes: Ints) -> Tensor:
-        return chosen(x, axes) if axes else x  # to torch an empty list means all of them
+        return chosen(x, axes) if axes else x  # torch takes an empty list as all axes
 
     return reduce
 
@@ -92,7 +92,7 @@ _UNSIGNED_SCANS = {
 
 
 def _combiner(given: str | int) -> str:
-    """The combiner's name, which the op itself keeps as a number."""
+    """Return the name of the combiner, which the op stores as a number."""
     return list(_SCANS)[given] if isinstance(given, int) else given
 
 
@@ -127,7 +127,7 @@ def _argmax(op: Op) -> Callable[..., Result]:
             x = x.to(torch.float64) if x.dtype == torch.uint64 else x.to(torch.int64)
         if x.dtype in carriers.FLOAT8:
             x = x.float()
-        if x.dtype.is_floating_point:  # NaN is passed over, where torch would choose it
+        if x.dtype.is_floating_point:  # the run time skips NaN; torch would pick it
             x = torch.where(x.isnan(), -torch.inf, x)
         return torch.argmax(x, axis, keepdim=True).to(dtype)
 
@@ -135,7 +135,7 @@ def _argmax(op: Op) -> Callable[..., Result]:
 
 
 def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
-    """The stable order; NaN comes last either way, where torch's descending has it first."""
+    """Return the stable order; NaN comes last, also in descending order (unlike torch)."""
     if x.dtype in carriers.WIDE_UNSIGNED:
         array = ~x.numpy() if descending else x.numpy()
         return carriers.from_numpy(np.argsort(array, axis=axis, kind="stable"))
@@ -177,7 +177,7 @@ def _asymmetric(op: Op) -> Callable[..., Result]:
 
 
 def _extremes(x: Tensor, axis: int) -> list[tuple[Tensor, tuple[Any, Any]]]:
-    """The greatest and the least of each slice, and the bound that takes zero in."""
+    """Return the largest and smallest value of each slice, each with the clamp to include 0."""
     slices = x.movedim(axis, 0).reshape(x.shape[axis], -1)
     slices = slices if x.dtype.is_floating_point else slices.double()
     return [(slices.amax(1), (0.0, None)), (slices.amin(1), (None, 0.0))]

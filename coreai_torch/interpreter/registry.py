@@ -1,4 +1,4 @@
-"""What each op of the dialect does in torch, by name; filled by the family files."""
+"""The torch implementation of each op of the dialect, by name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 from ..asset.reading import Op
 
 Tensor: TypeAlias = torch.Tensor
-Result: TypeAlias = Any  # one tensor, or as many as the op has results
+Result: TypeAlias = Any  # one tensor, or a sequence with one per result
 
-# How a parameter wants its operand: a vector as a list, a scalar as a number. Those of constants
-# are read once, when the program is planned.
+# How a parameter takes its operand: a vector as a list, a scalar as a number. Constant operands are
+# converted once, when the program is compiled.
 Ints = Annotated[list[int], "list"]
 Floats = Annotated[list[float], "list"]
 Int = Annotated[int, "item"]
@@ -24,7 +24,7 @@ Flag = Annotated[bool, "item"]
 
 @dataclass(frozen=True)
 class Parameter:
-    """How one operand is handed over: as a `tensor`, a `list` or an `item`."""
+    """How one operand is passed: as a `tensor`, a `list` or an `item`."""
 
     how: str
     variadic: bool
@@ -32,7 +32,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Implementation:
-    """A function of an op's operands, and how it takes them."""
+    """A function of an op's operands, and how it takes each."""
 
     function: Callable[..., Result]
     parameters: tuple[Parameter, ...]
@@ -44,12 +44,12 @@ _PLANNERS: dict[str, Planner] = {}
 
 
 def full_name(name: str) -> str:
-    """`coreai.add` for `add`; the names of other dialects are whole already."""
+    """Return `coreai.add` for `add`; names of other dialects are already full."""
     return name if name.startswith("coreaix.") else f"coreai.{name}"
 
 
 def plans(*names: str) -> Callable[[Planner], Planner]:
-    """Register a function that, given the op, returns what to call with its operands."""
+    """Register a function that takes the op and returns the function of its operands."""
 
     def register(planner: Planner) -> Planner:
         for name in names:
@@ -60,7 +60,7 @@ def plans(*names: str) -> Callable[[Planner], Planner]:
 
 
 def implements(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Register a function of the operands that is the same whatever their types."""
+    """Register a function of the operands that works for all their types."""
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         plans(*names)(lambda op: function)
@@ -70,12 +70,12 @@ def implements(*names: str) -> Callable[[Callable[..., Result]], Callable[..., R
 
 
 def known() -> frozenset[str]:
-    """The ops that a plan can be made of, besides those that hold regions or move states."""
+    """Return the names of the registered ops; structural ops are not among them."""
     return frozenset(_PLANNERS)
 
 
 def implementation(op: Op) -> Implementation:
-    """What computes this op."""
+    """Return the implementation of an op."""
     function = _PLANNERS[op.name](op)
     return Implementation(function, _parameters(function))
 
@@ -84,7 +84,7 @@ def _parameters(function: Callable[..., Result]) -> tuple[Parameter, ...]:
     try:
         hints = get_type_hints(function, include_extras=True)
         signature = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError, AttributeError):  # one of torch's own, which takes tensors
+    except (TypeError, ValueError, AttributeError):  # a builtin of torch, which takes tensors
         return (Parameter("tensor", variadic=True),)
     return tuple(
         Parameter(

@@ -1,4 +1,4 @@
-"""Ops that change where elements are, or how many axes they lie along."""
+"""Ops that move elements or change the shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .registry import Int, Ints, Result, Tensor, implements, plans
 
 
 def moves(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Register a function that moves the elements of its first tensor, whatever they are."""
+    """Register a function that only moves elements, for every dtype."""
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         plans(*names)(lambda op: carriers.moved(function, op.types[0].dtype))
@@ -25,7 +25,7 @@ def moves(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result
 
 @moves("reshape")
 def _reshape(x: Tensor, shape: Ints) -> Tensor:
-    if -1 in shape and x.numel() == 0:  # which torch calls ambiguous
+    if -1 in shape and x.numel() == 0:  # torch rejects it as ambiguous
         known = math.prod(s for s in shape if s != -1)
         shape = [0 if s == -1 and known else max(s, 0) for s in shape]
     return x.reshape(shape)
@@ -112,9 +112,9 @@ def _reverse(x: Tensor, axes: Ints) -> Tensor:
 
 
 def _box(x: Tensor, starts: list[int], ends: list[int], strides: list[int]) -> tuple[Any, ...]:
-    """What a slice takes along each axis, read as Python reads it.
+    """Return the index of a slice along each axis, with the rules of Python.
 
-    Backwards, an end of -1 is the place before the first element and not the last one.
+    With a negative stride an end of -1 means before the first element, not the last element.
     """
     taken: list[Any] = []
     for size, start, end, stride in zip(x.shape, starts, ends, strides, strict=True):
@@ -186,7 +186,7 @@ def _pad(op: Op) -> Callable[..., Result]:
 def _range(start: Tensor, stop: Tensor, step: Tensor) -> Tensor:
     first, last, by = start.item(), stop.item(), step.item()
     if not by:
-        raise ZeroDivisionError("a range with a step of zero")
+        raise ZeroDivisionError("the step of a range is zero")
     if not start.dtype.is_floating_point:
         count = len(range(first, last, by))
         return (first + torch.arange(count, dtype=torch.int64) * by).to(start.dtype)

@@ -1,4 +1,4 @@
-"""Ops over windows, and resampling."""
+"""Pooling and interpolation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .registry import Flag, Floats, Ints, Result, Tensor, plans
 def _windows(
     x: Tensor, kernel: list[int], stride: list[int], dilation: list[int], fill: float | None
 ) -> Tensor:
-    """All windows as a view, their own axes last; with `fill`, also those that reach beyond."""
+    """Return all windows as a view, window axes last; `fill` pads windows beyond the end."""
     spatial = len(kernel)
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     sizes = x.shape[-spatial:]
@@ -98,7 +98,7 @@ def _interpolate(op: Op) -> Callable[..., Result]:
 
 
 def _sampled(x: Tensor, axis: int, at: Tensor, is_linear: bool) -> Tensor:
-    """Along one axis: between the two neighbours, or the nearer one."""
+    """Sample along one axis: linearly between neighbors, or the nearest."""
     if not is_linear:
         return x.index_select(axis, at.round().long())
     low = at.floor()

@@ -1,4 +1,4 @@
-"""What there is to tell of a finished program: its contents, its hazards, how two differ."""
+"""Reports on a program: its contents, its hazards, and the differences between two."""
 
 from ..asset.summary import FunctionSummary, PortSummary, Summary, summarize
 from .differences import Difference, differences

@@ -1,4 +1,4 @@
-"""How two programs differ: ports, composites, ops, weights."""
+"""List the differences between two programs: ports, composites, ops, weights."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _CONTEXT = 2  # equal ops shown around those that differ
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not the same."""
+    """One difference between two programs."""
 
     function: str
     what: str  # "functions", "inputs", "outputs", "ops", "weights"
-    told: str
+    description: str
 
 
 def differences(first: Source, second: Source) -> list[Difference]:
-    """All differences; none means that both compute the same with the same weights.
+    """Return all differences; an empty list means equal computation and equal weights.
 
-    Names of values, locations and metadata do not count.
+    Names of values, locations and metadata are ignored.
     """
     a, b = read(first), read(second)
     found: list[Difference] = []
     only = [f"only the {side} has {name!r}" for side, name in _unshared(a, b)]
-    found += [Difference("", "functions", told) for told in only]
+    found += [Difference("", "functions", text) for text in only]
     for name, function in a.functions.items():
         if name in b.functions and not function.is_private:
             found += _between(name, a, b)
@@ -39,7 +39,7 @@ def differences(first: Source, second: Source) -> list[Difference]:
 
 
 def _unshared(a: Program, b: Program) -> list[tuple[str, str]]:
-    """Entrypoints alone: private graphs bear a hash in their names."""
+    """Return the entrypoints that only one program has; names of private graphs are hashes."""
     first = [f.name for f in a.functions.values() if not f.is_private]
     second = [f.name for f in b.functions.values() if not f.is_private]
     return [("first", n) for n in first if n not in second] + [
@@ -56,20 +56,18 @@ def _between(name: str, first: Program, second: Program) -> list[Difference]:
             found.append(Difference(a.name, what, f"{one} became {two}"))
     one, two = (_lines(p.functions[name], p) for p in (first, second))
     if one != two:
-        told = difflib.unified_diff(one, two, "first", "second", lineterm="", n=_CONTEXT)
-        found.append(Difference(a.name, "ops", "\n".join(told)))
+        lines = difflib.unified_diff(one, two, "first", "second", lineterm="", n=_CONTEXT)
+        found.append(Difference(a.name, "ops", "\n".join(lines)))
     weights = [_weights(p.functions[name], p) for p in (first, second)]
     if weights[0] != weights[1]:
         lost, new = weights[0] - weights[1], weights[1] - weights[0]
-        lines = (
-            f"{lost.total()} constants of the first are not in the second, {new.total()} are new"
-        )
-        found.append(Difference(a.name, "weights", lines))
+        text = f"{lost.total()} constants of the first are not in the second, {new.total()} are new"
+        found.append(Difference(a.name, "weights", text))
     return found
 
 
 def _executed(function: Function, program: Program, depth: int = 0) -> Iterator[tuple[int, Op]]:
-    """The ops of a function and, after each call, those of the graph that is called."""
+    """Yield the ops of a function and, after each call, those of the called graph."""
     for op in ops_of(function.body):
         yield depth, op
         if op.name == "coreai.invoke":
@@ -87,9 +85,9 @@ def _lines(function: Function, program: Program) -> list[str]:
 def _line(op: Op) -> str:
     operands = ", ".join(str(t) for t in op.operand_types)
     results = ", ".join(str(t) for t in op.types)
-    plain = {k: v for k, v in op.attributes.items() if k != "callee"}
-    told = " ".join(f"{k}={v}" for k, v in sorted(plain.items()))
-    return f"{op.name.removeprefix('coreai.')}({operands}) -> {results} {told}".rstrip()
+    shown = {k: v for k, v in op.attributes.items() if k != "callee"}
+    attributes = " ".join(f"{k}={v}" for k, v in sorted(shown.items()))
+    return f"{op.name.removeprefix('coreai.')}({operands}) -> {results} {attributes}".rstrip()
 
 
 def _weights(function: Function, program: Program) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""The graphs of a program as plain data for a page: each op once, texts in one table."""
+"""Write the graphs of a program as plain data for a page, with all strings in one table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..asset.reading import DYNAMIC, Block, Function, Op, Program, Type, bytes_o
 from ..debugging.graph import operation_ids
 
 SMALL = 64  # bytes of a constant whose elements are shown
-_LONGEST = 400  # characters of an op's attributes, which may hold a kernel's source
+_LONGEST = 400  # characters of an op's attributes, which may include the source of a kernel
 
 
 @dataclass
 class _Texts:
-    """Each text once; ops hold its number."""
+    """A table of distinct strings; ops refer to them by number."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -25,9 +25,9 @@ class _Texts:
 
 
 def graph_data(program: Program, milliseconds: Mapping[int, float]) -> dict[str, Any]:
-    """All functions with their ops; `milliseconds` are those of operations, by their ids.
+    """Return all functions with their ops; `milliseconds` maps ids of operations to times.
 
-    Keys that say nothing are left out of an op, so that thousands of them stay a small file.
+    Empty keys of an op are omitted, so that the data of thousands of ops stays small.
     """
     texts = _Texts()
     ids = {id(op): number for _, op, number in operation_ids(program)}
@@ -58,7 +58,7 @@ class _Writer:
     def op(self, op: Op, parent: int | None, region: int) -> dict[str, Any]:
         number, place = self.texts.number, op.place
         own = self.ids[id(op)]
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "id": own,
             "op": number(op.name.removeprefix("coreai.")),
             "module": number(place.module) if place.module else None,
@@ -76,43 +76,43 @@ class _Writer:
             "region": region or None,
             **self.constant(op),
         }
-        return {key: value for key, value in told.items() if value is not None and value != []}
+        return {key: value for key, value in entry.items() if value is not None and value != []}
 
     def constant(self, op: Op) -> dict[str, Any]:
         if op.name != "coreai.constant":
             return {}
         value = op.attributes.get("value")
-        told = self.texts.number(str(value.tolist())) if value is not None else None
-        return {"bytes": bytes_of(op.types[0]), "value": told}
+        text = self.texts.number(str(value.tolist())) if value is not None else None
+        return {"bytes": bytes_of(op.types[0]), "value": text}
 
 
 def _flat(block: Block) -> Iterator[tuple[Op, int | None, int]]:
-    """Every op with the place of the one that holds it, and the number of the region there."""
+    """Return every op with the index of its parent op and the number of its region there."""
     entries: list[tuple[Op, int | None, int]] = []
 
     def walk(inner: Block, parent: int | None, region: int) -> None:
         for op in inner.ops:
             entries.append((op, parent, region))
             at = len(entries) - 1
-            for number, held in enumerate(op.regions):
-                walk(held, at, number)
+            for number, inside in enumerate(op.regions):
+                walk(inside, at, number)
 
     walk(block, None, 0)
     return iter(entries)
 
 
 def type_text(type_: Type) -> str:
-    """`f32[1, ?, 64]`; a state's handle and what is no tensor say so."""
+    """Return a short text such as `f32[1, ?, 64]` or `handle f32[2]`."""
     if not type_.element:
         return type_.kind
     sizes = ", ".join("?" if size == DYNAMIC else str(size) for size in type_.shape)
-    plain = f"{type_.element}[{sizes}]"
-    return plain if type_.kind == "tensor" else f"{type_.kind} {plain}"
+    text = f"{type_.element}[{sizes}]"
+    return text if type_.kind == "tensor" else f"{type_.kind} {text}"
 
 
 def _attributes(op: Op) -> str:
     if op.name == "coreai.constant":
         return ""
     listed = " ".join(f"{k}={v}" for k, v in sorted(op.attributes.items()) if k != "callee")
-    told = " ".join(listed.split())
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"
+    text = " ".join(listed.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

@@ -1,4 +1,4 @@
-"""What is known to go wrong with programs on devices, looked for in a finished one."""
+"""Search a program for constructs that are known to fail on devices."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MOST_AXES = 5
 
 @dataclass(frozen=True)
 class Hazard:
-    """Something to know before shipping; an error will fail, a warning may."""
+    """A known problem on devices: an error will fail, a warning may."""
 
     code: str
     severity: str  # "error" or "warning"
     problem: str
-    way_out: str
+    fix: str
     count: int
     place: str  # of the first
 
@@ -32,30 +32,30 @@ Search = Callable[[Program], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of hazard, and how to find it."""
+    """A kind of hazard, and the search for it."""
 
     code: str
     severity: str
     problem: str
-    way_out: str
+    fix: str
     search: Search
 
 
 def hazards(source: Source) -> list[Hazard]:
-    """All that was found, errors first."""
+    """Return all hazards of a program, errors first."""
     return hazards_of(read(source, largest=0))
 
 
 def hazards_of(program: Program) -> list[Hazard]:
-    """The same, of a program that has been read."""
+    """Return all hazards of a program that was already read."""
     found = []
     for rule in RULES:
         hits = list(rule.search(program))
         if hits:
             what, place = hits[0]
             where = f"{what}, {place}" if place else what
-            told = (rule.code, rule.severity, rule.problem, rule.way_out)
-            found.append(Hazard(*told, len(hits), where))
+            known = (rule.code, rule.severity, rule.problem, rule.fix)
+            found.append(Hazard(*known, len(hits), where))
     return sorted(found, key=lambda h: h.severity != "error")
 
 
@@ -64,7 +64,7 @@ def _ops(program: Program) -> Iterator[Op]:
         yield from ops_of(function.body)
 
 
-def _that(test: Callable[[Op], bool]) -> Search:
+def _ops_where(test: Callable[[Op], bool]) -> Search:
     return lambda program: ((op.name, str(op.place)) for op in _ops(program) if test(op))
 
 
@@ -93,7 +93,7 @@ def _same_names(program: Program) -> Iterator[Finding]:
 
 
 def _is_shape_of_number(op: Op) -> bool:
-    """Reshaping to a number asks for a vector of no sizes, which nothing computes."""
+    """Return whether a constant is the zero-size shape operand of a reshape to rank 0."""
     return (
         op.name == "coreai.constant" and op.types[0].shape == (0,) and op.types[0].element == "ui32"
     )
@@ -103,71 +103,71 @@ RULES = [
     Rule(
         "HAZ01",
         "error",
-        "inputs or outputs of 64 bits, which devices do not have",
-        "convert with coreai_torch, which narrows them to 32",
+        "64-bit inputs or outputs, which devices do not support",
+        "convert with coreai_torch, which narrows them to 32 bits",
         _ports(lambda t: t.element in _WIDE, outputs=True),
     ),
     Rule(
         "HAZ02",
         "error",
-        "inputs or outputs of the same name: the run time keeps one of them",
-        "input_names and output_names that differ",
+        "inputs or outputs with the same name: the run time keeps only one",
+        "pass different input_names and output_names",
         _same_names,
     ),
     Rule(
         "HAZ03",
         "error",
-        "results without elements, which abort the process on the GPU and the neural engine",
-        "a model that does not compute them",
-        _that(lambda op: any(0 in t.shape for t in op.types) and not _is_shape_of_number(op)),
+        "zero-size results, which crash the process on the GPU and the neural engine",
+        "change the model so that it does not compute them",
+        _ops_where(lambda op: any(0 in t.shape for t in op.types) and not _is_shape_of_number(op)),
     ),
     Rule(
         "HAZ04",
         "warning",
-        "boolean inputs, which devices refuse",
-        "an int8 or float input that the model compares with zero",
+        "boolean inputs, which devices reject",
+        "use an int8 or float input, and compare it with zero in the model",
         _ports(lambda t: t.element == "i1", outputs=False),
     ),
     Rule(
         "HAZ05",
         "warning",
-        "source files of the machine it was converted on",
-        "coreai-torch strip",
-        _that(lambda op: bool(op.place.file)),
+        "paths of source files on the machine that converted it",
+        "run coreai-torch strip",
+        _ops_where(lambda op: bool(op.place.file)),
     ),
     Rule(
         "HAZ06",
         "warning",
-        "sorting or argmax of float16, whose indices the neural engine gets wrong",
-        "that part of the model in float32",
-        _that(lambda op: op.name in _ORDERING and any(t.element == "f16" for t in _types(op))),
+        "sort or argmax of float16, for which the neural engine returns wrong indices",
+        "compute that part of the model in float32",
+        _ops_where(lambda op: op.name in _ORDERING and any(t.element == "f16" for t in _types(op))),
     ),
     Rule(
         "HAZ07",
         "warning",
-        f"tensors of more than {_MOST_AXES} axes, which the neural engine does not take",
-        "axes joined by reshaping",
-        _that(lambda op: any(len(t.shape) > _MOST_AXES for t in op.types)),
+        f"tensors of rank above {_MOST_AXES}, which the neural engine does not support",
+        "merge axes with a reshape",
+        _ops_where(lambda op: any(len(t.shape) > _MOST_AXES for t in op.types)),
     ),
     Rule(
         "HAZ08",
         "warning",
-        "loops, which the GPU compiler has refused",
-        "a fixed number of steps, written out",
-        _that(lambda op: op.name == "coreai.while"),
+        "loops, which the GPU compiler has rejected",
+        "unroll a fixed number of steps",
+        _ops_where(lambda op: op.name == "coreai.while"),
     ),
     Rule(
         "HAZ09",
         "warning",
-        "Metal kernels, which run on the GPU alone",
-        "coreai-torch verify, which runs them from their source on the CPU",
-        _that(lambda op: op.name == "coreai.metal4_kernel"),
+        "Metal kernels, which run only on the GPU",
+        "run coreai-torch verify, which runs them from their source on the CPU",
+        _ops_where(lambda op: op.name == "coreai.metal4_kernel"),
     ),
     Rule(
         "HAZ10",
         "warning",
-        "sizes that the data decide: where one is zero, some ops end the process",
-        "a mask in place of the elements it picks, or inputs that pick at least one",
-        _that(lambda op: op.name == "coreai.non_zero"),
+        "sizes that depend on values: if one is zero, some ops crash the process",
+        "use a mask instead of the selected elements, or inputs that select at least one",
+        _ops_where(lambda op: op.name == "coreai.non_zero"),
     ),
 ]

@@ -1,4 +1,4 @@
-"""A report on a program as one page of HTML that needs nothing else, and no network."""
+"""Write a report on a program as one self-contained page of HTML."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def html_page(
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
 ) -> str:
-    """The page; `verdict` comes from `verify`, `timing` from `benchmark_coreai_program`."""
+    """Return the page; `verdict` comes from `verify`, `timing` from `benchmark_coreai_program`."""
     program = read(source, largest=SMALL)
     named = title or (Path(source).name if isinstance(source, str | Path) else "Core AI program")
     return page_of(program, named, file_bytes(source), verdict, timing)
@@ -45,16 +45,16 @@ def write_page(
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
 ) -> Path:
-    """Write the page beside `path` and swap it in, so that none is ever half there."""
+    """Write the page atomically: to a temporary file that then replaces `path`."""
     page = html_page(source, title=title, verdict=verdict, timing=timing)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(page, encoding="utf-8")
-        beside.replace(path)
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return path
 
 
@@ -65,7 +65,7 @@ def page_of(
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
 ) -> str:
-    """The page of a program that has been read, and whose files have this size."""
+    """Return the page of a program that was already read; `size` is that of its files."""
     summary = summary_of(program, size)
     times = Times(program, timing) if timing is not None else None
     parts = [
@@ -100,7 +100,7 @@ def _head(title: str, summary: Summary, verdict: Verdict | None, times: Times | 
 
 
 def _assembled(title: str, body: Markup, data: Markup) -> str:
-    """The template filled; what comes from the model goes in last, so that no mark in it counts."""
+    """Fill the template; insert text from the model last, so that marks in it have no effect."""
     style = _file("style.css")
     script = Markup("(() => {\n" + "\n".join(_file(name) for name in _SCRIPTS) + "})();\n")
     policy = (
@@ -122,6 +122,6 @@ def _file(name: str) -> Markup:
 
 
 def _digest(text: str) -> str:
-    """How a policy names an inline script: with it no other one runs."""
+    """Return the hash that a content security policy uses to allow an inline script."""
     hashed = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(hashed).decode()}'"

@@ -1,4 +1,4 @@
-"""The parts of a report that need no script: figures, verification, time, hazards."""
+"""The static sections of a report: figures, verification, time, weights, hazards."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
     from ..numerics.output_error import OutputError
     from ..verification.verdict import Trial, Verdict
 
-_MODULES = 30  # of the table of times; the graph shows all
-_OPS = 24  # kinds of ops
+_MODULES = 30  # rows in the table of times; the graph shows all modules
+_OPS = 24  # kinds of ops shown
 _PROFILED = (
-    "Modules include those within them and were timed under the profiler, which costs each "
-    "operation some microseconds; calls of the same graph share its time equally. On Linux the run "
-    "time is an interpreter: its times say nothing of a device."
+    "Times of modules include their submodules. They were measured under the profiler, which costs "
+    "each operation some microseconds; calls of the same graph share its time equally. On Linux "
+    "the run time is an interpreter: times are not representative of device performance."
 )
 
 
 def figures(summary: Summary, verdict: Verdict | None, times: Times | None) -> Markup:
-    """The whole at a glance."""
+    """Return the key figures of the program."""
     ops = sum(function.ops for function in summary.functions)
-    told = [
+    rows = [
         ("ops", f"{ops:,}", ""),
         ("constants", size(summary.weight_bytes), ""),
-        ("numbers", *_judged(verdict)),
+        ("numbers", *_agreement(verdict)),
     ]
     if summary.composites:
-        told.insert(2, ("composites", f"{sum(summary.composites.values())}", ""))
+        rows.insert(2, ("composites", f"{sum(summary.composites.values())}", ""))
     if summary.file_bytes is not None:
-        told.insert(1, ("on disk", size(summary.file_bytes), ""))
+        rows.insert(1, ("on disk", size(summary.file_bytes), ""))
     if times is not None:
-        told.append(("a call", f"{times.timing.median_ms:.3g} ms", ""))
-    return element("dl", *(_figure(*figure) for figure in told), class_="figures")
+        rows.append(("per call", f"{times.timing.median_ms:.3g} ms", ""))
+    return element("dl", *(_figure(*figure) for figure in rows), class_="figures")
 
 
-def _judged(verdict: Verdict | None) -> tuple[str, str]:
+def _agreement(verdict: Verdict | None) -> tuple[str, str]:
     if verdict is None:
         return "not checked", "quiet"
-    return ("equal torch's", "good") if verdict.ok else ("differ", "bad")
+    return ("match torch", "good") if verdict.ok else ("differ", "bad")
 
 
 def _figure(title: str, value: str, class_: str) -> Markup:
@@ -52,7 +52,7 @@ def _figure(title: str, value: str, class_: str) -> Markup:
 
 
 def section(name: str, title: str, *parts: str | None) -> Markup:
-    """A part of the page with its heading, to which the list at the top leads."""
+    """Return a section of the page with its heading, a target of the links at the top."""
     heading = element("h2", title, id=f"{name}-title")
     return element(
         "section", heading, *parts, id=name, class_="part", aria_labelledby=f"{name}-title"
@@ -60,7 +60,7 @@ def section(name: str, title: str, *parts: str | None) -> Markup:
 
 
 def contents(summary: Summary) -> Markup:
-    """Ports, composites, kinds of ops, kernels."""
+    """Return ports, composites, kinds of ops and kernels."""
     counts = op_counts(summary)
     rare = f"and {counted(len(counts) - _OPS, 'more kind')}" if len(counts) > _OPS else None
     parts = [signature(summary)]
@@ -74,29 +74,29 @@ def contents(summary: Summary) -> Markup:
 
 
 def weights(summary: Summary) -> Markup:
-    """Constants by dtype; the single ones are put in by the page's script."""
-    whole = f"{size(summary.weight_bytes)} in all, the largest first"
+    """Return constants by dtype; the script of the page adds the single ones."""
+    total = f"{size(summary.weight_bytes)} in total, the largest first"
     single = element("div", id="weights-list")
-    return section("weights", "Weights", dtypes(summary), element("p", whole), single)
+    return section("weights", "Weights", dtypes(summary), element("p", total), single)
 
 
 def verification(verdict: Verdict) -> Markup:
-    """What was compared with torch, and by how much it differs."""
+    """Return the comparison with torch and the errors."""
     headline, *details = str(verdict).splitlines()
     good = "good" if verdict.ok else "bad"
     parts: list[str] = [element("p", headline, class_=f"verdict {good}")]
     if not verdict.ok:
         parts.append(element("pre", joined(*(_line(line) for line in details))))
-    if parted := verdict.divergence:
-        search = f"%{parted.node} = {parted.op}"
+    if divergence := verdict.divergence:
+        search = f"%{divergence.node} = {divergence.op}"
         found = element("button", "Find it in the graph", type="button", data_search=search)
         parts.append(element("p", found))
     if worst := verdict.worst():
         head = ("", "output", "type", "largest error", "relative", "allowed", "same argmax")
         parts.append(_wide(table(head, [_error(e) for e in worst.values()], "errors")))
     parts += [_trials(verdict.trials)]
-    if verdict.ok:  # where numbers differ they stand among the details
-        notes = [*verdict.notes, *(f"left out: {left}" for left in verdict.left_out)]
+    if verdict.ok:  # otherwise the details above include them
+        notes = [*verdict.notes, *(f"skipped: {left}" for left in verdict.left_out)]
         parts += [element("p", note, class_="quiet") for note in notes]
     return section("verification", "Verification", *parts)
 
@@ -106,7 +106,7 @@ def _line(line: str) -> Markup:
 
 
 def _wide(inner: Markup) -> Markup:
-    """What may be wider than a phone scrolls by itself; it can be reached by keyboard for that."""
+    """Wrap a table so that it scrolls on narrow screens and can be focused by keyboard."""
     return element("div", inner, class_="wide", tabindex=0, role="region", aria_label="table")
 
 
@@ -143,25 +143,25 @@ def _trials(trials: tuple[Trial, ...]) -> Markup:
 
 
 def time(times: Times) -> Markup:
-    """Whole calls, and the modules that took the time."""
+    """Return the times of calls and of the slowest modules."""
     timing = times.timing
     runs = sorted(1e3 * s for s in timing.seconds)
-    told = (
-        f"{timing.median_ms:.3f} ms a call: the median of {len(runs)}, of which the quickest took "
-        f"{runs[0]:.3f} ms and the slowest {runs[-1]:.3f} ms."
+    text = (
+        f"{timing.median_ms:.3f} ms per call: the median of {len(runs)} calls; the fastest took "
+        f"{runs[0]:.3f} ms, the slowest {runs[-1]:.3f} ms."
     )
     modules = times.by_module
-    whole = modules[0][1] if modules else 1.0
+    total = modules[0][1] if modules else 1.0
     rows = [
-        (_module(module), f"{ms:.3f} ms", f"{ms / whole:.1%}", bar(ms / whole))
+        (_module(module), f"{ms:.3f} ms", f"{ms / total:.1%}", bar(ms / total))
         for module, ms in modules[:_MODULES]
     ]
     more = len(modules) - _MODULES
-    left = f"and {counted(more, 'module')} that took less, in the graph" if more > 0 else None
+    left = f"and {counted(more, 'faster module')}, shown in the graph" if more > 0 else None
     return section(
         "time",
         "Time",
-        element("p", told),
+        element("p", text),
         table(("module", "time", "share", ""), rows, "times"),
         element("p", left, class_="quiet"),
         element("p", _PROFILED, class_="quiet"),
@@ -175,9 +175,9 @@ def _module(path: str) -> Markup:
 
 
 def hazards(found: list[Hazard]) -> Markup:
-    """What is known to go wrong on devices."""
+    """Return the known problems on devices."""
     if not found:
-        return section("hazards", "Hazards", element("p", "None that are known."))
+        return section("hazards", "Hazards", element("p", "No known hazards."))
     return section("hazards", "Hazards", element("ul", *map(_hazard, found), class_="hazards"))
 
 
@@ -187,6 +187,6 @@ def _hazard(hazard: Hazard) -> Markup:
     lines = [
         element("p", element("span", hazard.severity, class_=kind), f" {hazard.problem}, {times}"),
         element("p", f"at {hazard.place}", class_="quiet"),
-        element("p", f"try {hazard.way_out} ({hazard.code})", class_="quiet"),
+        element("p", f"try {hazard.fix} ({hazard.code})", class_="quiet"),
     ]
     return element("li", *lines)

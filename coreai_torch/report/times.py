@@ -1,4 +1,4 @@
-"""Where the time of a profiled program went, by op and by module."""
+"""The times of a profiled program by op and by module."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds of ops by their ids.
+    """The times of a program's ops and modules.
 
-    The profiler adds up what the ops of a called graph took in all calls of it. Each call is given
-    an equal share of that: the graph's ops record the module of one call alone.
+    The profiler adds up the time of a called graph over all its calls. Each call gets an equal
+    share, because the ops of the graph record the module of only one call.
     """
 
     program: Program
@@ -28,17 +28,17 @@ class Times:
 
     @cached_property
     def by_op(self) -> dict[int, float]:
-        """What each op took; a call with what it calls, an op that holds others with these."""
+        """The milliseconds of each op by id, including called graphs and regions."""
         own = {t.operation_id: t.milliseconds for t in self.timing.operations}
         numbered = operation_ids(self.program)
         ids = {id(op): number for _, op, number in numbered}
         sites = Counter(op.attributes["callee"] for _, op, _ in numbered if _calls(op))
-        whole: dict[str, float] = {}
+        total: dict[str, float] = {}
 
         def of_function(name: str) -> float:
-            if name not in whole:
-                whole[name] = sum(map(of_op, self.program.functions[name].body.ops))
-            return whole[name]
+            if name not in total:
+                total[name] = sum(map(of_op, self.program.functions[name].body.ops))
+            return total[name]
 
         def of_op(op: Op) -> float:
             inner = sum(of_op(o) for region in op.regions for o in region.ops)
@@ -50,9 +50,10 @@ class Times:
 
     @cached_property
     def by_module(self) -> list[tuple[str, float]]:
-        """Modules with those within them, slowest first; the one without a name is the whole.
+        """The milliseconds of modules with their submodules, slowest first.
 
-        One whose time is all that of a single module within it is left out.
+        The module with an empty name is the whole model. A module whose time is that of a single
+        submodule is omitted.
         """
         spent: dict[str, float] = defaultdict(float)
         ids = {id(op): number for _, op, number in operation_ids(self.program)}

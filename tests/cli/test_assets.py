@@ -161,7 +161,7 @@ def test_doctor_lists_hazards_and_environment(shell, tmp_path):
     codes = {h["code"] for h in result.json["hazards"]}
     assert {"HAZ04", "HAZ06", "HAZ07", "HAZ10"} <= codes
     assert result.json["environment"]["torch"] == torch.__version__
-    assert "boolean inputs, which devices refuse" in shell("doctor", asset).out
+    assert "boolean inputs, which devices reject" in shell("doctor", asset).out
 
 
 def doubled(x: torch.Tensor) -> torch.Tensor:

@@ -1,8 +1,8 @@
 import sys
 from pathlib import Path
 
-import coreai_torch.ops  # noqa: F401  # registers the lowerings, whose cases are the tests
+import coreai_torch.ops  # noqa: F401  # registers the lowerings with their cases
 
-# The cases of the lowerings, what turns them into programs, and the decoder live there.
-for room in ("ops", "models"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / room))
+# The folders of the case runner and of the decoder.
+for folder in ("ops", "models"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / folder))

@@ -1,8 +1,8 @@
-"""Programs written in the dialect itself, with ops and types that the converter never emits."""
+"""Build programs directly in the dialect, with ops and types that the converter never emits."""
 
 from __future__ import annotations
 
-import coreai.authoring  # noqa: F401  # before the dialects, which import each other in a circle
+import coreai.authoring  # noqa: F401  # must precede the dialects, which have an import cycle
 import numpy as np
 import torch
 from coreai._compiler import ir
@@ -31,7 +31,7 @@ def tensor_type(shape, element):
 
 
 def built(feeds, body, dynamic=False):
-    """The program `body` makes of values for the tensors of `feeds`, one output each."""
+    """Build a program: `body` takes a value for each feed and returns outputs by name."""
     size = ir.ShapedType.get_dynamic_size()
     with Context(), Location.unknown():
         module = ir.Module.create()
@@ -49,7 +49,7 @@ def built(feeds, body, dynamic=False):
 
 
 def constant(values, element, shape=None):
-    """A constant of any element type, also of those that torch and numpy do not have."""
+    """Return a constant of any element type, also of those that torch and numpy lack."""
     if isinstance(values, torch.Tensor):
         raw = values.contiguous().reshape(-1).view(torch.uint8).numpy()
         return _resource(raw, tensor_type(values.shape, element))
@@ -64,7 +64,7 @@ def _resource(raw, type_):
 
 
 def packed(codes, bits, element):
-    """A constant of codes narrower than a byte, packed flat, the low bits first."""
+    """Return a constant of codes narrower than a byte, packed with the low bits first."""
     flat = np.asarray(codes, np.uint8).reshape(-1, 1)
     spread = np.unpackbits(flat, axis=1, count=bits, bitorder="little").reshape(-1)
     return _resource(np.packbits(spread, bitorder="little"), tensor_type(np.shape(codes), element))

@@ -1,4 +1,4 @@
-"""Every case of every lowering, run by torch from the converted program, against eager torch."""
+"""Run every case of every lowering with `to_torch`, and compare with eager torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 
 from coreai_torch import to_torch
 
-# The values of the cases fit 32 bits; the warning has tests of its own.
+# The values of the cases fit 32 bits; other tests cover the warning.
 pytestmark = pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning")
 
-EVERY = 31  # one case in so many is tried in the fast run
+EVERY = 31  # the fast run tries one case in 31
 
 
 def check(entry, case, *, dynamic):

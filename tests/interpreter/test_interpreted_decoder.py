@@ -1,4 +1,4 @@
-"""Generation by torch from a converted decoder: two entrypoints, one cache, kernels of Metal."""
+"""Run a converted decoder (two entrypoints, one cache) and a Metal kernel with `to_torch`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def generated(module):
     return tokens
 
 
-def test_greedy_tokens_equal_eager_ones():
+def test_greedy_tokens_equal_those_of_eager_torch():
     torch.manual_seed(1)
     model = Decoder().eval()
     program, names = staged(model, COMPOSITES)

@@ -1,7 +1,7 @@
-"""How much faster than the bundled runtime torch is, on one layer of each kind of model, in f16.
+"""`to_torch` is much faster than the bundled run time on one f16 layer of each kind of model.
 
-Whole models in f16 would keep the runtime busy for minutes; every layer of one is alike. Both
-sides are measured in time of one core, in one process.
+A whole f16 model would take minutes on the run time, and its layers are alike. Both sides are
+measured in processor time of one process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class VisionLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """One layer of a decoder of half a billion parameters: 14 heads, 2 of them for keys."""
+    """One layer of a decoder with half a billion parameters: 14 query heads, 2 key heads."""
 
     shape = (1, 8, 896)
 
@@ -70,7 +70,7 @@ async def once(asset, feed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layer", [VisionLayer, DecoderLayer])
-def test_twenty_times_faster_than_the_runtime(layer, tmp_path):
+def test_to_torch_is_twenty_times_faster_than_the_run_time(layer, tmp_path):
     torch.manual_seed(0)
     model, x = layer().half().eval(), torch.randn(layer.shape).half()
     exported = torch.export.export(model, (x,)).run_decompositions(get_decomp_table())

@@ -1,4 +1,4 @@
-"""A program as plain data: types, names, constants of every width, where ops come from."""
+"""Read a program as plain data: types, names, constants of every width, places of ops."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_narrow_constants_are_unpacked_from_the_file(bits, tmp_path):
     assert shapes[3, 5].tolist() == codes.tolist()
 
 
-def test_floats_of_four_bits_are_exact_in_eight():
+def test_float4_constants_are_exact_in_float8():
     def body(a):
         packed(range(16), 4, "f4E2M1FN")
 
@@ -69,7 +69,7 @@ def test_floats_of_four_bits_are_exact_in_eight():
 
 
 @pytest.mark.parametrize("element", ["f32", "f16", "bf16", "si8", "si64", "ui32", "f64", "i1"])
-def test_constants_of_whole_bytes(element):
+def test_constants_of_byte_sized_types(element):
     values = (torch.arange(600).reshape(2, 300) % 2).to(CARRIED[element])
 
     def body(a):
@@ -80,7 +80,7 @@ def test_constants_of_whole_bytes(element):
     assert torch.equal(got, values)
 
 
-def test_complex_empty_and_uniform_constants():
+def test_complex_zero_size_and_uniform_constants():
     def body(a):
         constant(torch.tensor([1 + 2j, 3 - 1j]), "complex<f32>")
         constant([], "si32", (0,))
@@ -108,14 +108,14 @@ def test_aligned_blobs_of_an_asset_are_mapped_and_not_copied(tmp_path):
     assert list(blobs) == ["weights"]
     assert np.array_equal(blobs["weights"].numpy().view(np.float32), weights)
     (got,) = constants(reading.read(asset))
-    assert got.data_ptr() % 4096 == blobs["weights"].data_ptr() % 4096  # of another mapping
+    assert got.data_ptr() % 4096 == blobs["weights"].data_ptr() % 4096  # in another mapping
     assert got.tolist() == weights.tolist()
-    got[0] = 7.0  # a private copy of the page: the file stays as it is
+    got[0] = 7.0  # writes to a private copy of the page, not to the file
     (again,) = constants(reading.read(asset))
     assert again[0] == 0.0
 
 
-def test_types_are_told_apart():
+def test_types_are_parsed():
     cases = {
         "tensor<2x?xf16>": Type("tensor", (2, DYNAMIC), "f16"),
         "tensor<si32>": Type("tensor", (), "si32"),

@@ -1,4 +1,4 @@
-"""The module that a program becomes: names, states, entrypoints, watching, refusals."""
+"""The module that `to_torch` returns: names, states, entrypoints, watching, errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ X, SCALE = torch.linspace(-2, 2, 24).reshape(3, 8), torch.tensor(1.5)
 
 
 @pytest.mark.parametrize("how", ["program", "optimized", "asset", "path"])
-def test_a_program_in_each_of_its_forms(net, how, tmp_path):
+def test_to_torch_accepts_programs_assets_and_paths(net, how, tmp_path):
     program = converted(net, X, SCALE, output_names=["logits", "best"])
     if how == "optimized":
         program.optimize()
@@ -64,7 +64,7 @@ def test_a_program_in_each_of_its_forms(net, how, tmp_path):
     assert got["best"].dtype == torch.int32
 
 
-def test_inputs_come_in_order_by_keyword_or_as_a_mapping(net):
+def test_inputs_are_passed_in_order_by_keyword_or_as_a_mapping(net):
     module = to_torch(converted(net, X, SCALE, input_names=["a.b", "scale"]))
     want = module(X, SCALE)
     array = np.asarray(X)
@@ -82,9 +82,9 @@ def test_what_does_not_fit_is_refused_by_name(net):
     module = to_torch(converted(net, X, SCALE))
     with pytest.raises(TypeError, match=r"missing \['scale'\], unknown \['size'\]"):
         module(X, size=SCALE)
-    with pytest.raises(TypeError, match="takes 2 inputs, 3 were given"):
+    with pytest.raises(TypeError, match="takes 2 inputs, but got 3"):
         module(X, SCALE, SCALE)
-    with pytest.raises(ValueError, match=r"'x' is tensor<3x8xf32>, sizes \[2, 8\] were given"):
+    with pytest.raises(ValueError, match=r"'x' is tensor<3x8xf32>, but sizes \[2, 8\] were given"):
         module(X[:2], SCALE)
     with pytest.raises(TypeError, match=r"a tensor of torch.float16 was given"):
         module(X.half(), SCALE)
@@ -92,18 +92,18 @@ def test_what_does_not_fit_is_refused_by_name(net):
         module.function("other")
 
 
-def test_wide_inputs_are_narrowed_unless_that_changes_them():
+def test_64_bit_inputs_are_narrowed_unless_they_overflow():
     class Gathers(nn.Module):
         def forward(self, i):
             return i * 2
 
     module = to_torch(converted(Gathers(), torch.arange(3)))
     assert next(iter(module(torch.tensor([4, 5, 6])).values())).tolist() == [8, 10, 12]
-    with pytest.raises(ValueError, match=r"numbers that torch.int32 cannot"):
+    with pytest.raises(ValueError, match=r"values out of the range of torch.int32"):
         module(torch.tensor([0, 0, 2**40]))
 
 
-def test_bfloat16_comes_from_numpy_too():
+def test_a_bfloat16_array_of_numpy_is_accepted():
     class Doubles(nn.Module):
         def forward(self, x):
             return x * 2
@@ -130,7 +130,7 @@ def counts():
 
 
 @pytest.mark.parametrize("optimized", [False, True])
-def test_own_states_start_at_zero_and_live_on(counts, optimized):
+def test_states_of_the_module_start_at_zero_and_persist(counts, optimized):
     if optimized:
         counts.optimize()
     module = to_torch(counts)
@@ -144,7 +144,7 @@ def test_own_states_start_at_zero_and_live_on(counts, optimized):
 
 
 @pytest.mark.parametrize("made", [torch.ones, lambda n: np.ones(n, np.float32)])
-def test_given_states_change_in_place(counts, made):
+def test_given_states_are_updated_in_place(counts, made):
     module, mine = to_torch(counts), made(4)
     module.function("main")({"x": torch.ones(4)}, state={"total": mine})
     assert mine.tolist() == [2.0] * 4
@@ -154,7 +154,7 @@ def test_given_states_change_in_place(counts, made):
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_states_may_be_swapped_and_returned(given):
+def test_states_can_be_swapped_and_returned(given):
     class Swaps(nn.Module):
         def __init__(self):
             super().__init__()
@@ -170,18 +170,18 @@ def test_states_may_be_swapped_and_returned(given):
     names = {"state_names": ["a", "b"], "output_names": ["sum", "now", "x"]}
     module = to_torch(converted(Swaps(), torch.ones(2), **names))
     mine = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3.0, 4.0])}
-    held = mine if given else module.states
+    states = mine if given else module.states
     module.states.update({name: value.clone() for name, value in mine.items()})
     for turn in range(4):
         got = module.function("main")({"x": torch.ones(2)}, state=mine if given else None)
         a, b = ([3.0, 4.0], [1.0, 2.0]) if turn % 2 == 0 else ([1.0, 2.0], [3.0, 4.0])
-        assert (held["a"].tolist(), held["b"].tolist()) == (a, b)
+        assert (states["a"].tolist(), states["b"].tolist()) == (a, b)
         assert (got["sum"].tolist(), got["now"].tolist()) == ([v + 1 for v in a], b)
         for value in got.values():
             value.fill_(9.0)
 
 
-def test_outputs_share_no_memory_with_what_goes_on_living():
+def test_outputs_share_no_memory_with_inputs_and_constants():
     class Passes(nn.Module):
         def __init__(self):
             super().__init__()
@@ -219,7 +219,7 @@ def test_each_entrypoint_is_a_function():
     )
 
 
-def test_sizes_may_vary(net):
+def test_dynamic_sizes(net):
     batch = torch.export.Dim("batch", min=2, max=64)
     module = to_torch(converted(net, X, SCALE, dynamic_shapes=({0: batch}, None)))
     for rows in (2, 5, 17):
@@ -228,7 +228,7 @@ def test_sizes_may_vary(net):
         torch.testing.assert_close(next(iter(got.values())), want[0], rtol=1e-5, atol=1e-5)
 
 
-def test_a_watch_sees_every_op_and_where_it_comes_from(net):
+def test_watch_sees_every_op_and_its_module(net):
     module = to_torch(converted(net, X, SCALE, output_names=["logits", "best"]))
     seen = []
     got = module.function("main")({"x": X, "scale": SCALE}, watch=seen.append)
@@ -241,7 +241,7 @@ def test_a_watch_sees_every_op_and_where_it_comes_from(net):
     torch.testing.assert_close(got["logits"], module(X, SCALE)["logits"], rtol=0, atol=0)
 
 
-def test_a_watch_sees_what_is_otherwise_computed_once():
+def test_watch_sees_ops_that_are_otherwise_folded():
     def body(a):
         table = constant([[1.0, 2.0], [3.0, 4.0]], "f32")
         turned = gen.TransposeOp(table, constant([1, 0], "ui32")).result
@@ -255,7 +255,7 @@ def test_a_watch_sees_what_is_otherwise_computed_once():
     assert watched["y"].tolist() == module(x)["y"].tolist() == [[1.0, 3.0], [2.0, 4.0]]
 
 
-def test_a_watch_looks_into_composites(net):
+def test_watch_sees_the_ops_of_composites(net):
     module = to_torch(converted(net, X, SCALE))
     composites = {f.name for f in module.program.functions.values() if f.composite}
     assert composites
@@ -264,7 +264,7 @@ def test_a_watch_looks_into_composites(net):
     assert composites <= {e.function for e in seen}
 
 
-def test_the_source_line_of_an_op_is_told_in_debug_mode(net):
+def test_ops_have_source_lines_in_debug_mode(net):
     staged = exported(net, X, SCALE)
     converter = TorchConverter(mode=TorchConverter.Mode.DEBUG).add_exported_program(staged)
     module = to_torch(converter.to_coreai())
@@ -274,7 +274,7 @@ def test_the_source_line_of_an_op_is_told_in_debug_mode(net):
     assert (__file__, "mul") in lines
 
 
-def test_values_are_let_go_after_their_last_use():
+def test_values_are_freed_after_their_last_use():
     class Chain(nn.Module):
         def forward(self, x):
             for _ in range(20):
@@ -291,10 +291,10 @@ def test_values_are_let_go_after_their_last_use():
             values[number] = None
         alive = sum(isinstance(v, torch.Tensor) and v.dim() > 0 for v in values)
         peak = max(peak, alive)
-    assert peak <= 2  # the argument, and one on its way
+    assert peak <= 2  # the argument and one intermediate value
 
 
-def test_half_products_accumulate_wide():
+def test_float16_products_accumulate_in_float32():
     class Product(nn.Module):
         def forward(self, x, y):
             return x @ y
@@ -303,10 +303,10 @@ def test_half_products_accumulate_wide():
         x = torch.full((rows, 4096), 0.1, dtype=torch.float16)
         y = torch.ones(4096, 2, dtype=torch.float16)
         got = next(iter(to_torch(converted(Product(), x, y))(x, y).values()))
-        assert got.tolist() == [[409.5, 409.5]] * rows  # the run time stops at 256
+        assert got.tolist() == [[409.5, 409.5]] * rows  # the run time gives 256
 
 
-def test_branches_and_loops():
+def test_branches_and_loops_run():
     def halves(x):
         return torch.ops.higher_order.while_loop(
             lambda v, n: v.sum() > 1, lambda v, n: (v / 2, n + 1), (x, torch.tensor(0)), ()
@@ -327,17 +327,17 @@ def test_branches_and_loops():
     assert (chosen.tolist(), count.item()) == ([-0.5, -0.5], 1)
 
 
-def test_unknown_ops_are_told_all_at_once(monkeypatch, net):
+def test_all_unsupported_ops_are_reported_at_once(monkeypatch, net):
     program = converted(net, X, SCALE)
     known = known_ops() - {"coreai.gelu", "coreai.argmax"}
     monkeypatch.setattr("coreai_torch.interpreter.module.known_ops", lambda: known)
-    with pytest.raises(UnsupportedOpError) as told:
+    with pytest.raises(UnsupportedOpError) as raised:
         to_torch(program)
-    assert "coreai.argmax, used 1 times" in str(told.value)
-    assert "coreai.gelu, used 1 times" in str(told.value)
+    assert "cannot run coreai.argmax, which is used 1 time" in str(raised.value)
+    assert "cannot run coreai.gelu, which is used 1 time" in str(raised.value)
 
 
-def test_an_op_that_fails_is_named():
+def test_a_failing_op_is_named_in_the_error():
     x = torch.tensor([1, 2], dtype=torch.int32)
     program = built({"x": x, "y": x}, lambda a, b: {"q": gen.DivideOp(a, b).result})
     module = to_torch(program)
@@ -349,8 +349,8 @@ def test_an_op_that_fails_is_named():
 
 
 @pytest.mark.parametrize("place", [3, -4])
-def test_an_index_out_of_range_is_told(place):
-    """The runtime on Linux writes beside the tensor, and may end the process."""
+def test_an_index_out_of_bounds_raises(place):
+    """The run time on Linux writes out of bounds instead, and may crash."""
 
     def added(x, places):
         return x.scatter_add(0, places, torch.ones(1))
@@ -360,11 +360,11 @@ def test_an_index_out_of_range_is_told(place):
     x = torch.zeros(3)
     run = to_torch(converted(module, x, torch.tensor([2])))
     assert next(iter(run(x, torch.tensor([2])).values())).tolist() == [0, 0, 1]
-    with pytest.raises(RunError, match=r"scatter_along_axis.*outside of the sizes \[3\]"):
+    with pytest.raises(RunError, match=r"scatter_along_axis.*out of bounds for sizes \[3\]"):
         run(x, torch.tensor([place]))
 
 
-def test_a_damaged_asset_is_refused(net, tmp_path):
+def test_a_damaged_asset_is_rejected(net, tmp_path):
     converted(net, X, SCALE).save_asset(tmp_path / "net.aimodel")
     bytecode = tmp_path / "net.aimodel" / "main.mlirb"
     raw = bytearray(bytecode.read_bytes())
@@ -374,7 +374,7 @@ def test_a_damaged_asset_is_refused(net, tmp_path):
         to_torch(tmp_path / "net.aimodel")
 
 
-def test_what_is_no_program_is_refused(net, tmp_path):
+def test_to_torch_rejects_a_model_and_paths_without_an_asset(net, tmp_path):
     with pytest.raises(TypeError, match="a Net is no Core AI program"):
         to_torch(net)
     with pytest.raises(FileNotFoundError, match="no asset at"):
@@ -383,7 +383,7 @@ def test_what_is_no_program_is_refused(net, tmp_path):
         to_torch(tmp_path)
 
 
-def test_dead_ops_that_cannot_be_folded_do_not_stop_the_rest():
+def test_a_dead_op_that_cannot_be_folded_fails_only_when_it_runs():
     def body(a):
         gen.DivideOp(constant([1], "si32"), constant([0], "si32"))
         return {"y": gen.ReLUOp(a).result}
@@ -393,7 +393,7 @@ def test_dead_ops_that_cannot_be_folded_do_not_stop_the_rest():
         module(X)
 
 
-def test_states_written_by_several_joined_tokens():
+def test_joined_tokens_order_accesses_to_a_state():
     from coreai._compiler.ir import InsertionPoint, Location
     from coreai.authoring import Context
     from dialect_programs import ir, tensor_type
@@ -419,11 +419,11 @@ def test_states_written_by_several_joined_tokens():
     torch.testing.assert_close(module.states["held"], x.exp(), rtol=1e-6, atol=1e-6)
 
 
-def test_the_name_is_public():
+def test_to_torch_is_public():
     assert "to_torch" in coreai_torch.__all__
 
 
-def test_constraints_of_hardware_change_no_number():
+def test_hardware_constraints_do_not_change_results():
     class Adds(nn.Module):
         def __init__(self):
             super().__init__()
@@ -443,7 +443,7 @@ def test_constraints_of_hardware_change_no_number():
     assert module.states["total"].tolist() == [[1.0] * 3] * 2
 
 
-def test_enumerated_sizes_become_functions():
+def test_enumerated_static_shapes_become_functions():
     class Doubles(nn.Module):
         def forward(self, x):
             return x * 2

@@ -1,4 +1,4 @@
-"""Programs for pages: a large one, and one whose every name is an attack."""
+"""Programs for pages: a large one, and one with hostile names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ F32 = Type("tensor", (1, 16), "f32")
 WEIGHT = Type("tensor", (16, 16), "f32")
 SOURCE = "/models/net.py"
 
-# Ends of scripts, of comments and of attributes; what HTML, JSON and JavaScript read otherwise; a
-# mark that turns the reading round, a NUL, and marks of the page's own template.
+# Ends of scripts, comments and attributes; characters that HTML, JSON and JavaScript treat
+# differently; a right-to-left override, a NUL, and marks of the page's template.
 HOSTILE = (
     "</script><script>window.pwned=1</script>",
     "<img src=x onerror='window.pwned=2'>",
@@ -25,9 +25,9 @@ EVERY = " ".join(HOSTILE)
 
 
 def op(name, operands=(), results=(), types=(), place=None, attributes=None, regions=()):
-    held = tuple(F32 for _ in operands)
+    given = tuple(F32 for _ in operands)
     place = Place() if place is None else place
-    return Op(f"coreai.{name}", operands, results, types, held, attributes or {}, regions, place)
+    return Op(f"coreai.{name}", operands, results, types, given, attributes or {}, regions, place)
 
 
 def function(name, ops, *, inputs=("x",), outputs=("y",), is_private=False, composite=""):
@@ -46,14 +46,14 @@ def program(*functions):
 
 
 def flat(count):
-    """A model that records no places, as after `coreai-torch strip`."""
+    """Return a model without places, as after `coreai-torch strip`."""
     return program(
         function("main", [op("sin", (n,), (n + 1,), (F32,)) for n in range(count)]),
     )
 
 
 def layered(layers, ops_each):
-    """A deep model: each layer a weight, a product and a run of ops, some of them a composite."""
+    """Return a deep model: each layer has a weight, a product and more ops, one a composite."""
     norm = function("norm", [op("sqrt", (0,), (1,), (F32,))], is_private=True, composite="norm")
     ops, value = [], 0
     for layer in range(layers):
@@ -72,7 +72,7 @@ def layered(layers, ops_each):
 
 
 def attacked():
-    """Hostile text wherever a program holds any."""
+    """Return a program with hostile text in every name."""
     place = Place(EVERY.replace(".", "_"), EVERY, 3, EVERY, EVERY)
     kernel = {"kernel_name": EVERY, "source": EVERY}
     body = [
@@ -88,9 +88,9 @@ def attacked():
 def failed_verdict():
     error = OutputError(EVERY, EVERY, (1, 16), ok=False, tolerance=1e-5, max_abs=0.5, max_rel=0.1)
     trial = Trial(EVERY, optimized=True, step=0, outputs=(error,), problem=EVERY)
-    parted = Divergence(EVERY, EVERY, EVERY, EVERY, error, alone=True, trial=EVERY)
-    told = {"left_out": (EVERY,), "notes": (EVERY,), "ports": (EVERY,), "kernels": (EVERY,)}
-    return Verdict("main", (trial,), divergence=parted, **told)
+    divergence = Divergence(EVERY, EVERY, EVERY, EVERY, error, alone=True, trial=EVERY)
+    rest = {"left_out": (EVERY,), "notes": (EVERY,), "ports": (EVERY,), "kernels": (EVERY,)}
+    return Verdict("main", (trial,), divergence=divergence, **rest)
 
 
 def passed_verdict():
@@ -100,11 +100,11 @@ def passed_verdict():
 
 
 def timing(read):
-    """A millisecond for each op that is no constant, as the profiler would tell."""
+    """Return a profile with a millisecond for each op that is not a constant."""
     rows, number = [], 0
     for each in read.functions.values():
-        for held in each.body.ops:
-            if held.name not in ("coreai.constant", "coreai.output", "coreai.invoke"):
-                rows.append(OperationTiming(number, held.name, held.place.module, 1.0, 1))
+        for inner in each.body.ops:
+            if inner.name not in ("coreai.constant", "coreai.output", "coreai.invoke"):
+                rows.append(OperationTiming(number, inner.name, inner.place.module, 1.0, 1))
             number += 1
     return BenchmarkResult((0.01, 0.02, 0.03), tuple(rows))

@@ -1,4 +1,4 @@
-"""Programs where they are looked at: a notebook's HTML, a terminal's rich text."""
+"""The display of programs in a notebook (HTML) and in a terminal (rich text)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def converted():
     return TorchConverter().add_exported_program(decomposed, **names).to_coreai()
 
 
-def printed(held):
+def printed(value):
     stream = io.StringIO()
-    Console(file=stream, width=120).print(held)
+    Console(file=stream, width=120).print(value)
     return stream.getvalue()
 
 
@@ -58,7 +58,7 @@ def test_a_notebook_shows_a_program_as_html(converted):
     assert "text/plain" in data
 
 
-def test_rich_prints_the_same_and_takes_names_for_text(converted):
+def test_rich_prints_the_summary_and_escapes_names(converted):
     text = printed(converted)
     assert text.startswith("Core AI program, 1 function, ")
     assert re.search(r"main +input +\[bold\]x +f32\[2, 4\]", text)
@@ -66,20 +66,20 @@ def test_rich_prints_the_same_and_takes_names_for_text(converted):
     assert "composites  layer_norm 1" in text
 
 
-def test_an_asset_shows_itself_through_its_summary(converted, tmp_path):
+def test_the_summary_of_an_asset_shows_its_size_on_disk(converted, tmp_path):
     converted.save_asset(tmp_path / "net.aimodel")
     summary = summarize(tmp_path / "net.aimodel")
     assert "on disk" in DisplayFormatter().format(summary)[0]["text/html"]
     assert "on disk" in printed(summary)
 
 
-def test_what_is_shown_follows_optimize(converted):
+def test_the_display_changes_after_optimize(converted):
     before = printed(converted)
     converted.optimize()
     assert printed(converted) != before
 
 
-def test_no_name_is_read_as_markup():
+def test_names_are_escaped():
     summary = summary_of(attacked(), None)
     page = summary._repr_html_()
     tags = set(re.findall(r"<\s*([a-zA-Z]\w*)", page))

@@ -1,4 +1,4 @@
-"""What a report's page is made of: data, escaped text, a policy, times by module."""
+"""The page of a report: data, escaped text, content security policy, times by module."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', r
 
 
 def data_of(page):
-    (held,) = DATA.findall(page)
-    return json.loads(held)
+    (found,) = DATA.findall(page)
+    return json.loads(found)
 
 
-def told(data, row):
-    """An op of the data with its texts put in."""
+def resolved(data, row):
+    """Return an op of the data with strings in place of their numbers."""
     names = ("op", "module", "node", "target", "file", "attributes", "value")
     return {k: data["strings"][v] if k in names else v for k, v in row.items()}
 
 
-def test_every_op_tells_its_operands_types_module_and_source():
+def test_ops_have_operands_types_module_and_source():
     data = graph_data(layered(2, 3), {})
     (main, norm) = data["functions"]
-    ops = [told(data, row) for row in main["ops"]]
+    ops = [resolved(data, row) for row in main["ops"]]
     assert [o["op"] for o in ops[:4]] == ["constant", "matmul", "invoke", "sin"]
     assert ops[0]["bytes"] == 16 * 16 * 4
     assert ops[1]["operands"] == [0, 1]
@@ -61,20 +61,20 @@ def test_every_op_tells_its_operands_types_module_and_source():
     assert ops[3]["attributes"] == "step=1"
 
 
-def test_an_op_without_a_place_has_no_place():
+def test_an_op_without_a_place_omits_its_keys():
     data = graph_data(program(function("main", [op("sin", (0,), (1,), (F32,))])), {})
     row = data["functions"][0]["ops"][0]
     assert row.keys() == {"id", "op", "types", "results", "operands"}
 
 
-def test_ops_of_regions_know_the_op_that_holds_them():
+def test_ops_of_regions_have_their_parent():
     inner = Block((), (), (op("sin", (0,), (2,), (F32,)), op("yield", (2,))))
     other = Block((), (), (op("cos", (0,), (3,), (F32,)), op("yield", (3,))))
     choice = op("if", (0,), (4,), (F32,), regions=(inner, other))
     data = graph_data(program(function("main", [op("abs", (0,), (1,), (F32,)), choice])), {})
     rows = data["functions"][0]["ops"]
-    held = [(told(data, r)["op"], r.get("parent"), r.get("region", 0)) for r in rows]
-    assert held == [
+    found = [(resolved(data, r)["op"], r.get("parent"), r.get("region", 0)) for r in rows]
+    assert found == [
         ("abs", None, 0),
         ("if", None, 0),
         ("sin", 1, 0),
@@ -95,33 +95,33 @@ def test_ops_of_regions_know_the_op_that_holds_them():
     ],
     ids=str,
 )
-def test_types_are_short(type_, text):
+def test_type_text(type_, text):
     assert type_text(type_) == text
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, EVERY], ids=range(len(HOSTILE) + 1))
-def test_no_name_leaves_its_script_or_its_element(name):
-    held = script_data({"name": name})
-    assert not re.search("[<>&\u2028\u2029\x00\u202e]", held)
-    assert held.isascii()
-    assert json.loads(held) == {"name": name}
+def test_names_are_escaped_in_scripts_and_elements(name):
+    text = script_data({"name": name})
+    assert not re.search("[<>&\u2028\u2029\x00\u202e]", text)
+    assert text.isascii()
+    assert json.loads(text) == {"name": name}
     markup = element("p", name, title=name)
     assert re.fullmatch(r'<p title="[^<>"]*">[^<>"]*</p>', markup)
     assert shown(name).isprintable()
 
 
-def test_what_cannot_be_seen_is_shown_as_its_code():
+def test_invisible_characters_are_shown_as_escapes():
     assert shown("a\u2028\x00\u202eb\U000e0041") == "a\\u2028\\u0000\\u202eb\\U000e0041"
     assert shown("größe 数") == "größe 数"
 
 
-def test_a_page_of_hostile_names_has_the_elements_of_its_own_alone():
+def test_hostile_names_add_no_elements_to_the_page():
     read_ = attacked()
     page = page_of(read_, EVERY, 1, failed_verdict(), timing(read_))
     tags = set(re.findall(r"<\s*/?\s*([a-zA-Z]+)", DATA.sub("", page).split("<script>")[0]))
     assert not tags & {"img", "iframe", "object", "script", "link", "form"}
     assert page.count("<script") == 2
-    assert page.count("<!--") == 0, "the template's marks are all filled, and none was put in"
+    assert page.count("<!--") == 0, "all marks of the template are filled, and none was added"
     assert "window.pwned" in page
     assert "onerror" not in "".join(re.findall(r"<\w+[^>]*>", DATA.sub("", page))).replace(
         "onerror=&#x27;", ""
@@ -129,7 +129,7 @@ def test_a_page_of_hostile_names_has_the_elements_of_its_own_alone():
     assert shown(EVERY) in data_of(page)["strings"]
 
 
-def test_only_the_scripts_and_styles_of_the_page_itself_may_run():
+def test_the_policy_allows_only_the_scripts_and_styles_of_the_page():
     page = page_of(layered(1, 2), "net")
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none'; ")
@@ -146,7 +146,7 @@ def test_the_same_program_gives_the_same_page():
     assert page_of(layered(3, 3), "net") == page_of(layered(3, 3), "net")
 
 
-def test_parts_come_with_what_was_given():
+def test_sections_depend_on_what_was_given():
     read_ = layered(2, 3)
     bare = page_of(read_, "net")
     assert 'id="verification"' not in bare
@@ -154,7 +154,7 @@ def test_parts_come_with_what_was_given():
     assert "not checked" in bare
     whole = page_of(read_, "net", 2048, passed_verdict(), timing(read_))
     assert "matches torch in 1 call" in whole
-    assert "20.000 ms a call" in whole
+    assert "20.000 ms per call" in whole
     assert "2.0 kB" in whole
     failed = page_of(read_, "net", 1, failed_verdict())
     assert "first op that diverges" in failed
@@ -162,7 +162,7 @@ def test_parts_come_with_what_was_given():
 
 
 def test_calls_of_one_graph_share_its_time():
-    read_ = layered(2, 3)  # two calls of `norm`, whose one op took a millisecond in both together
+    read_ = layered(2, 3)  # two calls of `norm`, whose op took a millisecond in total
     times = Times(read_, timing(read_))
     assert sum(1 for o in read_.functions["main"].body.ops if o.name == "coreai.invoke") == 2
     spent = dict(times.by_module)
@@ -170,16 +170,16 @@ def test_calls_of_one_graph_share_its_time():
     assert spent["encoder.layer"] == pytest.approx(5.0)
     assert spent["encoder.layer.0"] == pytest.approx(2.5)
     assert spent["encoder.layer.1.dense"] == pytest.approx(1.0)
-    assert "encoder" not in spent, "all of its time is that of one module within"
+    assert "encoder" not in spent, "all of its time is that of one submodule"
 
 
 class Named(nn.Module):
     def __init__(self, name):
         super().__init__()
-        self.held = nn.ModuleDict({name: nn.Linear(4, 4)})
+        self.layers = nn.ModuleDict({name: nn.Linear(4, 4)})
 
     def forward(self, x):
-        return next(iter(self.held.values()))(x)
+        return next(iter(self.layers.values()))(x)
 
 
 def converted(model, *args, **names):
@@ -188,13 +188,13 @@ def converted(model, *args, **names):
     return debug.add_exported_program(exported, **names).to_coreai()
 
 
-def test_a_converted_model_keeps_its_names_on_the_way_to_the_page(tmp_path):
+def test_names_of_a_converted_model_reach_the_page(tmp_path):
     name = "größe '<img src=x onerror=pwn()>'"
     made = converted(Named(name), torch.ones(2, 4), input_names=["<b>x</b>"])
     modules = {o.place.module for o in read(made).functions["main"].body.ops}
-    assert f"held.{name}" in modules, "MLIR prints the bytes of an umlaut in hex"
+    assert f"layers.{name}" in modules, "MLIR prints the bytes of an umlaut in hex"
     strings = data_of(html_page(made))["strings"]
-    assert f"held.{name}" in strings
+    assert f"layers.{name}" in strings
     assert "<b>x</b>" in strings
     assert any(s.endswith("linear.py") for s in strings), "source lines"
     asset = tmp_path / "named.aimodel"
@@ -204,13 +204,13 @@ def test_a_converted_model_keeps_its_names_on_the_way_to_the_page(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["named.html"]
 
 
-def test_names_come_back_from_the_hex_that_mlir_prints():
+def test_hex_escapes_of_mlir_are_decoded():
     assert _unescaped(r"a\22b\\c\E2\80\A8") == 'a"b\\c\u2028'
     assert _unescaped("plain") == "plain"
 
 
 def test_large_constants_are_not_read():
-    made = converted(Named("held"), torch.ones(2, 4))
+    made = converted(Named("linear"), torch.ones(2, 4))
     values = [
         "value" in o.attributes
         for o in read(made, largest=16).functions["main"].body.ops

@@ -1,4 +1,4 @@
-"""Pages in a real browser, which must be on the machine: Debian's `chromium` is one."""
+"""Open pages in an installed browser, for example Debian's `chromium`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPENS_WITHIN = 2.0  # seconds, for a model of five thousand ops
 
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine"),
-    pytest.mark.xdist_group("browser"),  # one browser for all of them
+    pytest.mark.xdist_group("browser"),  # all tests share one browser
 ]
 
 
@@ -42,7 +42,7 @@ def browser():
 
 
 class Opened:
-    """A page in the browser, with all that it complained of or asked for."""
+    """A page in the browser, with its console messages and its requests."""
 
     def __init__(self, page, path):
         self.page, self.complaints, self.requests = page, [], []
@@ -80,7 +80,7 @@ def opened(browser, tmp_path):
 
 @pytest.fixture(scope="module")
 def large():
-    """A hundred layers of fifty ops, verified and profiled."""
+    """Return a page of a hundred layers of fifty ops, verified and profiled."""
     read = layered(100, 50)
     return page_of(read, "large.aimodel", 1 << 20, passed_verdict(), timing(read))
 
@@ -94,7 +94,7 @@ def test_a_model_of_five_thousand_ops_opens_in_two_seconds(opened, large):
     assert found.count("*") < 2000, "rows are built when they are opened"
 
 
-def test_modules_build_their_rows_when_they_are_opened(opened, large):
+def test_modules_build_their_rows_on_opening(opened, large):
     found = opened(large)
     page = found.page
     assert found.count("#tree details.op") == 0
@@ -106,7 +106,7 @@ def test_modules_build_their_rows_when_they_are_opened(opened, large):
     composite = page.locator("#tree details.op.composite").first
     assert composite.locator("summary .badge").text_content() == "composite"
     composite.locator("> summary").click()
-    expect(composite).to_contain_text("What norm does")
+    expect(composite).to_contain_text("Ops of norm")
     expect(composite).to_contain_text("/models/net.py:900")
     page.get_by_role("button", name="Fold all").click()
     assert found.count("#tree details[open]") == 0
@@ -115,7 +115,7 @@ def test_modules_build_their_rows_when_they_are_opened(opened, large):
     assert found.is_clean(), found.complaints
 
 
-def test_ops_that_record_no_place_are_listed_some_at_a_time(opened):
+def test_ops_without_places_are_listed_in_steps(opened):
     found = opened(page_of(flat(5000), "flat.aimodel"))
     assert found.seconds < OPENS_WITHIN
     assert found.count("#tree details.op") == 200
@@ -130,7 +130,7 @@ def test_ops_that_record_no_place_are_listed_some_at_a_time(opened):
     assert found.is_clean(), found.complaints
 
 
-def test_search_looks_at_ops_that_have_no_rows_yet(opened, large):
+def test_search_includes_ops_without_rows(opened, large):
     page = opened(large).page
     page.keyboard.press("/")
     page.keyboard.type("LINEAR_73 matmul")
@@ -154,7 +154,7 @@ def test_search_looks_at_ops_that_have_no_rows_yet(opened, large):
     assert page.locator("#tree").is_visible()
 
 
-def test_names_lead_to_their_ops_and_modules(opened, large):
+def test_names_link_to_their_ops_and_modules(opened, large):
     page = opened(large).page
     page.locator(".composites button").click()
     assert page.locator("#search").input_value() == "norm"
@@ -165,7 +165,7 @@ def test_names_lead_to_their_ops_and_modules(opened, large):
     assert "matmul" in page.evaluate("document.activeElement.textContent")
 
 
-def test_hostile_names_are_shown_and_not_run(opened):
+def test_hostile_names_are_shown_as_text(opened):
     read = attacked()
     found = opened(page_of(read, EVERY, 1, failed_verdict(), timing(read)))
     page = found.page
@@ -190,12 +190,12 @@ def test_hostile_names_are_shown_and_not_run(opened):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_readable_in_both_schemes_and_on_a_phone(opened, large, scheme):
+def test_the_page_fits_a_phone_in_both_color_schemes(opened, large, scheme):
     narrow = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
     page = opened(large, **narrow).page
     page.locator("#search").fill("matmul")
     width = page.evaluate("document.documentElement.scrollWidth")
-    assert width <= 360, "nothing sticks out of the side"
+    assert width <= 360, "nothing overflows the viewport"
     ink, paper = page.evaluate(
         "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )

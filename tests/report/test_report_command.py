@@ -21,18 +21,18 @@ def test_report_verifies_profiles_and_writes_one_page(shell, tmp_path):  # noqa:
         "--profile", "--runs", 2, "--size", 3, "--json",
     )  # fmt: skip
     assert said.code == 0, said.out + said.err
-    told = said.json
+    result = said.json
     page = (tmp_path / "net.html").read_text()
-    assert told.keys() == {"ok", "output", "bytes", "ops", "verified", "median_ms"}
-    assert told["verified"] is True
-    assert told["bytes"] == len(page.encode())
-    assert told["median_ms"] > 0
+    assert result.keys() == {"ok", "output", "bytes", "ops", "verified", "median_ms"}
+    assert result["verified"] is True
+    assert result["bytes"] == len(page.encode())
+    assert result["median_ms"] > 0
     assert "matches torch" in page
     assert "the median of 2" in page
     assert "models.py" in page, "source lines"
 
 
-def test_numbers_that_differ_leave_with_1_and_a_page(shell, tmp_path):  # noqa: F811
+def test_different_numbers_exit_with_code_1_and_write_a_page(shell, tmp_path):  # noqa: F811
     class Other(nn.Module):
         def forward(self, x):
             return x + 1
@@ -44,7 +44,7 @@ def test_numbers_that_differ_leave_with_1_and_a_page(shell, tmp_path):  # noqa: 
     assert "does not match torch" in (tmp_path / "a" / "other.html").read_text()
 
 
-def test_wrong_calls_say_what_is_wrong(shell, tmp_path):  # noqa: F811
+def test_wrong_arguments_are_explained(shell, tmp_path):  # noqa: F811
     saved(tmp_path / "net.aimodel", nn.ReLU(), torch.ones(2), mode=TorchConverter.Mode.RELEASE)
     assert shell("report", "none.aimodel", "-o", "x.html").code == 2
     assert (

@@ -82,9 +82,21 @@ async def looked_for(predicate=torch.isfinite, inputs=None, **options):
 @pytest.mark.parametrize(
     ("call", "code", "told"),
     [
-        (lambda: create_validator_for_exported_program(nn.ReLU()), "CAT113", "no exported program"),
-        (lambda: compute_exported_program_diff(None, exported()), "CAT113", "no exported program"),
-        (lambda: save_intermediates("a.pt2", [X], "values"), "CAT113", "no exported program"),
+        (
+            lambda: create_validator_for_exported_program(nn.ReLU()),
+            "CAT113",
+            "an ExportedProgram is needed",
+        ),
+        (
+            lambda: compute_exported_program_diff(None, exported()),
+            "CAT113",
+            "an ExportedProgram is needed",
+        ),
+        (
+            lambda: save_intermediates("a.pt2", [X], "values"),
+            "CAT113",
+            "an ExportedProgram is needed",
+        ),
         (lambda: strip_debug_info("net.aimodel"), "CAT113", "takes an AIProgram, not a str"),
         (lambda: asyncio.run(looked_for(3)), "CAT113", "predicate is 3"),
         (lambda: asyncio.run(looked_for(strategy="top")), "CAT113", "LevelOrderStrategy.auto"),
@@ -92,7 +104,7 @@ async def looked_for(predicate=torch.isfinite, inputs=None, **options):
         (lambda: asyncio.run(looked_for(inputs={"y": X})), "CAT113", "unknown ['y']"),
         (lambda: CoreAIInspector(model=staged().to_coreai(), function_name="f"), "CAT115", "'f'"),
         (lambda: to_torch(staged().to_coreai()).function("f"), "CAT115", "has ['main']"),
-        (lambda: to_torch(staged().to_coreai())(None), "CAT113", "a NoneType is no tensor"),
+        (lambda: to_torch(staged().to_coreai())(None), "CAT113", "an input is a NoneType"),
         (lambda: to_torch(staged().to_coreai())(X.half()), "CAT113", "torch.float16 was given"),
         (lambda: to_torch(staged().to_coreai())(X[0]), "CAT101", "sizes [4] were given"),
     ],

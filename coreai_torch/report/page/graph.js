@@ -1,4 +1,4 @@
-// The foldable graph: a tree of modules for each function, and the way to an op in it.
+// The foldable graph: a tree of modules for each function, and navigation to an op.
 
 const trees = new Map(); // from a function to its part of the page
 const folders = new WeakMap(); // from a folder to its element
@@ -42,7 +42,7 @@ function figuresOf(at, whole) {
   return figures;
 }
 
-// Opens the folders on the way to a module; gives the innermost element.
+// Open the folders around a module, and return the innermost element.
 function unfoldTo(graph, path) {
   const { tree, part } = trees.get(graph);
   part.unfold();
@@ -90,7 +90,7 @@ function show(element) {
   summary.focus({ preventScroll: true });
 }
 
-// All modules of what may be called from outside; their rows stay folded.
+// Open all modules of the entrypoints; rows of ops stay folded.
 function unfoldModules() {
   for (const [graph, { part }] of trees) {
     if (!graph.private) part.unfold();

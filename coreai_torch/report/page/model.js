@@ -1,6 +1,6 @@
 "use strict";
 
-// The data of the page: ops know their function, values know who makes and who uses them.
+// The data of the page: ops with their function, values with their producer and users.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 
@@ -36,14 +36,14 @@ const isEnd = (op) => ["output", "yield"].includes(text(op.op));
 const typesOf = (op) => (op.types ?? []).map(text).join(", ");
 const called = (op) => (op.calls === undefined ? undefined : data.functions[op.calls]);
 
-// What an op is called: a composite by its own name, others without the dialect's prefixes.
+// Return the title of an op: the name of a composite, or the op without dialect prefixes.
 function titleOf(op) {
   const graph = called(op);
   if (graph) return text(graph.composite) || text(graph.name);
   return text(op.op).replace(/^decomposable\.(broadcasting_)?/, "");
 }
 
-// How many ops run for one: those of the graph that it calls, or of its regions besides itself.
+// Count the ops that run for one: those of the called graph, or itself and its regions.
 function executed(op) {
   const graph = called(op);
   if (graph) return (graph.executed ??= sum(graph.ops.filter((each) => each.parent === undefined)));
@@ -61,8 +61,8 @@ function usersOf(op) {
   return (op.results ?? []).flatMap((value) => op.graph.users.get(value) ?? []);
 }
 
-// A constant that records no module belongs to the one that uses it first. What stands in a
-// composite belongs to all that call it, though it records the module of one of them.
+// A constant without a module belongs to that of its first user. The ops of a composite belong to
+// all its callers, although they record the module of only one.
 function moduleOf(op) {
   if (text(op.graph.composite)) return "";
   if (op.module !== undefined) return text(op.module);

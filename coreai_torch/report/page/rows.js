@@ -1,4 +1,4 @@
-// Elements, and the row of an op. Whatever a model calls its parts becomes text, never markup.
+// Elements, and the row of an op. Names from a model become text, never markup.
 
 function make(name, className, ...children) {
   const made = document.createElement(name);
@@ -27,7 +27,7 @@ function bar(share) {
   return svg;
 }
 
-// A part that is built when it is opened for the first time.
+// Return a part that is built when it is first opened.
 function foldable(className, summary, build) {
   const details = make("details", className, make("summary", "", ...summary));
   let built = false;
@@ -42,7 +42,7 @@ function foldable(className, summary, build) {
   return details;
 }
 
-// A long list, some at a time; `until` shows as much of it as holds an item.
+// Return a list that grows step by step; `until` grows it up to a given item.
 const STEP = 200;
 
 function listed(items, build, step = STEP) {
@@ -120,12 +120,12 @@ function jump(op) {
   return link;
 }
 
-// The ops of the graph that is called, in order; constants stand with those that use them.
+// Return the ops of the called graph in order; constants are shown with their users.
 function bodyOf(op) {
   const graph = called(op);
   if (!graph) return [];
   const steps = graph.ops.filter((inner) => inner.parent === undefined);
-  return [make("p", "quiet", `What ${titleOf(op)} does:`), listed(steps.filter(isStep), stepRow)];
+  return [make("p", "quiet", `Ops of ${titleOf(op)}:`), listed(steps.filter(isStep), stepRow)];
 }
 
 function regionsOf(op, keep) {
@@ -141,7 +141,7 @@ function regionsOf(op, keep) {
 const isStep = (op) => !isConstant(op) && !isEnd(op);
 const stepRow = (op) => row(op);
 
-// A row of the tree, to which links lead; those in search results come and go.
+// Return a row of the tree, the target of links; rows of search results are temporary.
 function kept(op) {
   const made = row(op, "", kept);
   rowsOf.set(op, made);

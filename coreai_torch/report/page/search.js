@@ -1,7 +1,7 @@
-// Search over the data, whether or not its rows have been built; what is called
-// comes after what calls it, constants come last.
+// Search the data, including ops without rows yet. Entrypoints come first, then called graphs,
+// then constants.
 
-let sought = null; // texts of all ops, made at the first search
+let sought = null; // the texts of all ops, built at the first search
 
 function texts() {
   if (!sought) {
@@ -19,7 +19,7 @@ function hayOf(op) {
   return [...words, ...more].join("\n").toLowerCase();
 }
 
-// Ops whose texts hold all the words.
+// Return the ops whose texts contain all words.
 function matching(query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   return texts().filter(({ hay }) => words.every((word) => hay.includes(word)));

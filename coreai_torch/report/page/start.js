@@ -1,4 +1,4 @@
-// Puts the page together.
+// Assemble the page.
 
 function start() {
   const grown = data.functions.map((graph) => [graph, treeOf(graph)]);
@@ -9,7 +9,7 @@ function start() {
   const within = parts.filter(([graph]) => graph.private);
   tree.append(...open.map(([, part]) => part));
   if (within.length) {
-    tree.append(make("h3", "", "Graphs that are called"), ...within.map(([, part]) => part));
+    tree.append(make("h3", "", "Called graphs"), ...within.map(([, part]) => part));
   }
   if (open.length) open[0][1].unfold();
   document.getElementById("weights-list").append(...weightList());

@@ -1,9 +1,9 @@
-// The folders of a graph by module, in the order in which their ops come.
+// Group the ops of a graph into folders by module, in program order.
 
 function treeOf(graph) {
   const root = folder("", "");
   const own = graph.ops.filter((op) => op.parent === undefined && !isEnd(op));
-  // Constants stand first in a program, in no order that says anything: they come second here.
+  // A program lists its constants first, in arbitrary order; here they come after the other ops.
   for (const op of own.filter((op) => !isConstant(op))) place(root, op).entries.push({ op });
   for (const op of own.filter(isConstant)) place(root, op);
   return root;
@@ -13,7 +13,7 @@ function folder(path, label) {
   return { path, label, entries: [], children: new Map(), ops: 0, bytes: 0, ms: 0 };
 }
 
-// The folder of an op; it and those around it count the op.
+// Return the folder of an op, and count the op in it and in its parents.
 function place(root, op) {
   const path = moduleOf(op);
   let at = root;
@@ -41,7 +41,7 @@ function tally(at, op) {
   at.ms += op.ms ?? 0;
 }
 
-// Folders that hold nothing but one folder are shown as one line: `encoder.layer`.
+// Show a folder that contains only one folder as one line: `encoder.layer`.
 function shortened(at) {
   let label = at.label;
   while (at.entries.length === 1 && at.entries[0].folder) {

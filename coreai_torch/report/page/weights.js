@@ -1,4 +1,4 @@
-// The constants, the largest first; those whose value stands with the op that uses it left out.
+// List the constants, largest first, without those whose value is shown with the op.
 
 function weightList() {
   const every = data.functions.flatMap((graph) => graph.ops.filter(isConstant));
