@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -12,8 +12,10 @@ import torch
 
 from .asset.program import Program
 from .capture import aliased_inputs, argument_checks, decompositions, guards, overflow, validate
-from .capture.dynamic_rnn import open_lengths
+from .capture.decompositions import OwnDecompositions
+from .capture.exporting import call_export_fn
 from .capture.io_plan import Names, plan
+from .capture.validate import Rules
 from .errors import ArgumentTypeError, ConversionError, NamingError, NothingStagedError
 from .kernels.metal import TorchMetalKernel, lowerings
 from .lowering.legacy import LegacyLowering
@@ -75,12 +77,14 @@ class TorchConverter:
         mode: TorchConverter.Mode | str | None = None,
         *,
         recognize: bool | Collection[str] = False,
+        decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
     ) -> None:
-        """A converter with nothing staged and no lowerings of its own."""
+        """Create a converter with the built-in lowerings and nothing staged."""
         self._mode = _mode(mode)
         self._registry = Registry(BUILTIN)
         self._staged: dict[str, Staged] = {}
         self._wanted = wanted_composites(recognize)
+        self._decompositions = OwnDecompositions(decompositions)
         self._reports: dict[str, RecognitionReport] = {}
         for entry in recognized_composites.lowerings() if self._wanted else ():
             self._registry.add(entry)
@@ -112,7 +116,7 @@ class TorchConverter:
         externalized: Sequence[Match] = (),
     ) -> TorchConverter:
         program, report = self._recognized(program, entrypoint, externalized)
-        validate.check(program, self._supports, get_decomp_table)
+        validate.check(program, capture_rules(self))
         aliased_inputs.warn(program)
         guards.warn(program)
         self._reports[entrypoint] = report
@@ -136,8 +140,8 @@ class TorchConverter:
         argument_checks.check_module(module, export_fn)
         self._check_free(entrypoint_name)  # before the export, which may take long
         found = list(matches(module, as_specs(externalize_modules)))
-        with marked(found), open_lengths():
-            program = export_fn(module)
+        with marked(found):
+            program = call_export_fn(module, export_fn)
         argument_checks.check_returned(program)
         names = Names(input_names, output_names, state_names)
         return self._stage(program, names, entrypoint_name, found)
@@ -177,14 +181,22 @@ class TorchConverter:
 
     def in_mode(self, mode: TorchConverter.Mode) -> TorchConverter:
         """A converter with the same lowerings and programs that records more, or less."""
-        other = copy.copy(self)
+        other = self._copy()
         other._mode = mode
         return other
 
     def empty(self, mode: TorchConverter.Mode | None = None) -> TorchConverter:
         """A converter with the same lowerings, kernels and mode, and nothing staged."""
+        other = self._copy()
+        other._mode = mode or self._mode
+        other.clear()
+        return other
+
+    def _copy(self) -> TorchConverter:
+        """Return a converter that shares no registry, staged programs or reports with this one."""
         other = copy.copy(self)
-        other._mode, other._staged, other._reports = mode or self._mode, {}, {}
+        other._registry = self._registry.copy()
+        other._staged, other._reports = dict(self._staged), dict(self._reports)
         return other
 
     def blockers(
@@ -224,6 +236,15 @@ class TorchConverter:
             return fn
 
         return register
+
+    def decomposition_table(self) -> dict[Any, Callable[..., Any]]:
+        """Return the decomposition table that `convert` uses with this converter.
+
+        It is `get_decomp_table()` without the ops that have a registered lowering, changed by
+        the `decompositions` argument. Pass it to `run_decompositions` if you export yourself.
+        """
+        own = self._registry.own_names()
+        return self._decompositions.apply(decompositions.without(get_decomp_table(), own))
 
     def register_custom_kernels(self, kernels: Sequence[TorchMetalKernel]) -> TorchConverter:
         """Let calls of these kernels become Core AI ops; before the programs that use them."""
@@ -279,6 +300,8 @@ class TorchConverter:
         return list(dict.fromkeys(wanted))
 
     def _supports(self, node: torch.fx.Node) -> bool:
+        if node.target in self._decompositions.functions:
+            return False
         return self._registry.for_node(node) is not None or is_foldable(node)
 
 
@@ -294,3 +317,12 @@ def check_converter(given: object) -> None:
     """Refuse what is given for a converter and is none."""
     if given is not None and not isinstance(given, TorchConverter):
         raise ArgumentTypeError(f"converter is {given!r}\n  try   TorchConverter()")
+
+
+def capture_rules(converter: TorchConverter | None) -> Rules:
+    """Return what a converter lowers and how it decomposes, for `capture.prepare`."""
+    converter = TorchConverter() if converter is None else converter
+    if converter._registry.own_names() or converter._decompositions.functions:
+        name = "converter.decomposition_table()"
+        return Rules(converter._supports, converter.decomposition_table, name)
+    return Rules(converter._supports, converter.decomposition_table)

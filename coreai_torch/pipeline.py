@@ -1,23 +1,21 @@
-"""`convert`: a model or an exported program to a checked, saved Core AI program, in one call."""
+"""`convert`: turn a model or an exported program into a verified, saved Core AI program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
 from .asset.program import Program, check_path
-from .capture.exporting import check_fixed, decomposed, exported
-from .capture.io_plan import Names, plan
-from .converter import TorchConverter, check_converter, get_decomp_table
-from .errors import ArgumentTypeError, ConversionError, NotDecomposedError
+from .capture.io_plan import Names
+from .capture.prepare import Captured, Source, prepare
+from .converter import TorchConverter, capture_rules, check_converter
+from .errors import ArgumentTypeError, ConversionError
 from .progress import Stages, stages
 from .verification import Settings, Subject, examine
-
-Given: TypeAlias = "Sequence[str] | None"
-Source: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
 
 
 def convert(
@@ -34,7 +32,7 @@ def convert(
     output: Path | str | None = None,
     converter: TorchConverter | None = None,
 ) -> Program:
-    """Export, decompose, convert, optimize, hold to torch's numbers, and save.
+    """Export, decompose, convert, compare with torch, optimize and save.
 
     ```python
     import torch
@@ -47,33 +45,33 @@ def convert(
 
     Args:
         model_or_exported: a model, or an `ExportedProgram`, decomposed or not.
-        args: inputs to export the model with, by place; an exported program brings its own.
-        kwargs: the same by name.
-        dynamic_shapes: sizes that may vary, as for `torch.export.export`.
-        input_names: one for each argument that `forward` only reads, in order.
-        output_names: one for each value that it returns.
-        state_names: one for each buffer, then each argument, that it writes in place.
-        externalize_modules: `ExternalizeSpec`s, or classes, whose instances stay whole.
-        verify: run the program beside torch, before and after `optimize()`, in a process of its
-            own; a `VerificationError` names the first op that is wrong, and nothing is saved.
-        output: the `.aimodel` to write; what is there already is replaced at the very end.
-        converter: brings lowerings, kernels and a mode of your own; nothing is staged in it.
+        args: positional example inputs to export the model with; an exported program has its own.
+        kwargs: example inputs by name.
+        dynamic_shapes: dynamic sizes, as for `torch.export.export`.
+        input_names: one name for each argument that `forward` only reads, in order.
+        output_names: one name for each value that it returns.
+        state_names: one name for each buffer, then each argument, that it writes in place.
+        externalize_modules: `ExternalizeSpec`s, or classes, whose instances stay separate graphs.
+        verify: run the program and torch on the same inputs, before and after `optimize()`, in a
+            separate process; a `VerificationError` names the first wrong op, and nothing is saved.
+        output: the `.aimodel` to write; an existing one is replaced when all else succeeded.
+        converter: provides lowerings, kernels, decompositions and a mode; it is not changed.
     """
     names = Names(input_names, output_names, state_names)
     check_converter(converter)
     if output is not None and not isinstance(output, Path | str):
-        raise ArgumentTypeError(f"output is {output!r}\n  try   the path of an .aimodel")
+        raise ArgumentTypeError(f"output is {output!r}\n  try   pass the path of an .aimodel")
     if output is not None:
-        check_path(Path(output))  # before an hour is spent, not after
+        check_path(Path(output))  # before the conversion, which may take long
     staging = TorchConverter() if converter is None else converter.empty()
     with stages() as stage:
-        how = (args, kwargs, dynamic_shapes)
-        program = _staged(staging, model_or_exported, how, externalize_modules, names, stage)
-        with stage("converting", ops=len(program.graph.nodes), live=False):
+        request = _Request(model_or_exported, args, kwargs, dynamic_shapes, names)
+        captured = _stage_source(staging, request, externalize_modules, stage)
+        with stage("converting", ops=len(captured.program.graph.nodes), live=False):
             result = staging.to_coreai()
         if verify:
             with stage("verifying"):
-                _verified(model_or_exported, program, result, staging, how, names)
+                _verify(captured, result, staging, request)
         with stage("optimizing"):
             result.optimize()
         if output is not None:
@@ -82,76 +80,61 @@ def convert(
     return result
 
 
-def _verified(
-    source: Source,
-    program: torch.export.ExportedProgram,
-    converted: Program,
-    staging: TorchConverter,
-    how: tuple[Any, Any, Any],
-    names: Names,
-) -> None:
-    """Hold the result to the model, which need not be exported a second time for that."""
-    reference = source if isinstance(source, torch.nn.Module) else source.module()
-    subject = Subject(program, plan(program, names), reference)
-    given = subject.leaves(how[0], how[1])
-    settings = Settings(named=names != Names(), converter=staging)
-    verdict = examine(subject, converted, given, settings)
-    if any(trial.problem for trial in verdict.failures):  # now with the places of the ops
-        debug = staging.in_mode(TorchConverter.Mode.DEBUG).to_coreai()
-        verdict = examine(subject, debug, given, settings)
-    verdict.raise_if_failed()
+@dataclass(frozen=True)
+class _Request:
+    """What to capture, and the names of its inputs, outputs and states."""
+
+    source: Source
+    args: Sequence[Any] | None
+    kwargs: Mapping[str, Any] | None
+    dynamic_shapes: Any
+    names: Names
+
+    def capture(self, staging: TorchConverter, stage: Stages) -> Captured:
+        return prepare(
+            self.source,
+            self.args,
+            self.kwargs,
+            self.dynamic_shapes,
+            rules=capture_rules(staging),
+            names=self.names,
+            stage=stage,
+        )
 
 
-def _staged(
-    staging: TorchConverter,
-    source: Source,
-    how: tuple[Any, Any, Any],
-    externalize: Sequence[Any] | None,
-    names: Names,
-    stage: Stages,
-) -> torch.export.ExportedProgram:
-    """Stage the program; gives the one that was staged."""
-    held: list[torch.export.ExportedProgram] = []
+def _stage_source(
+    staging: TorchConverter, request: _Request, externalize: Sequence[Any] | None, stage: Stages
+) -> Captured:
+    """Capture the source and stage its program."""
+    names = (request.names.inputs, request.names.outputs, request.names.states)
+    if not isinstance(request.source, torch.nn.Module):
+        if externalize:
+            raise ConversionError(
+                "externalize_modules needs the model itself: an exported program has no modules\n"
+                "  try   call convert(model, args, externalize_modules=[...])"
+            )
+        captured = request.capture(staging, stage)
+        staging.add_exported_program(captured.program, *names)
+        return captured
+    captures: list[Captured] = []
 
     def export(module: torch.nn.Module) -> torch.export.ExportedProgram:
-        with stage("exporting"):
-            program = exported(module, *how)
-        with stage("decomposing", ops=len(program.graph.nodes)):
-            held.append(decomposed(program, get_decomp_table()))
-        return held[-1]
+        captures.append(request.capture(staging, stage))
+        return captures[-1].program
 
-    if isinstance(source, torch.nn.Module):
-        staging.add_pytorch_module(source, export, externalize, *_listed(names))
-        return held[-1]
-    if externalize:
-        raise ConversionError(
-            "externalize_modules needs the model itself: an exported program has no modules\n"
-            "  try   convert(model, args, externalize_modules=[...])"
-        )
-    if not isinstance(source, torch.export.ExportedProgram):
-        raise ConversionError(
-            f"convert takes an nn.Module or an ExportedProgram, not a {type(source).__name__}\n"
-            "  try   convert(model, (x,))"
-        )
-    check_fixed(how[2])
-    return _added(staging, source, names, stage)
+    staging.add_pytorch_module(request.source, export, externalize, *names)
+    return captures[-1]
 
 
-def _added(
-    staging: TorchConverter,
-    program: torch.export.ExportedProgram,
-    names: Names,
-    stage: Stages,
-) -> torch.export.ExportedProgram:
-    """A program that was decomposed already, with whatever table, is taken as it is if it can."""
-    try:
-        staging.add_exported_program(program, *_listed(names))
-    except NotDecomposedError:
-        with stage("decomposing", ops=len(program.graph.nodes)):
-            program = decomposed(program, get_decomp_table())
-        staging.add_exported_program(program, *_listed(names))
-    return program
-
-
-def _listed(names: Names) -> tuple[Given, Given, Given]:
-    return names.inputs, names.outputs, names.states
+def _verify(
+    captured: Captured, converted: Program, staging: TorchConverter, request: _Request
+) -> None:
+    """Compare the result with the model, without a second export."""
+    subject = Subject(captured.program, captured.plan, captured.reference)
+    leaves = subject.leaves(request.args, request.kwargs)
+    settings = Settings(named=request.names != Names(), converter=staging)
+    verdict = examine(subject, converted, leaves, settings)
+    if any(trial.problem for trial in verdict.failures):  # again, with the location of each op
+        debug = staging.in_mode(TorchConverter.Mode.DEBUG).to_coreai()
+        verdict = examine(subject, debug, leaves, settings)
+    verdict.raise_if_failed()

@@ -52,6 +52,7 @@ __all__ = [
     "has_composite_kernel",
     "has_symbolic_sizes",
     "is_alias_of",
+    "is_data_dependent",
     "is_view",
     "isclose_broadcasts_equal_nan",
     "linspace_rounds_half_steps",
@@ -165,6 +166,12 @@ def clear_dispatch_cache(op: OpOverload) -> None:
 def guards_code(program: torch.export.ExportedProgram) -> list[str]:
     """Return the guards of an exported program as expressions in Python."""
     return list(getattr(program, "_guards_code", None) or [])
+
+
+def is_data_dependent(error: BaseException) -> bool:
+    """Return whether torch failed to trace because the code reads values of a tensor."""
+    known = (DataDependentOutputException, DynamicOutputShapeException)
+    return isinstance(error, known) or "data-dependent" in str(error).lower().replace(" ", "-")
 
 
 # Differences in behaviour between versions. Each probe asks eager torch once per process.

@@ -1,4 +1,4 @@
-"""Inputs that were one tensor while a model was exported: torch takes them for one ever after."""
+"""Inputs that were the same tensor while a model was exported: torch merges them into one input."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import torch
 from ..torch_compat import pytree
 
 
-def told_apart(given: Any) -> Any:
-    """The same arguments, with a copy wherever a tensor comes again."""
-    tensors = [id(v) for v in pytree.tree_leaves(given) if isinstance(v, torch.Tensor)]
+def copy_aliases(arguments: Any) -> Any:
+    """Return the arguments with a copy in place of each repeated tensor."""
+    tensors = [id(v) for v in pytree.tree_leaves(arguments) if isinstance(v, torch.Tensor)]
     if len(set(tensors)) == len(tensors):
-        return given  # as it is: a cache that is put together anew may be another
+        return arguments  # unflattening a cache may return a different cache
     seen: set[int] = set()
 
-    def own(value: Any) -> Any:
+    def copy(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or id(value) not in seen:
             seen.add(id(value))
             return value
         return value.detach().clone()
 
-    return pytree.tree_map(own, given)
+    return pytree.tree_map(copy, arguments)
 
 
 def warn(program: torch.export.ExportedProgram) -> None:
-    """Name the inputs that the program never reads, because another was the same tensor.
+    """Warn about inputs that the program never reads because they aliased another input.
 
-    `torch.export.export(attention, (x, x, x))` gives a program of one input and two idle ones.
+    `torch.export.export(attention, (x, x, x))` returns a program that reads one of three inputs.
     """
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     names = program.graph_signature.user_inputs
@@ -41,11 +41,11 @@ def warn(program: torch.export.ExportedProgram) -> None:
         if isinstance(leaf, torch.Tensor) and isinstance(name, str):
             groups.setdefault(id(leaf), []).append(name)
     for group in groups.values():
-        idle = [name for name in group if not placeholders[name].users]
-        if idle and len(idle) < len(group):
+        unused = [name for name in group if not placeholders[name].users]
+        if unused and len(unused) < len(group):
             warnings.warn(
-                f"inputs {group} were one tensor when the program was exported, and torch took "
-                f"them for one: {idle} are never read\n  try   exporting with tensors of their own",
+                f"inputs {group} were one tensor when the program was exported, and torch merged "
+                f"them: {unused} are never read\n  try   export with a different tensor for each",
                 UserWarning,
                 stacklevel=4,
             )

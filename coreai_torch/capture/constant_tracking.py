@@ -1,8 +1,8 @@
-"""Answers what a model asks of its own constants while it is exported.
+"""Compute the values of a model's constants while it is exported.
 
-A model may read a padding off a buffer, or branch on a mask of ones that it made itself.
-`torch.export` sees tensors without values and gives up; here the values are computed beside it,
-from the model's buffers and from what it makes of numbers alone, never from its inputs.
+A model may read a padding from a buffer, or branch on a mask of ones that it created itself.
+`torch.export` traces tensors without values and fails. `track_constants` computes the values next
+to the trace, from the model's buffers and from Python numbers, never from the model's inputs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from ..torch_compat import disable_current_modes, pytree
 
-_LARGEST = 1 << 16  # elements of a tensor that is followed
-_QUESTIONS = {
+_MAX_ELEMENTS = 1 << 16  # larger tensors are not tracked
+_READS = {
     Tensor.item,
     Tensor.tolist,
     Tensor.__bool__,
@@ -26,7 +26,7 @@ _QUESTIONS = {
     Tensor.__float__,
     Tensor.__index__,
 }
-_FROM_NUMBERS = {
+_CREATES_FROM_NUMBERS = {
     torch.arange,
     torch.as_tensor,
     torch.div,
@@ -38,7 +38,7 @@ _FROM_NUMBERS = {
     torch.tensor,
     torch.zeros,
 }
-_LIKE = {
+_CREATES_LIKE = {
     torch.full_like,
     torch.ones_like,
     torch.zeros_like,
@@ -47,8 +47,8 @@ _LIKE = {
     Tensor.new_tensor,
     Tensor.new_zeros,
 }
-# Words in the names of what gives no value, or another one each time.
-_UNDECIDED = (
+# Parts of the names of functions whose result is uninitialized or random.
+_NOT_DETERMINISTIC = (
     "bernoulli",
     "cauchy",
     "dropout",
@@ -62,8 +62,8 @@ _UNDECIDED = (
     "rrelu",
     "uniform",
 )
-# Whose sizes may be tensors of rank 0, which torch would read by itself.
-_SIZED = {
+# Functions whose sizes may be rank-0 tensors, which torch would read by itself.
+_TAKES_SIZES = {
     torch.nn.functional.interpolate,
     torch.nn.functional.pad,
     Tensor.expand,
@@ -75,18 +75,18 @@ _SIZED = {
     torch.tensor,
     torch.zeros,
 }
-_OF_NUMBERS = (torch.bool, torch.int64, torch.float32)
+_NUMBER_DTYPES = (torch.bool, torch.int64, torch.float32)
 
 
-class KnownValues(TorchFunctionMode):  # type: ignore[misc]
-    """Keeps the true value beside each tensor that no input has a part in."""
+class ConstantTracker(TorchFunctionMode):  # type: ignore[misc]
+    """Store the value of each traced tensor that does not depend on an input."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self._model = model
-        self._buffers = {n: b for n, b in model.named_buffers() if b.numel() <= _LARGEST}
+        self._buffers = {n: b for n, b in model.named_buffers() if b.numel() <= _MAX_ELEMENTS}
         self._values: dict[int, tuple[Tensor, Tensor]] = {}  # by id; the tensor is kept alive
-        self.read: set[str] = set()  # buffers
+        self.read: set[str] = set()  # names of the buffers whose values were used
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -94,15 +94,15 @@ class KnownValues(TorchFunctionMode):  # type: ignore[misc]
         if func is Tensor.__iter__:
             return iter(self.__torch_function__(torch.unbind, types, args))
         given = (args, kwargs or {})
-        if func in _SIZED:
-            given = self._with_numbers(given)
-        known = self._known(func, given)
-        if known is not None and func in _QUESTIONS:
+        if func in _TAKES_SIZES:
+            given = self._sizes_to_numbers(given)
+        known = self._constant_arguments(func, given)
+        if known is not None and func in _READS:
             with disable_current_modes():
                 return func(*known[0], **known[1])
         result = func(*given[0], **given[1])
-        if known is not None and not any(word in func.__name__ for word in _UNDECIDED):
-            return self._followed(func, known, result, _writes(func, given))
+        if known is not None and not any(word in func.__name__ for word in _NOT_DETERMINISTIC):
+            return self._track(func, known, result, _writes(func, given))
         if _writes(func, given):
             self._forget(given)
         return result
@@ -119,25 +119,28 @@ class KnownValues(TorchFunctionMode):  # type: ignore[misc]
                 return value
         return None
 
-    def _known(self, func: Any, given: Any) -> Any:
-        """The arguments with values for tensors, or None if one has none."""
+    def _constant_arguments(self, func: Any, given: Any) -> Any:
+        """Return the arguments with values in place of tensors, or None if a value is unknown."""
         leaves, spec = pytree.tree_flatten(given)
         if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool) for x in leaves):
             return None
         tensors = [x for x in leaves if isinstance(x, Tensor)]
-        if not tensors and func not in _FROM_NUMBERS:
+        if not tensors and func not in _CREATES_FROM_NUMBERS:
             return None
-        like = given[0][0] if func in _LIKE else None
+        like = given[0][0] if func in _CREATES_LIKE else None
         values = [self._value(x) if isinstance(x, Tensor) else x for x in leaves]
         for n, (leaf, value) in enumerate(zip(leaves, values, strict=True)):
             if leaf is like and value is None:
-                values[n] = _any_like(leaf)
+                values[n] = _uninitialized_like(leaf)
             if values[n] is None and leaf is not None:
                 return None
         return pytree.tree_unflatten(values, spec)
 
-    def _followed(self, func: Any, known: Any, result: Any, writes: bool) -> Any:
-        """The result, its tensors with values; those whose sizes the values gave are constants."""
+    def _track(self, func: Any, known: Any, result: Any, writes: bool) -> Any:
+        """Store the values of the result's tensors and return the result.
+
+        A tensor whose sizes depend on values is replaced by a constant.
+        """
         leaves, spec = pytree.tree_flatten(result)
         if not writes and not any(_is_small(x) for x in leaves):
             return result
@@ -152,18 +155,18 @@ class KnownValues(TorchFunctionMode):  # type: ignore[misc]
         return pytree.tree_unflatten(leaves, spec)
 
     def _forget(self, given: Any) -> None:
-        """What was written into, and all that shares its memory."""
+        """Drop the values of the tensors written to, and of all tensors that share their memory."""
         for tensor in pytree.tree_leaves(given):
-            held = self._values.get(id(tensor))
-            if held is None:
+            stored = self._values.get(id(tensor))
+            if stored is None:
                 continue
-            memory = held[1].untyped_storage().data_ptr()
+            memory = stored[1].untyped_storage().data_ptr()
             for key, (_, value) in list(self._values.items()):
                 if value.untyped_storage().data_ptr() == memory:
                     del self._values[key]
 
-    def _with_numbers(self, given: Any) -> Any:
-        """Tensors of rank 0 in lists and among sizes as numbers, which have the same dtype."""
+    def _sizes_to_numbers(self, given: Any) -> Any:
+        """Replace constant rank-0 tensors in lists and among sizes by numbers of the same dtype."""
         first, *others = given[0] or (None,)
         rest = pytree.tree_map(self._number, (others, given[1]))
         if isinstance(first, list | tuple):
@@ -171,16 +174,16 @@ class KnownValues(TorchFunctionMode):  # type: ignore[misc]
         return (first, *rest[0]) if given[0] else (), rest[1]
 
     def _number(self, leaf: Any) -> Any:
-        is_one = isinstance(leaf, Tensor) and leaf.dim() == 0 and leaf.dtype in _OF_NUMBERS
-        value = self._value(leaf) if is_one else None
+        is_scalar = isinstance(leaf, Tensor) and leaf.dim() == 0 and leaf.dtype in _NUMBER_DTYPES
+        value = self._value(leaf) if is_scalar else None
         if value is None:
             return leaf
         with disable_current_modes():
             return value.item()
 
 
-def _any_like(tensor: Any) -> Tensor | None:
-    """A tensor of which only dtype and sizes count."""
+def _uninitialized_like(tensor: Any) -> Tensor | None:
+    """Return a tensor of the same dtype and sizes, or None if they are not static and small."""
     if not _is_small(tensor) or not _is_static(tensor):
         return None
     with disable_current_modes():
@@ -194,19 +197,22 @@ def _is_static(tensor: Tensor) -> bool:
 def _is_small(leaf: Any) -> bool:
     if not isinstance(leaf, Tensor) or leaf.device.type != "cpu":
         return False
-    return not _is_static(leaf) or leaf.numel() <= _LARGEST
+    return not _is_static(leaf) or leaf.numel() <= _MAX_ELEMENTS
 
 
 def _writes(func: Any, given: Any) -> bool:
     name = func.__name__
     in_place = name.endswith("_") and not name.endswith("__")
-    statistics = name in ("batch_norm", "instance_norm")  # of training
+    statistics = name in ("batch_norm", "instance_norm")  # running statistics in training mode
     assigned = name.startswith("__i") or name == "__setitem__" or "out" in given[1]
     return in_place or statistics or assigned
 
 
 @contextmanager
-def known_values(model: torch.nn.Module) -> Iterator[KnownValues]:
-    """Export in here; a buffer that was `read` must not be one that the model writes."""
-    with KnownValues(model) as mode:
+def track_constants(model: torch.nn.Module) -> Iterator[ConstantTracker]:
+    """Export within this context; the result is wrong if the model writes a buffer in `read`.
+
+    Other threads are unaffected: torch keeps its stack of function modes per thread.
+    """
+    with ConstantTracker(model) as mode:
         yield mode

@@ -1,8 +1,8 @@
-"""Functions that ask what a tensor holds, written so that they need not.
+"""Export-friendly replacements for torch functions that read tensor values.
 
-`torch.export` cannot follow `torch.cov`, which looks whether its weights sum to zero, or a loss
-that raises for a negative variance. Within `without_asking` their values are computed by ops
-alone. What they would have raised for is then not noticed, as in any exported program.
+`torch.export` cannot trace `torch.cov`, which checks whether its weights sum to zero, or a loss
+that raises for a negative variance. Within `rewrite_for_export` these functions are computed by
+ops alone. Their checks of values are skipped, as in any exported program.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def _cov(
     aweights: Tensor | None = None,
 ) -> Tensor:
     x = x.reshape(1, -1) if x.dim() < 2 else x
-    given = [w for w in (fweights, aweights) if w is not None]
-    if not given:
+    factors = [w for w in (fweights, aweights) if w is not None]
+    if not factors:
         centred = x - (x.sum(1) / x.shape[1]).unsqueeze(1)
         return (centred @ centred.mT.conj() / torch.sym_max(x.shape[1] - correction, 0)).squeeze()
-    weights = math.prod(given[1:], start=given[0])
+    weights = math.prod(factors[1:], start=factors[0])
     total = weights.sum()
     degrees = total - correction
     if aweights is not None and correction != 0:
@@ -53,20 +53,20 @@ def _cov(
 
 
 def _corrcoef(x: Tensor) -> Tensor:
-    among = _cov(x)
-    if among.dim() == 0:
-        return among / among
-    deviations = among.diagonal().sqrt()
-    return (among / deviations.unsqueeze(1) / deviations).clip(-1, 1)
+    covariance = _cov(x)
+    if covariance.dim() == 0:
+        return covariance / covariance
+    deviations = covariance.diagonal().sqrt()
+    return (covariance / deviations.unsqueeze(1) / deviations).clip(-1, 1)
 
 
 def _combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
-    """A choice of places that the number of elements gives; the elements follow."""
+    """Gather the elements by indices that follow from their number alone."""
     if not isinstance(x.shape[0], int):
         return NotImplemented
-    way = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = list(way(range(x.shape[0]), r))
-    return x[torch.tensor(places, dtype=torch.int64).reshape(len(places), r)]
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    indices = list(choose(range(x.shape[0]), r))
+    return x[torch.tensor(indices, dtype=torch.int64).reshape(len(indices), r)]
 
 
 def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Any:
@@ -103,7 +103,7 @@ def _gaussian_nll_loss(
     return {"mean": torch.mean, "sum": torch.sum, "none": torch.clone}[reduction](loss)
 
 
-_WRITTEN: dict[Callable[..., Any], Callable[..., Any]] = {
+_REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.ctc_loss: ctc_loss,
     functional.gaussian_nll_loss: _gaussian_nll_loss,
     functional.one_hot: _one_hot,
@@ -122,22 +122,27 @@ _WRITTEN: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-class _WithoutAsking(TorchFunctionMode):  # type: ignore[misc]
+class _ReplaceFunctions(TorchFunctionMode):  # type: ignore[misc]
+    """Call the replacement of a function; `NotImplemented` from it falls back to the function."""
+
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = dict(kwargs or {})
-        written = _WRITTEN.get(func)
-        if written is not None:
+        replacement = _REPLACEMENTS.get(func)
+        if replacement is not None:
             first = (named.pop("input"),) if "input" in named else ()
-            result = written(*first, *args, **named)
+            result = replacement(*first, *args, **named)
             if result is not NotImplemented:
                 return result
         return func(*args, **(kwargs or {}))
 
 
 @contextmanager
-def without_asking() -> Iterator[None]:
-    """Export in here."""
-    with _WithoutAsking():
+def rewrite_for_export() -> Iterator[None]:
+    """Replace functions that read values while a model is exported within this context.
+
+    Other threads are unaffected: torch keeps its stack of function modes per thread.
+    """
+    with _ReplaceFunctions():
         yield

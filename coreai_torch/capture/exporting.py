@@ -1,93 +1,136 @@
-"""A model to a decomposed program, in one step."""
+"""Export a model with `torch.export`, and decompose the exported program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from ..errors import ExportError
-from .aliased_inputs import told_apart
-from .constant_tracking import known_values
-from .dynamic_rnn import open_lengths
-from .export_rewrites import without_asking
+from ..errors import ConversionError, ExportError
+from ..torch_compat import is_data_dependent
+from .aliased_inputs import copy_aliases
+from .constant_tracking import track_constants
+from .dynamic_rnn import keep_rnn_lengths_dynamic
+from .export_rewrites import rewrite_for_export
 
-_SHOWN = 4  # lines of torch's own message
+_SHOWN_LINES = 4  # lines of torch's own message
+
+Export = Callable[[], torch.export.ExportedProgram]
 
 
-def exported(
+@contextmanager
+def export_context() -> Iterator[None]:
+    """Apply the rewrites under which every model is exported."""
+    with keep_rnn_lengths_dynamic(), rewrite_for_export():
+        yield
+
+
+def export(
     model: torch.nn.Module,
     args: Sequence[Any] | None,
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
 ) -> torch.export.ExportedProgram:
-    """`torch.export` with lengths left open and values not asked for; failures name the model."""
+    """Export a model; an error names the model.
+
+    Sequence lengths stay dynamic, functions that read tensor values are rewritten, and a model
+    that reads its own constants is exported with their values.
+    """
     if args is None and kwargs is None:
         raise ExportError(
             f"no arguments to export {type(model).__name__} with\n"
-            "  try   args=(...), a tuple of example inputs for its forward"
+            "  try   pass args=(...), a tuple of example inputs for its forward"
         )
     if isinstance(args, torch.Tensor):
         raise ExportError(
             f"args is one tensor, but the arguments of {type(model).__name__} are a tuple\n"
-            "  try   args=(x,)"
+            "  try   pass args=(x,)"
         )
-    how = (tuple(args or ()), dict(kwargs or {}))
+    arguments = (tuple(args or ()), dict(kwargs or {}))
+
+    def run() -> torch.export.ExportedProgram:
+        return torch.export.export(model, *arguments, dynamic_shapes=dynamic_shapes)
+
     try:
-        with open_lengths(), without_asking():
-            how = told_apart(how)
-            return torch.export.export(model, *how, dynamic_shapes=dynamic_shapes)
+        with export_context():
+            arguments = copy_aliases(arguments)
+            return run()
     except Exception as cause:
-        program = _by_known_values(model, how, dynamic_shapes)
+        program = _export_with_constants(model, run)
         if program is not None:
             return program
-        told = [line.strip() for line in str(cause).splitlines() if line.strip()]
-        first = "\n        ".join(told[:_SHOWN])
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        first = "\n        ".join(lines[:_SHOWN_LINES])
         raise ExportError(
             f"torch.export could not export {type(model).__name__}: "
             f"{type(cause).__name__}: {first}\n"
-            "  try   torch.export.export(model, args) by itself: the error is chained, and the "
-            "model's code or its dynamic_shapes must change"
+            "  try   call torch.export.export(model, args) by itself: the error is chained, and "
+            "the model's code or its dynamic_shapes must change"
         ) from cause
 
 
-def _by_known_values(
-    model: torch.nn.Module, how: tuple[Any, Any], dynamic_shapes: Any
-) -> torch.export.ExportedProgram | None:
-    """A model that asks its own constants for values, which torch alone does not give it."""
+def call_export_fn(
+    model: torch.nn.Module, export_fn: Callable[[torch.nn.Module], torch.export.ExportedProgram]
+) -> torch.export.ExportedProgram:
+    """Call a user's `export_fn(model)` with the rewrites of `export`."""
     try:
-        with open_lengths(), known_values(model) as known, without_asking():
-            program = torch.export.export(model, *how, dynamic_shapes=dynamic_shapes)
-        if not known.read:
+        with export_context():
+            return export_fn(model)
+    except ConversionError:
+        raise
+    except Exception as cause:
+        if not is_data_dependent(cause):
+            raise
+        program = _export_with_constants(model, lambda: export_fn(model))
+        if program is None:
+            raise
+        return program
+
+
+def _export_with_constants(
+    model: torch.nn.Module, run: Export
+) -> torch.export.ExportedProgram | None:
+    """Export a model that reads its own constants; None if that fails too."""
+    try:
+        with keep_rnn_lengths_dynamic(), track_constants(model) as constants, rewrite_for_export():
+            program = run()
+        if not constants.read:
             return program
-        with open_lengths():  # only a program without writes in place tells what it wrote
-            written = program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
+        written = _written_buffers(program)
     except Exception:
         return None
-    return None if known.read.intersection(written) else program
+    return None if constants.read.intersection(written) else program
 
 
-def check_fixed(dynamic_shapes: Any) -> None:
-    """Refuse sizes for a program that was exported with its own: they would change nothing."""
+def _written_buffers(program: torch.export.ExportedProgram) -> set[str]:
+    if program.dialect == "TRAINING":  # its signature does not list writes in place
+        with keep_rnn_lengths_dynamic():
+            program = program.run_decompositions({})
+    return set(program.graph_signature.buffers_to_mutate.values())
+
+
+def reject_dynamic_shapes(dynamic_shapes: Any) -> None:
+    """Raise if sizes are given for a program that is already exported."""
     if dynamic_shapes is not None:
         raise ExportError(
             "dynamic_shapes is for a model: an exported program has the sizes it was exported "
-            "with\n  try   torch.export.export(model, args, dynamic_shapes=...)"
+            "with\n  try   pass dynamic_shapes to torch.export.export(model, args, ...)"
         )
 
 
-def decomposed(
+def decompose(
     program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
 ) -> torch.export.ExportedProgram:
-    """The program in the ops of the table, lengths of sequences still open."""
+    """Decompose a program with the table; sequence lengths stay dynamic."""
     try:
-        with open_lengths():
+        with keep_rnn_lengths_dynamic():
             return program.run_decompositions(dict(table))
     except Exception as cause:
-        told = next(iter(str(cause).strip().splitlines()), "")
+        first = next(iter(str(cause).strip().splitlines()), "")
         raise ExportError(
-            f"torch could not decompose the exported program: {type(cause).__name__}: {told}\n"
-            "  try   exported.run_decompositions(coreai_torch.get_decomp_table()) by itself: the "
-            "error is chained, and the model's code must change"
+            f"torch could not decompose the exported program: {type(cause).__name__}: {first}\n"
+            "  try   call exported.run_decompositions(coreai_torch.get_decomp_table()) by itself: "
+            "the error is chained, and the model's code must change"
         ) from cause

@@ -1,9 +1,10 @@
-"""Can this program be lowered? All that stands in the way, at once."""
+"""Check that a program can be lowered, and report everything that cannot at once."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,58 +15,73 @@ from ..torch_compat import OpOverload, has_composite_kernel, schema_of
 from . import torch_faults
 from .liveness import live_nodes
 
-# Ops that only training mode leaves in a program, and what they do there.
+# Ops that occur in training mode only, and what they do.
 _TRAINING = {
-    "aten::_batch_norm_with_update": "moves the running statistics",
-    "aten::_batch_norm_with_update_functional": "moves the running statistics",
-    "aten::native_dropout": "drops at random",
+    "aten::_batch_norm_with_update": "updates the running statistics",
+    "aten::_batch_norm_with_update_functional": "updates the running statistics",
+    "aten::native_dropout": "drops elements at random",
 }
 KERNELS = "coreai_kernels"  # the namespace of the torch ops that Metal kernels define
-Supported = Callable[[fx.Node], bool]
 
 
-def calls(module: fx.GraphModule, read_or_not: bool = False) -> Iterator[fx.Node]:
-    """Every call in a graph and in the graphs that its control flow holds."""
-    live = module.graph.nodes if read_or_not else live_nodes(module.graph)
+@dataclass(frozen=True)
+class Rules:
+    """The ops that a converter lowers, and the table that decomposes the others."""
+
+    supports: Callable[[fx.Node], bool]
+    table: Callable[[], Mapping[Any, Callable[..., Any]]]  # a function: torch needs 60 ms for it
+    table_name: str = "coreai_torch.get_decomp_table()"  # for error messages
+
+
+def calls(module: fx.GraphModule, include_dead: bool = False) -> Iterator[fx.Node]:
+    """Yield every call in a graph and in the subgraphs of its control flow."""
+    live = module.graph.nodes if include_dead else live_nodes(module.graph)
     for node in module.graph.nodes:
         if node not in live:
             continue
         if node.op == "call_function":
             yield node
         elif node.op == "get_attr":
-            held = operator.attrgetter(node.target)(module)
-            if isinstance(held, fx.GraphModule):
-                yield from calls(held, read_or_not)
+            value = operator.attrgetter(node.target)(module)
+            if isinstance(value, fx.GraphModule):
+                yield from calls(value, include_dead)
 
 
-def check(
-    program: torch.export.ExportedProgram,
-    supported: Supported,
-    table: Callable[[], Mapping[Any, Any]],
-) -> None:
+def check(program: torch.export.ExportedProgram, rules: Rules) -> None:
     """Raise one error for everything in the program that cannot be lowered."""
-    every = list(calls(program.graph_module))
-    torch_faults.repair(every)
-    if program.dialect == "TRAINING":  # as `export` leaves it, before any decomposition
-        implicit = [node for node in every if _implicit(node.target)]
-        # Nothing reads the result of `y[0].zero_()`: it would go as dead, and `y` keep its row.
-        writes = [n for n in calls(program.graph_module, read_or_not=True) if _in_place(n.target)]
+    nodes, missing = _find_problems(program, rules)
+    if nodes:
+        raise NotDecomposedError(_undecomposed_message(nodes, rules.table_name))
+    if missing:
+        raise unsupported([(node, hint(node)) for node in missing])
+
+
+def undecomposed(program: torch.export.ExportedProgram, rules: Rules) -> list[fx.Node]:
+    """Return the calls that `run_decompositions` with the table would replace."""
+    return _find_problems(program, rules)[0]
+
+
+def _find_problems(
+    program: torch.export.ExportedProgram, rules: Rules
+) -> tuple[list[fx.Node], list[fx.Node]]:
+    """Return the calls that need to be decomposed, and all calls that cannot be lowered."""
+    live = list(calls(program.graph_module))
+    torch_faults.repair(live)
+    if program.dialect == "TRAINING":  # straight from `torch.export.export`
+        implicit = [node for node in live if _implicit(node.target)]
+        # The result of `y[0].zero_()` is unused, so liveness would drop the write to `y`.
+        writes = [n for n in calls(program.graph_module, True) if _in_place(n.target)]
         if implicit or writes:
-            raise NotDecomposedError(_undecomposed(implicit + writes))
+            return implicit + writes, []
     missing = [
-        node for node in every if node.target is not operator.getitem and not supported(node)
+        node for node in live if node.target is not operator.getitem and not rules.supports(node)
     ]
-    if not missing:
-        return
-    replaced = table()  # asked for late: torch takes 60 ms to put it together
-    undone = [node for node in missing if node.target in replaced or _in_place(node.target)]
-    if undone:
-        raise NotDecomposedError(_undecomposed(undone))
-    raise unsupported([(node, way_out(node)) for node in missing])
+    table = rules.table() if missing else {}
+    return [n for n in missing if n.target in table or _in_place(n.target)], missing
 
 
 def _implicit(target: Any) -> bool:
-    """Whether torch takes the op apart itself, unless told to keep it whole."""
+    """Return whether torch decomposes the op by default (CompositeImplicitAutograd)."""
     if not isinstance(target, OpOverload) or target.name().startswith("aten::sym_"):
         return False
     return has_composite_kernel(target)
@@ -75,28 +91,29 @@ def _in_place(target: Any) -> bool:
     return isinstance(target, OpOverload) and bool(schema_of(target).is_mutable)
 
 
-def _undecomposed(nodes: list[fx.Node]) -> str:
+def _undecomposed_message(nodes: list[fx.Node], table_name: str) -> str:
     names = sorted({target_name(node.target) for node in nodes})
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     return describe(
         nodes[0],
-        f"the exported program was not decomposed: it still holds {shown}",
-        "exported_program.run_decompositions(coreai_torch.get_decomp_table()) before adding it",
+        f"the exported program was not decomposed: it still contains {shown}",
+        f"call exported_program.run_decompositions({table_name}) before adding it",
     )
 
 
-def way_out(node: fx.Node) -> str:
-    """What a user can do about an op that has no lowering."""
+def hint(node: fx.Node) -> str:
+    """Return the `try` line for an op that has no lowering."""
     if isinstance(node.target, OpOverload) and node.target.name() in _TRAINING:
-        return f"model.eval() before exporting: training mode {_TRAINING[node.target.name()]}"
+        effect = _TRAINING[node.target.name()]
+        return f"call model.eval() before exporting: training mode {effect}"
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-        return "random numbers drawn by the caller and passed as an input: a program draws none"
+        return "pass random numbers as an input: a converted program cannot draw them"
     if isinstance(node.target, OpOverload) and node.target.namespace == "aten":
         return REGISTER_HINT + ", or write the computation with other ops"
     if isinstance(node.target, OpOverload) and node.target.namespace == KERNELS:
         kernel = node.target.overloadpacket.__name__
         return (
-            f"TorchConverter.register_custom_kernels([...]) with the Metal kernel {kernel!r}, "
+            f"call TorchConverter.register_custom_kernels([...]) with the Metal kernel {kernel!r} "
             "before adding the program"
         )
     return REGISTER_HINT

@@ -30,12 +30,12 @@ def check(source: Source, inputs: Inputs = None, as_json: Json = False) -> None:
     from .model_source import load
 
     loaded = load(source, inputs or ())
+    converter = TorchConverter().register_custom_kernels(loaded.kernels)
     try:
-        program = loaded.exported()
+        program = loaded.capture(converter)
     except ExportError as error:
         export = {"code": error.code, "message": str(error)}
         answer({"ops": 0, "blockers": [], "export": export}, str(error), as_json=as_json, ok=False)
-    converter = TorchConverter().register_custom_kernels(loaded.kernels)
     blockers = converter.blockers(program)
     count = sum(n.op == "call_function" for n in program.graph.nodes)
     data = {

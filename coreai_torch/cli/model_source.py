@@ -21,6 +21,8 @@ from . import input_spec
 if TYPE_CHECKING:
     import torch
 
+    from ..converter import TorchConverter
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -32,17 +34,13 @@ class Loaded:
     dynamic_shapes: Any = None
     kernels: tuple[Any, ...] = ()  # Metal kernels that the factory's module or the model holds
 
-    def exported(self) -> torch.export.ExportedProgram:
-        """The program, exported now if it is not yet, and decomposed."""
-        import torch
+    def capture(self, converter: TorchConverter) -> torch.export.ExportedProgram:
+        """Return the decomposed program."""
+        from ..capture.prepare import prepare
+        from ..converter import capture_rules
 
-        from ..capture.exporting import decomposed, exported
-        from ..converter import get_decomp_table
-
-        program = self.model_or_exported
-        if isinstance(program, torch.nn.Module):
-            program = exported(program, self.args, self.kwargs, self.dynamic_shapes)
-        return decomposed(program, get_decomp_table())
+        given = (self.model_or_exported, self.args, self.kwargs, self.dynamic_shapes)
+        return prepare(*given, rules=capture_rules(converter)).program
 
 
 def load(source: str, inputs: Sequence[str]) -> Loaded:

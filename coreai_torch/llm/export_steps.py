@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.export import Dim
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from ..capture.exporting import decomposed, exported
-from ..converter import TorchConverter, get_decomp_table
+from ..capture.prepare import prepare
+from ..converter import TorchConverter, capture_rules
 from ..errors import ConversionError
 from . import checking
 from .entrypoints import CrossStep, Encode, Pair, Step, layer_names
@@ -39,7 +39,7 @@ def decoder(staging: TorchConverter, model: Any, wish: Wish) -> Description:
     made = model(input_ids=_tokens(wish.batch, 1), use_cache=True)
     step = Step(model, _pairs(model, getattr(made, "past_key_values", None)), wish.length)
     programs = {
-        entrypoint: _exported(step, (tokens, _position()), (open_, None))
+        entrypoint: _capture(staging, step, (tokens, _position()), (open_, None))
         for entrypoint, tokens, open_ in _steps(wish)
     }
     vocabulary = made.logits.shape[-1]
@@ -66,12 +66,12 @@ def encoder_decoder(staging: TorchConverter, model: Any, wish: Wish) -> Descript
         _pairs(model, one) for one in (held.self_attention_cache, held.cross_attention_cache)
     )
     given = [one for pair in crossed for one in pair]
-    encode = _exported(Encode(model, len(crossed)), source.inputs, source.shapes)
+    encode = _capture(staging, Encode(model, len(crossed)), source.inputs, source.shapes)
     step = CrossStep(model, own, wish.length)
     beside = (given, *source.inputs[1:])
     shapes = ([source.crossed] * len(given), *source.shapes[1:])
     programs = {
-        entrypoint: _exported(step, (tokens, _position(), *beside), (open_, None, *shapes))
+        entrypoint: _capture(staging, step, (tokens, _position(), *beside), (open_, None, *shapes))
         for entrypoint, tokens, open_ in _steps(wish)
     }
     vocabulary = made.logits.shape[-1]
@@ -158,8 +158,10 @@ def _position() -> Tensor:
     return torch.zeros(1, dtype=torch.long)
 
 
-def _exported(module: torch.nn.Module, args: Any, shapes: Any) -> torch.export.ExportedProgram:
-    return decomposed(exported(module, args, None, shapes), get_decomp_table())
+def _capture(
+    staging: TorchConverter, module: torch.nn.Module, args: Any, shapes: Any
+) -> torch.export.ExportedProgram:
+    return prepare(module, args, None, shapes, rules=capture_rules(staging)).program
 
 
 def _pairs(model: Any, held: Any) -> list[Pair]:

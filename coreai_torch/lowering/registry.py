@@ -123,6 +123,16 @@ class Registry:
             raise ConversionError(f"{name} already has a lowering")
         self._own[name] = entry
 
+    def copy(self) -> Registry:
+        """Return a registry with the same base whose own entries can change independently."""
+        other = Registry(self._base)
+        other._own, other.missing = dict(self._own), set(self.missing)
+        return other
+
+    def own_names(self) -> set[str]:
+        """Return the names of the entries that the base does not provide or that replace its."""
+        return set(self._own)
+
     def get(self, name: str) -> Entry | None:
         """The nearest entry: own first, then the base's."""
         return self._own.get(name) or (self._base.get(name) if self._base else None)

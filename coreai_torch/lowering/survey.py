@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..capture.validate import way_out
+from ..capture import validate
 from ..errors import ConversionError, module_path, source_line, target_name
 from ..ir import types
 from ..ir.build import Build
@@ -82,7 +82,7 @@ class _Surveyor(Walk):
         tries = [line.removeprefix("  try   ") for line in told if line.startswith("  try   ")]
         missing = self.registry.for_node(node) is None
         problem = "no lowering" if missing else told[0]
-        hint = way_out(node) if missing else next(iter(tries), "")
+        hint = validate.hint(node) if missing else next(iter(tries), "")
         self.found.append((node, problem, error.code, hint))
 
     def blockers(self) -> list[Blocker]:

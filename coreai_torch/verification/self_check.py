@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from ..asset.program import write_module
-from ..capture.exporting import decomposed
-from ..converter import TorchConverter, get_decomp_table
-from ..errors import ConversionError, NarrowingWarning, NativeError, NotDecomposedError, target_name
+from ..capture.exporting import export
+from ..capture.prepare import prepare
+from ..converter import TorchConverter, capture_rules
+from ..errors import ConversionError, NarrowingWarning, NativeError, target_name
 from ..lowering.cases import Case, T
 from ..lowering.registry import BUILTIN, key
 from ..numerics.arrays import array, tensor
@@ -97,14 +98,12 @@ def _tried(
 
 
 def _converted(model: _CaseModel, path: Path) -> list[str]:
-    program = torch.export.export(model, tuple(model.feeds))
+    converter = TorchConverter()
+    exported = export(model, model.feeds, None, None)
+    program = prepare(exported, rules=capture_rules(converter)).program
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowingWarning)
-        try:
-            converted = TorchConverter().add_exported_program(program).to_coreai()
-        except NotDecomposedError:
-            program = decomposed(program, get_decomp_table())
-            converted = TorchConverter().add_exported_program(program).to_coreai()
+        converted = converter.add_exported_program(program).to_coreai()
     write_module(converted, path)
     return [s.arg.name for s in program.graph_signature.input_specs if s.target is None]
 

@@ -15,9 +15,9 @@ from coreai.authoring import AIModelAsset, AIProgram
 
 from ..asset import resources
 from ..asset.program import write_module
-from ..capture.exporting import check_fixed, decomposed, exported
-from ..capture.io_plan import Names, plan
-from ..converter import TorchConverter, check_converter, get_decomp_table
+from ..capture.io_plan import Names
+from ..capture.prepare import prepare
+from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
 from ..numerics.tolerance import graph_limits
@@ -94,7 +94,15 @@ def verify(
     names = Names(input_names, output_names, state_names)
     named = any(n is not None for n in (input_names, output_names, state_names))
     how = _settings(entrypoint_name, named, settings)
-    subject = _subject(model_or_exported, args, kwargs, dynamic_shapes, names)
+    captured = prepare(
+        model_or_exported,
+        args,
+        kwargs,
+        dynamic_shapes,
+        rules=capture_rules(how.converter),
+        names=names,
+    )
+    subject = Subject(captured.program, captured.plan, captured.reference)
     if program is None:
         program = _converted(subject, names, how)
     return examine(subject, program, subject.leaves(args, kwargs), how)
@@ -140,28 +148,6 @@ def examine(subject: Subject, program: ProgramLike, given: Leaves, how: Settings
         divergence,
         time.monotonic() - began,
     )
-
-
-def _subject(
-    source: torch.nn.Module | torch.export.ExportedProgram,
-    args: Sequence[Any] | None,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    names: Names,
-) -> Subject:
-    if isinstance(source, torch.export.ExportedProgram):
-        check_fixed(dynamic_shapes)
-        program, reference = source, source.module()
-    elif isinstance(source, torch.nn.Module):
-        program, reference = exported(source, args, kwargs, dynamic_shapes), source
-    else:
-        raise VerificationInputError(
-            f"verify takes a model or an ExportedProgram, not a {type(source).__name__}\n"
-            "  try   the model that was converted, with its args"
-        )
-    if program.dialect == "TRAINING":  # as `export` leaves it
-        program = decomposed(program, get_decomp_table())
-    return Subject(program, plan(program, names), reference)
 
 
 def _converted(subject: Subject, names: Names, how: Settings) -> AIProgram:

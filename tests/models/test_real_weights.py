@@ -11,14 +11,14 @@ import torch
 import voices
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.capture.dynamic_rnn import open_lengths
+from coreai_torch.capture.dynamic_rnn import keep_rnn_lengths_dynamic
 
 BATCH = {0: torch.export.Dim.DYNAMIC}
 TIME = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
 
 
 def converted(model, inputs, shapes=None, **names):
-    with open_lengths():
+    with keep_rnn_lengths_dynamic():
         exported = torch.export.export(model, inputs, dynamic_shapes=shapes)
         exported = exported.run_decompositions(get_decomp_table())
     program = TorchConverter().add_exported_program(exported, **names).to_coreai()

@@ -8,7 +8,7 @@ from module_runner import Call, run
 from torch.nn import functional
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.capture.exporting import decomposed, exported
+from coreai_torch.capture.exporting import decompose, export
 from coreai_torch.errors import ExportError
 
 X = torch.arange(12.0).reshape(3, 4)
@@ -57,7 +57,7 @@ class Reader(torch.nn.Module):
 
 
 def _converted(module, args):
-    program = decomposed(exported(module, args, None, None), get_decomp_table())
+    program = decompose(export(module, args, None, None), get_decomp_table())
     return run(TorchConverter().add_exported_program(program).to_coreai(), args)
 
 
@@ -76,7 +76,7 @@ def test_a_buffer_is_read():
 def test_a_buffer_that_the_model_writes_is_not():
     model = Reader(writes=True)
     with pytest.raises(ExportError):
-        exported(model, (X,), None, None)
+        export(model, (X,), None, None)
     assert model.stride == 2
 
 
@@ -92,4 +92,4 @@ def test_a_buffer_that_the_model_writes_is_not():
 )
 def test_what_is_no_constant_is_left_to_torch(asks):
     with pytest.raises(ExportError, match="data-dependent"):
-        exported(Call(asks), (X,), None, None)
+        export(Call(asks), (X,), None, None)

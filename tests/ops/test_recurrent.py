@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.capture.dynamic_rnn import open_lengths
+from coreai_torch.capture.dynamic_rnn import keep_rnn_lengths_dynamic
 from coreai_torch.errors import UnsupportedArgumentError
 
 STEPS = 50
@@ -68,7 +68,7 @@ def test_a_sequence_of_unknown_length(module):
     model = module(6, 8, 2, bidirectional=True, batch_first=True).eval()
     first = X.transpose(0, 1).contiguous()
     sizes = ({1: torch.export.Dim("steps", min=1, max=512)},)
-    with open_lengths():
+    with keep_rnn_lengths_dynamic():
         program = convert(model, (first,), sizes)
     for x in (first, first[:, :1].contiguous(), torch.randn(2, 90, 6)):
         with torch.no_grad():
@@ -95,7 +95,7 @@ def test_a_module_that_is_exported_while_it_is_added_keeps_its_length_open():
 def test_a_table_that_asks_for_the_steps_gets_them():
     # Torch's own: the sizes alone would leave results that nobody computes.
     model = MODULES["lstm"].eval()
-    with open_lengths():
+    with keep_rnn_lengths_dynamic():
         program = torch.export.export(model, (X[:3],)).run_decompositions()
     with torch.no_grad():
         compare(program.module()(X[:3])[0], model(X[:3])[0])
@@ -106,7 +106,7 @@ def test_export_is_itself_again_outside():
         return torch.export.export(MODULES["lstm"], (X,), dynamic_shapes=sizes)
 
     before = len(exported().run_decompositions().graph.nodes)
-    with open_lengths():
+    with keep_rnn_lengths_dynamic():
         exported({0: torch.export.Dim("steps")})
     assert before > 10 * STEPS  # all steps, written out
     assert len(exported().run_decompositions().graph.nodes) == before

@@ -8,7 +8,7 @@ from module_runner import Call, run
 from torch.nn import functional
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.capture.exporting import decomposed, exported
+from coreai_torch.capture.exporting import decompose, export
 
 pytestmark = [
     # The frequencies of a weighted covariance are added up as integers.
@@ -88,7 +88,7 @@ def results():
         return [value for one in called for value in (one if isinstance(one, tuple) else (one,))]
 
     tensors = tuple(t for args in given for t in args)
-    program = decomposed(exported(Call(together), tensors, None, None), get_decomp_table())
+    program = decompose(export(Call(together), tensors, None, None), get_decomp_table())
     got = iter(run(TorchConverter().add_exported_program(program).to_coreai(), tensors))
     found = {}
     for name, (function, args) in FUNCTIONS.items():
@@ -108,4 +108,4 @@ def test_values_are_torchs(name, results):
 def test_what_depends_on_values_is_left_to_torch():
     sections = Call(lambda x, b: torch.linalg.lstsq(x, b, driver="gelsd").residuals)
     with pytest.raises(Exception, match="linalg_lstsq"):
-        exported(sections, (X, Y), None, None)
+        export(sections, (X, Y), None, None)

@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 
 import coreai_torch
-from coreai_torch.capture.export_rewrites import without_asking
+from coreai_torch.capture.export_rewrites import rewrite_for_export
 from coreai_torch.capture.validate import calls as graph_calls
 from coreai_torch.errors import (
     ConversionError,
@@ -204,7 +204,7 @@ def _alone(name: str, call: Call) -> Outcome:
 
 def _exported(batch: Batch) -> torch.export.ExportedProgram:
     """As `coreai_torch.convert` exports."""
-    with without_asking():
+    with rewrite_for_export():
         return torch.export.export(batch, batch.tensors)
 
 

@@ -62,7 +62,7 @@ def test_sizes_that_vary_stop_no_survey():
             return torch.bernoulli(x).sum(0) + torch.relu(x)
 
     (found,) = blockers(Draws(), torch.rand(3, 4), dynamic_shapes=({0: rows},))
-    assert "random numbers drawn by the caller" in found.hint
+    assert "pass random numbers as an input" in found.hint
 
 
 def test_ops_that_only_training_leaves_name_eval():
@@ -77,7 +77,7 @@ def test_ops_that_only_training_leaves_name_eval():
         "aten._batch_norm_with_update_functional.default",
         "aten.native_dropout.default",
     ]
-    assert all(hint.startswith("model.eval() before exporting: ") for hint in found.values())
+    assert all(hint.startswith("call model.eval() before exporting: ") for hint in found.values())
 
 
 def test_branches_are_looked_into():

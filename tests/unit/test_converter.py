@@ -349,3 +349,39 @@ def test_refusals_say_what_where_and_the_way_out():
     assert "test_converter.py" in where
     assert way_out.startswith("  try   TorchConverter.register_torch_lowering")
     assert code == "  code  CAT103"
+
+
+@pytest.mark.parametrize("copy", ["empty", "in_mode"])
+def test_a_copy_shares_nothing_mutable_with_its_original(program, copy):
+    original = TorchConverter(recognize=True).add_exported_program(program, entrypoint_name="a")
+    other = {"empty": original.empty, "in_mode": original.in_mode}[copy](TorchConverter.Mode.DEBUG)
+
+    other.register_torch_lowering("converter_tests::mystery")(lambda values_map, node, loc: None)
+    original.register_torch_lowering("converter_tests::pair")(lambda values_map, node, loc: None)
+    with pytest.raises(UnsupportedOpError) as refusal:
+        original.add_exported_program(exported(Outer(), torch.ones(3)), entrypoint_name="outer")
+    assert "converter_tests.mystery" in str(refusal.value)
+    assert "converter_tests.pair" not in str(refusal.value)
+    with pytest.raises(UnsupportedOpError) as refusal:
+        other.add_exported_program(exported(Outer(), torch.ones(3)), entrypoint_name="outer")
+    assert "converter_tests.mystery" not in str(refusal.value)
+    assert "converter_tests.pair" in str(refusal.value)
+
+    other.add_exported_program(program, entrypoint_name="b")
+    original.add_exported_program(program, entrypoint_name="b")
+    other.clear()
+    assert "@a" in str(original.to_coreai())
+    assert "@b" in str(original.to_coreai(entrypoints=["b"]))
+    with pytest.raises(RuntimeError, match="nothing is staged"):
+        other.to_coreai()
+
+
+def test_a_copy_starts_with_the_lowerings_and_settings_of_its_original(program):
+    table = {torch.ops.aten.huber_loss.default: None}
+    original = TorchConverter(decompositions=table).add_exported_program(program)
+    original.register_torch_lowering("converter_tests::mystery")(lambda values_map, node, loc: None)
+    for other in (original.empty(), original.in_mode(TorchConverter.Mode.DEBUG)):
+        assert torch.ops.aten.huber_loss.default not in other.decomposition_table()
+        with pytest.raises(ValueError, match="has a lowering already"):
+            other.register_torch_lowering("converter_tests::mystery")
+    assert "@main" in str(original.in_mode(TorchConverter.Mode.DEBUG).to_coreai())

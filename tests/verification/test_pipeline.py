@@ -94,13 +94,13 @@ def test_keyword_arguments_are_inputs():
 
 
 def test_the_output_path_is_checked_before_the_export(monkeypatch):
-    monkeypatch.setattr(pipeline, "exported", None)
+    monkeypatch.setattr(pipeline, "prepare", None)
     with pytest.raises(ConversionError, match=r"ends in .aimodel, 'net.mlmodel' ends in"):
         coreai_torch.convert(Net(), (X,), output="net.mlmodel")
 
 
 def test_a_model_without_arguments_raises_with_a_hint():
-    with pytest.raises(ExportError, match=r"no arguments to export Net with\n  try   args="):
+    with pytest.raises(ExportError, match=r"no arguments to export Net with\n  try   pass args="):
         coreai_torch.convert(Net())
 
 

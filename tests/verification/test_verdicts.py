@@ -11,7 +11,7 @@ from verification.models import Counter, Net, dividing_by_zero, leaky
 
 import coreai_torch
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.errors import VerificationError, VerificationInputError
+from coreai_torch.errors import ArgumentTypeError, VerificationError, VerificationInputError
 from coreai_torch.ir import dialect as cai
 from coreai_torch.verification import TrialPlan, verify
 
@@ -208,7 +208,7 @@ def test_generated_inputs_are_skipped_after_the_time_limit():
 
 
 def test_verify_rejects_a_dict_in_place_of_a_model():
-    with pytest.raises(VerificationInputError, match="a model or an ExportedProgram, not a dict"):
+    with pytest.raises(ArgumentTypeError, match=r"nn.Module or an ExportedProgram, not a dict"):
         verify({}, None, (X,))
 
 

@@ -157,14 +157,14 @@ def _exported(row: Any, model: Any, inputs: dict[str, Any]) -> Any:
     from torch.export import Dim
 
     from coreai_torch import get_decomp_table
-    from coreai_torch.capture.exporting import decomposed, exported
+    from coreai_torch.capture.exporting import decompose, export
 
     shapes = None
     if row.open is not None:
         shapes = {n: dict.fromkeys(row.open.axes.get(n, ()), Dim.DYNAMIC) for n in inputs}
         shapes.update(dict.fromkeys(row.flags))
-    program = exported(model, (), {**inputs, **row.flags}, shapes)
-    return decomposed(program, get_decomp_table())
+    program = export(model, (), {**inputs, **row.flags}, shapes)
+    return decompose(program, get_decomp_table())
 
 
 def _count(program: Any, verdict: Verdict) -> None:

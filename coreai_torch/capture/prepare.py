@@ -1,0 +1,77 @@
+"""Capture a model: export it, decompose it if needed, and plan its inputs and outputs.
+
+`convert`, `verify`, the command line, `llm` and the self-check all call `prepare`, so that each
+accepts the same models and exported programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from ..errors import ArgumentTypeError
+from ..progress import Stages
+from .exporting import decompose, export, reject_dynamic_shapes
+from .io_plan import IOPlan, Names, plan
+from .validate import Rules, undecomposed
+
+Source: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
+_SILENT = Stages(None)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A decomposed program with its inputs and outputs, and the source that it was made from."""
+
+    program: torch.export.ExportedProgram
+    plan: IOPlan
+    source: Source
+
+    @property
+    def reference(self) -> torch.nn.Module:
+        """Return the module whose results in torch are the expected ones."""
+        source = self.source
+        return source if isinstance(source, torch.nn.Module) else source.module()
+
+
+def prepare(
+    source: Source,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    rules: Rules,
+    names: Names | None = None,
+    stage: Stages = _SILENT,
+) -> Captured:
+    """Return a decomposed program for a model or an exported program.
+
+    A model is exported with `args`, `kwargs` and `dynamic_shapes`, and decomposed. An exported
+    program is decomposed only if it contains ops that the decomposition table replaces and no
+    lowering supports, whatever it was decomposed with before.
+    """
+    if isinstance(source, torch.nn.Module):
+        with stage("exporting"):
+            program = export(source, args, kwargs, dynamic_shapes)
+        program = _decompose(program, rules, stage)
+    elif isinstance(source, torch.export.ExportedProgram):
+        reject_dynamic_shapes(dynamic_shapes)
+        program = source
+        if undecomposed(program, rules):
+            program = _decompose(program, rules, stage)
+    else:
+        raise ArgumentTypeError(
+            f"expected an nn.Module or an ExportedProgram, not a {type(source).__name__}\n"
+            "  try   pass the model and its args: (model, (x,))"
+        )
+    return Captured(program, plan(program, names or Names()), source)
+
+
+def _decompose(
+    program: torch.export.ExportedProgram, rules: Rules, stage: Stages
+) -> torch.export.ExportedProgram:
+    with stage("decomposing", ops=len(program.graph.nodes)):
+        return decompose(program, rules.table())
