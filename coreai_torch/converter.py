@@ -1,4 +1,4 @@
-"""`TorchConverter`: stages exported programs and turns them into one Core AI program."""
+"""`TorchConverter`: stage exported programs and convert them into one Core AI program."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ RESERVED = ("aten", "higher_order", "coreai", "coreaix")
 
 
 def get_decomp_table() -> dict[Any, Callable[..., Any]]:
-    """Torch's default decomposition table less what the converter lowers whole.
+    """Return torch's default decomposition table without the ops that the converter lowers.
 
-    For `ExportedProgram.run_decompositions`. It is a fresh dictionary each time, from overloads
-    to functions of torch: what you add to it is decomposed your way, what you delete stays whole.
+    Pass it to `ExportedProgram.run_decompositions`. Each call returns a new dictionary from
+    overloads to functions: add an entry to decompose an op, delete one to keep the op.
     """
     return decompositions.table(BUILTIN.whole(), BUILTIN.rewrites())
 
 
 class TorchConverter:
-    """Converts exported PyTorch programs into one Core AI program.
+    """Convert exported PyTorch programs into one Core AI program.
 
     Stage programs with `add_exported_program` or `add_pytorch_module`, then call `to_coreai`.
 
@@ -60,14 +60,17 @@ class TorchConverter:
     ```
 
     Args:
-        mode: how much each op tells of where it came from: `Mode.RELEASE` unless given, or its
-            name, as in "debug".
-        recognize: turn norms, rotary embeddings, attention and experts that the model spells out
-            into composites: all of them, or those named; `recognition_report` tells which.
+        mode: how much debug information each op records: a `Mode` or its name, such as "debug";
+            `Mode.RELEASE` by default.
+        recognize: turn norms, rotary embeddings, attention and experts that the model computes
+            step by step into composites: all of them, or a list of names; `recognition_report`
+            lists the results.
+        decompositions: changes to the decomposition table that `convert` uses, from an overload
+            to a function that decomposes it, or to `None` to keep the op as it is.
     """
 
     class Mode(Enum):
-        """`RELEASE` records the module of each op, `DEBUG` also FX node and source lines."""
+        """`RELEASE` records the module of each op, `DEBUG` also the FX node and source lines."""
 
         RELEASE = "release"
         DEBUG = "debug"
@@ -83,10 +86,10 @@ class TorchConverter:
         self._mode = _mode(mode)
         self._registry = Registry(BUILTIN)
         self._staged: dict[str, Staged] = {}
-        self._wanted = wanted_composites(recognize)
+        self._composites = wanted_composites(recognize)
         self._decompositions = OwnDecompositions(decompositions)
         self._reports: dict[str, RecognitionReport] = {}
-        for entry in recognized_composites.lowerings() if self._wanted else ():
+        for entry in recognized_composites.lowerings() if self._composites else ():
             self._registry.add(entry)
 
     def add_exported_program(
@@ -97,14 +100,14 @@ class TorchConverter:
         state_names: Sequence[str] | None = None,
         entrypoint_name: str = "main",
     ) -> TorchConverter:
-        """Stage a decomposed program; returns the converter.
+        """Stage a decomposed program and return the converter.
 
-        `input_names` has one for each argument that `forward` only reads, `output_names` for each
-        value it returns, `state_names` for each buffer, then each argument, it writes in place.
-        The run time loads it by its `entrypoint_name`; no two are the same.
+        `input_names` has one name for each argument that `forward` only reads, `output_names` one
+        for each value it returns, `state_names` one for each buffer, then each argument, that it
+        writes in place. The runtime loads the program by its `entrypoint_name`, which is unique.
         """
         argument_checks.check_program(exported_program)
-        self._check_free(entrypoint_name)
+        self._check_unused(entrypoint_name)
         names = Names(input_names, output_names, state_names)
         return self._stage(exported_program, names, entrypoint_name)
 
@@ -133,12 +136,14 @@ class TorchConverter:
         state_names: Sequence[str] | None = None,
         entrypoint_name: str = "main",
     ) -> TorchConverter:
-        """Stage what `export_fn(module)`, a decomposed program, is; names as above.
+        """Stage the decomposed program that `export_fn(module)` returns, and return the converter.
 
-        Instances of `externalize_modules`, `ExternalizeSpec`s or classes, stay whole.
+        While `export_fn` runs, functions that read tensor values are rewritten as in `convert`.
+        Instances of `externalize_modules`, `ExternalizeSpec`s or classes, stay separate graphs.
+        Names are those of `add_exported_program`.
         """
         argument_checks.check_module(module, export_fn)
-        self._check_free(entrypoint_name)  # before the export, which may take long
+        self._check_unused(entrypoint_name)  # before the export, which may take long
         found = list(matches(module, as_specs(externalize_modules)))
         with marked(found):
             program = call_export_fn(module, export_fn)
@@ -147,16 +152,17 @@ class TorchConverter:
         return self._stage(program, names, entrypoint_name, found)
 
     def to_coreai(self, *, entrypoints: Sequence[str] | None = None) -> Program:
-        """Convert all staged programs, or the named ones, into one; they stay staged."""
+        """Convert all staged programs, or the named ones, into one program; they stay staged."""
         if not self._staged:
             raise NothingStagedError(
-                "nothing is staged\n  try   add_exported_program(...) or add_pytorch_module(...)"
+                "nothing is staged\n"
+                "  try   call add_exported_program(...) or add_pytorch_module(...) first"
             )
-        chosen = [self._staged[name] for name in self._known(entrypoints)]
+        chosen = [self._staged[name] for name in self._staged_names(entrypoints)]
         if not chosen:
             raise NamingError(
-                f"entrypoints names none; staged are {list(self._staged)}\n"
-                "  try   one of these, or leave it out for all"
+                f"entrypoints is empty; the staged entrypoints are {list(self._staged)}\n"
+                "  try   pass one or more of these, or omit the argument to convert all"
             )
         for one in chosen:
             overflow.warn(one.program)
@@ -171,22 +177,22 @@ class TorchConverter:
 
     @property
     def recognition_report(self) -> RecognitionReport:
-        """What was recognised in the staged programs, and what nearly was."""
+        """Return the composites recognized in the staged programs, and the near misses."""
         return RecognitionReport.joined(self._reports.values())
 
     def clear(self, *, entrypoints: Sequence[str] | None = None) -> None:
-        """Forget all staged programs, or the named ones; registered lowerings stay."""
-        for name in self._known(entrypoints):
+        """Remove all staged programs, or the named ones; registered lowerings stay."""
+        for name in self._staged_names(entrypoints):
             del self._staged[name], self._reports[name]
 
     def in_mode(self, mode: TorchConverter.Mode) -> TorchConverter:
-        """A converter with the same lowerings and programs that records more, or less."""
+        """Return an independent copy, with its staged programs, that converts in another mode."""
         other = self._copy()
         other._mode = mode
         return other
 
     def empty(self, mode: TorchConverter.Mode | None = None) -> TorchConverter:
-        """A converter with the same lowerings, kernels and mode, and nothing staged."""
+        """Return an independent copy without staged programs: same lowerings, kernels and mode."""
         other = self._copy()
         other._mode = mode or self._mode
         other.clear()
@@ -204,7 +210,7 @@ class TorchConverter:
         exported_program: torch.export.ExportedProgram,
         externalized: Sequence[Match] = (),
     ) -> list[Blocker]:
-        """All that keeps a decomposed program from being converted, each with its places."""
+        """Return everything that prevents the conversion of a program, with its locations."""
         program, _ = self._recognized(exported_program, "main", externalized)
         staged = Staged("main", program, plan(program, Names()), externalized)
         with progress("checking", len(program.graph.nodes)) as advance:
@@ -213,23 +219,25 @@ class TorchConverter:
     def register_torch_lowering(
         self, qualified_name: str, allow_override: bool = False
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator: lower `namespace::op[.overload]` with a function, in this converter only.
+        """Decorate a function that lowers `namespace::op[.overload]` in this converter.
 
-        The function gets `(values_map, node, loc)`; or, if its first parameter is called
-        `ctx`, a `Ctx` and the op's arguments by the names of its schema. It returns a value, or
-        a list of them for an op with several results. `allow_override` replaces a lowering that
-        is there already, as those of the built-in namespaces are.
+        The function takes `(values_map, node, loc)`; or, if its first parameter is called `ctx`,
+        a `Ctx` and the op's arguments by their names in the schema. It returns a value, or a list
+        of values for an op with several results. `allow_override` replaces an existing lowering,
+        such as a built-in one. `convert` does not decompose an op with a registered lowering.
         """
         name = self._checked_name(qualified_name, allow_override)
 
         def register(fn: Callable[..., Any]) -> Callable[..., Any]:
             if not callable(fn):
-                raise ArgumentTypeError(f"a lowering is a function, not {fn!r}\n  try   def lower")
+                raise ArgumentTypeError(
+                    f"a lowering is a function, not {fn!r}\n  try   decorate a function"
+                )
             first = next(iter(inspect.signature(fn).parameters), None)
             if first == "ctx":
                 target = overload_named(name)
                 entry: Any = Lowering(target, fn, origin="registered")
-                entry.signature  # noqa: B018  a mismatch with the schema shows here, not later
+                entry.signature  # noqa: B018  raise for a mismatch with the schema now, not later
             else:
                 entry = LegacyLowering(name, fn)
             self._registry.add(entry, name=name, override=True)
@@ -247,7 +255,7 @@ class TorchConverter:
         return self._decompositions.apply(decompositions.without(get_decomp_table(), own))
 
     def register_custom_kernels(self, kernels: Sequence[TorchMetalKernel]) -> TorchConverter:
-        """Let calls of these kernels become Core AI ops; before the programs that use them."""
+        """Convert calls of these kernels; register them before you add programs that use them."""
         for entry in lowerings(kernels):
             self._registry.add(entry, override=True)
         return self
@@ -255,9 +263,9 @@ class TorchConverter:
     def _recognized(
         self, program: torch.export.ExportedProgram, entrypoint: str, externalized: Sequence[Match]
     ) -> tuple[torch.export.ExportedProgram, RecognitionReport]:
-        if not self._wanted:
+        if not self._composites:
             return program, RecognitionReport()
-        return recognized(program, entrypoint, externalized, self._wanted)
+        return recognized(program, entrypoint, externalized, self._composites)
 
     def _checked_name(self, qualified_name: str, allow_override: bool) -> str:
         name = registered_name(qualified_name)
@@ -265,39 +273,39 @@ class TorchConverter:
         if namespace in RESERVED and not allow_override:
             raise ConversionError(
                 f"{qualified_name!r}: the namespace {namespace!r} is built in\n"
-                "  try   allow_override=True to replace a built-in lowering"
+                "  try   pass allow_override=True to replace a built-in lowering"
             )
         if self._registry.get(name) is not None and not allow_override:
             raise ConversionError(
-                f"{qualified_name!r} has a lowering already\n  try   allow_override=True"
+                f"{qualified_name!r} has a lowering already\n  try   pass allow_override=True"
             )
         return name
 
-    def _check_free(self, entrypoint: str) -> None:
+    def _check_unused(self, entrypoint: str) -> None:
         if not (isinstance(entrypoint, str) and entrypoint):
-            raise NamingError(f"entrypoint_name is {entrypoint!r}\n  try   a name, as 'main'")
+            raise NamingError(f"entrypoint_name is {entrypoint!r}\n  try   pass a name like 'main'")
         if entrypoint in self._staged:
             raise NamingError(
-                f"an entrypoint {entrypoint!r} is staged already; there are "
-                f"{list(self._staged)}\n  try   another entrypoint_name, or "
+                f"the entrypoint {entrypoint!r} is staged already; there are "
+                f"{list(self._staged)}\n  try   pass another entrypoint_name, or call "
                 f"clear(entrypoints=[{entrypoint!r}]) first"
             )
 
-    def _known(self, entrypoints: Sequence[str] | None) -> list[str]:
+    def _staged_names(self, entrypoints: Sequence[str] | None) -> list[str]:
         if entrypoints is None:
             return list(self._staged)
         if not isinstance(entrypoints, Collection):
             raise ArgumentTypeError(
-                f"entrypoints is {entrypoints!r}\n  try   some of {list(self._staged)}"
+                f"entrypoints is {entrypoints!r}\n  try   pass some of {list(self._staged)}"
             )
-        wanted = [entrypoints] if isinstance(entrypoints, str) else list(entrypoints)
-        unknown = [name for name in wanted if name not in self._staged]
+        names = [entrypoints] if isinstance(entrypoints, str) else list(entrypoints)
+        unknown = [name for name in names if name not in self._staged]
         if unknown:
             raise NamingError(
-                f"no entrypoint is called {', '.join(map(repr, unknown))}; staged are "
-                f"{list(self._staged)}\n  try   one of these"
+                f"no entrypoint is called {', '.join(map(repr, unknown))}; the staged entrypoints "
+                f"are {list(self._staged)}\n  try   pass one of these"
             )
-        return list(dict.fromkeys(wanted))
+        return list(dict.fromkeys(names))
 
     def _supports(self, node: torch.fx.Node) -> bool:
         if node.target in self._decompositions.functions:
@@ -310,13 +318,13 @@ def _mode(given: TorchConverter.Mode | str | None) -> TorchConverter.Mode:
         return TorchConverter.Mode(given or "release")
     except ValueError:
         known = [mode.value for mode in TorchConverter.Mode]
-        raise ConversionError(f"no mode is called {given!r}\n  try   one of {known}") from None
+        raise ConversionError(f"no mode is called {given!r}\n  try   pass one of {known}") from None
 
 
 def check_converter(given: object) -> None:
-    """Refuse what is given for a converter and is none."""
+    """Raise unless the argument is a converter or None."""
     if given is not None and not isinstance(given, TorchConverter):
-        raise ArgumentTypeError(f"converter is {given!r}\n  try   TorchConverter()")
+        raise ArgumentTypeError(f"converter is {given!r}\n  try   pass TorchConverter()")
 
 
 def capture_rules(converter: TorchConverter | None) -> Rules:

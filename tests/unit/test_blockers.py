@@ -51,7 +51,7 @@ def test_missing_ops_and_refused_arguments_come_together():
     assert missing.places[0].result == "float32[3, 3], float32[3]"
     assert (norm.count, norm.code) == (1, "CAT103")
     assert "training mode" in norm.problem
-    assert norm.hint == "model.eval() before exporting"
+    assert norm.hint == "call model.eval() before exporting"
 
 
 def test_sizes_that_vary_stop_no_survey():

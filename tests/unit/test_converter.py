@@ -51,7 +51,7 @@ def test_a_used_entrypoint_name_is_refused(program):
 def test_an_unknown_entrypoint_is_refused(program):
     converter = TorchConverter().add_exported_program(program, entrypoint_name="encoder")
     for call in (converter.to_coreai, converter.clear):
-        with pytest.raises(ValueError, match=r"called 'decoder'; staged are \['encoder'\]"):
+        with pytest.raises(ValueError, match=r"called 'decoder'; the staged entrypoints are \['encoder'\]"):
             call(entrypoints=["decoder"])
 
 
@@ -72,7 +72,7 @@ def test_a_used_name_is_refused_before_the_export(program):
 
 def test_no_entrypoint_at_all_is_refused(program):
     converter = TorchConverter().add_exported_program(program)
-    with pytest.raises(NamingError, match=r"names none; staged are \['main'\]"):
+    with pytest.raises(NamingError, match=r"is empty; the staged entrypoints are \['main'\]"):
         converter.to_coreai(entrypoints=[])
 
 
@@ -347,7 +347,7 @@ def test_refusals_say_what_where_and_the_way_out():
     assert what == "converter_tests.mystery.default: odd numbers of elements"
     assert where.startswith("  at    %mystery = converter_tests.mystery.default")
     assert "test_converter.py" in where
-    assert way_out.startswith("  try   TorchConverter.register_torch_lowering")
+    assert way_out.startswith("  try   register a lowering with TorchConverter.register")
     assert code == "  code  CAT103"
 
 
