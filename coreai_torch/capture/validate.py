@@ -49,7 +49,9 @@ def calls(module: fx.GraphModule, include_dead: bool = False) -> Iterator[fx.Nod
 
 def check(program: torch.export.ExportedProgram, rules: Rules) -> None:
     """Raise one error for everything in the program that cannot be lowered."""
-    nodes, missing = _find_problems(program, rules)
+    live = list(calls(program.graph_module))
+    torch_faults.repair(live)
+    nodes, missing = _find_problems(program, live, rules)
     if nodes:
         raise NotDecomposedError(_undecomposed_message(nodes, rules.table_name))
     if missing:
@@ -58,15 +60,13 @@ def check(program: torch.export.ExportedProgram, rules: Rules) -> None:
 
 def undecomposed(program: torch.export.ExportedProgram, rules: Rules) -> list[fx.Node]:
     """Return the calls that `run_decompositions` with the table would replace."""
-    return _find_problems(program, rules)[0]
+    return _find_problems(program, list(calls(program.graph_module)), rules)[0]
 
 
 def _find_problems(
-    program: torch.export.ExportedProgram, rules: Rules
+    program: torch.export.ExportedProgram, live: list[fx.Node], rules: Rules
 ) -> tuple[list[fx.Node], list[fx.Node]]:
-    """Return the calls that need to be decomposed, and all calls that cannot be lowered."""
-    live = list(calls(program.graph_module))
-    torch_faults.repair(live)
+    """Return the live calls that need to be decomposed, and all that cannot be lowered."""
     if program.dialect == "TRAINING":  # straight from `torch.export.export`
         implicit = [node for node in live if _implicit(node.target)]
         # The result of `y[0].zero_()` is unused, so liveness would drop the write to `y`.
