@@ -51,7 +51,7 @@ def test_a_used_entrypoint_name_is_refused(program):
 def test_an_unknown_entrypoint_is_refused(program):
     converter = TorchConverter().add_exported_program(program, entrypoint_name="encoder")
     for call in (converter.to_coreai, converter.clear):
-        with pytest.raises(ValueError, match=r"called 'decoder'; the staged entrypoints are \['encoder'\]"):
+        with pytest.raises(ValueError, match=r"called 'decoder'; .* are \['encoder'\]"):
             call(entrypoints=["decoder"])
 
 
