@@ -1,4 +1,4 @@
-"""Turns a lowering's case into a model, converts it, runs it and compares it with torch."""
+"""Turn a case into a model, convert it, run it and compare it with torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coreai_torch.ir.types import narrow
 from coreai_torch.lowering.cases import Case, T
 from coreai_torch.lowering.registry import BUILTIN
 
-# Relative and absolute, by the dtype of the result; integers and booleans are exact.
+# Relative and absolute tolerance by the dtype of the result; integers and booleans are exact.
 TOLERANCE = numeric_limits.pairs(numeric_limits.EXACT_FLOAT8)
 
 
@@ -37,11 +37,11 @@ ALL = [
     for index, case in enumerate(entry.cases)
 ]
 if not ALL:
-    raise AssertionError("no lowering is registered: there is nothing to test")
+    raise AssertionError("no lowering is registered")
 
 
 class CaseModel(torch.nn.Module):
-    """Calls one op with a case's arguments; constants of the case become buffers."""
+    """Call one op with the arguments of a case; constants of the case become buffers."""
 
     def __init__(self, target, case):
         super().__init__()
@@ -94,7 +94,7 @@ def convert(model, *, dynamic):
     exported = torch.export.export(
         model, tuple(model.feeds), dynamic_shapes=_dynamic_shapes(model) if dynamic else None
     )
-    try:  # an op that is lowered whole needs no decomposition, which takes 200 ms
+    try:  # an op with a lowering needs no decomposition, which takes 200 ms
         converter = coreai_torch.TorchConverter().add_exported_program(exported)
     except NotDecomposedError:
         exported = exported.run_decompositions(_table())
@@ -108,7 +108,7 @@ def _table():
 
 
 def listed(result):
-    """The results of an op that has any number of them."""
+    """Return the results of an op as a list, without None."""
     return [r for r in (result if isinstance(result, list | tuple) else [result]) if r is not None]
 
 
@@ -120,7 +120,7 @@ def compare(got, want, tolerance=None):
 
 
 def varies(given):
-    """Whether a size of an input can vary: of a case, an argument, or one in a list."""
+    """Return whether a case, an argument or a list of them has an input with dynamic sizes."""
     if isinstance(given, Case):
         return varies([*given.args, *given.kwargs.values()])
     if isinstance(given, list):
@@ -129,7 +129,7 @@ def varies(given):
 
 
 def sized(param):
-    """The case of a row with static sizes and, if any can vary, with open ones."""
+    """Yield the case with static sizes and, if a size can vary, with dynamic sizes."""
     entry, case = param.values
     if case.void:
         skip = pytest.mark.skip(reason=case.void)
@@ -142,9 +142,9 @@ def sized(param):
 
 
 def results(model, *, dynamic, run=runtime.run):
-    """Pairs of what torch gives and what the program does: before `optimize`, and after it.
+    """Return pairs of torch's results and the program's: before and after `optimize`.
 
-    The second time at other sizes, where they may vary.
+    The second pair uses other sizes if they are dynamic.
     """
     exported, program = convert(model, dynamic=dynamic)
     names = exported.graph_signature.user_inputs
@@ -166,5 +166,5 @@ def judge(pairs, case):
 
 
 def check(entry, case, *, dynamic, run=runtime.run):
-    """Eager torch against the converted program, as `run` runs it."""
+    """Compare eager torch with the converted program, executed by `run`."""
     judge(results(CaseModel(entry.target, case), dynamic=dynamic, run=run), case)

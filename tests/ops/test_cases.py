@@ -1,28 +1,31 @@
-"""Every case of every lowering: static and dynamic, before and after `optimize`, against torch."""
+"""Compare every case of every lowering with torch.
+
+Static and dynamic sizes, before and after `optimize`.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from batches import GROUPED, batches  # noqa: F401  a fixture
 from case_runner import registered
-from companies import GROUPED, companies  # noqa: F401  a fixture
 
 from coreai_torch.lowering.registry import Lowering
 
 
-# The values of the cases fit 32 bits; the warning has tests of its own.
+# The values of the cases fit 32 bits; other tests check the warning.
 @pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning")
-@pytest.mark.parametrize(("entry", "case", "sizes", "company"), GROUPED)
-def test_case(entry, case, sizes, company, companies):  # noqa: F811  the fixture
-    companies.check(company, entry, case, sizes)
+@pytest.mark.parametrize(("entry", "case", "sizes", "batch"), GROUPED)
+def test_case(entry, case, sizes, batch, batches):  # noqa: F811  the fixture
+    batches.check(batch, entry, case, sizes)
 
 
 @pytest.mark.parametrize(
     "entry",
     [e for e in registered() if isinstance(e, Lowering)],
-    ids=lambda e: e.target.name(),  # workers must agree on the names, so no addresses
+    ids=lambda e: e.target.name(),  # workers must agree on the names: no addresses
 )
-def test_signature_fits_the_schema(entry):
+def test_signature_matches_the_schema(entry):
     assert [p.name for p in entry.signature.params] == [
         a.name for a in entry.target._schema.arguments
     ]
@@ -34,7 +37,7 @@ def test_every_lowering_has_a_case():
     assert bare == []
 
 
-def test_every_optional_argument_is_given_another_value_than_its_default():
+def test_a_case_changes_every_optional_argument():
     unexercised = [
         f"{entry.target}: {param.name}"
         for entry in registered()
