@@ -1,4 +1,4 @@
-"""Metal kernels: a torch op with a reference in torch, a Core AI op with the source in Metal."""
+"""Metal kernels: a torch op with a torch reference that converts to an op with Metal source."""
 
 from coreai.authoring import MetalParameter
 

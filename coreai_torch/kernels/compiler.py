@@ -1,4 +1,4 @@
-"""Compiles prepared kernels to programs of their own, once for each content."""
+"""Compile kernels to executables and cache them by content."""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ _FLAGS = (
     "-fno-diagnostics-show-caret",
     "-fdiagnostics-color=never",
 )
-# `1.0` is a float in Metal; an index that leaves an array is found by the runtime of ours.
+# `1.0` is a float in Metal. coreai_run.cpp implements the handlers of -fsanitize=bounds.
 _KERNEL = ("-fsingle-precision-constant", "-fsanitize=bounds")
 _FAST = ("-O2",)
-# The instrumentation of a race detector; what it calls are the checks of ours.
+# The instrumentation of ThreadSanitizer; coreai_checks.cpp implements the functions it calls.
 _CHECKED = (
     "-O1",
     "-DCOREAI_CHECKED",
     "-fsanitize=thread",
     "--param=tsan-instrument-func-entry-exit=0",
 )
-_WANTED_OF_CPU = {"f16c": "-mf16c", "fma": "-mfma", "avx2": "-mavx2"}
+_CPU_FEATURES = {"f16c": "-mf16c", "fma": "-mfma", "avx2": "-mavx2"}
 
 
 class CompileError(KernelError):
-    """A kernel whose source does not compile, shown against the author's lines."""
+    """A kernel whose source does not compile; the message shows the author's lines."""
 
 
 @functools.cache
 def compiler() -> tuple[str, str]:
-    """The C++ compiler and what it says of its version."""
-    asked = os.environ.get("CXX")
-    for name in (asked,) if asked else _CANDIDATES:
+    """Return the path of the C++ compiler and the output of its --version."""
+    preferred = os.environ.get("CXX")
+    for name in (preferred,) if preferred else _CANDIDATES:
         path = shutil.which(name)
         if path:
-            said = subprocess.run([path, "--version"], capture_output=True, text=True)
-            return path, said.stdout
+            version = subprocess.run([path, "--version"], capture_output=True, text=True)
+            return path, version.stdout
     raise KernelError(
-        "running a Metal kernel on the CPU takes a C++ compiler, and none was found\n"
-        "  try   installing g++ (12 or later), or naming one in the environment variable CXX"
+        "running a Metal kernel on the CPU needs a C++ compiler, and none was found\n"
+        "  try   install g++ (12 or later), or name one in the environment variable CXX"
     )
 
 
@@ -71,11 +71,11 @@ def _cpu_flags() -> tuple[str, ...]:
         known = set(Path("/proc/cpuinfo").read_text().split())
     except OSError:
         return ()
-    return tuple(flag for name, flag in _WANTED_OF_CPU.items() if name in known)
+    return tuple(flag for name, flag in _CPU_FEATURES.items() if name in known)
 
 
 def cache() -> Path:
-    """Where compiled kernels are kept."""
+    """Return the cache folder of compiled kernels."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("COREAI_TORCH_CACHE") or Path(home) / "coreai-torch") / "kernels"
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,14 +89,14 @@ def _headers() -> bytes:
 
 
 def _key(*parts: object) -> str:
-    said = hashlib.sha256(_headers())
+    digest = hashlib.sha256(_headers())
     for part in (*compiler(), *parts):
-        said.update(repr(part).encode())
-    return said.hexdigest()[:32]
+        digest.update(repr(part).encode())
+    return digest.hexdigest()[:32]
 
 
-def _made(name: str, make: Callable[[Path], None]) -> Path:
-    """A file of the cache; made aside and moved into place, so that others never see a part."""
+def _cached(name: str, make: Callable[[Path], None]) -> Path:
+    """Return a file of the cache; if missing, create it and move it into place atomically."""
     path = cache() / name
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -105,13 +105,13 @@ def _made(name: str, make: Callable[[Path], None]) -> Path:
             try:
                 os.replace(new, path)
             except OSError:
-                if not path.exists():  # a folder that another process was first to make stays
+                if not path.exists():  # otherwise another process created the folder first
                     raise
     return path
 
 
 def _runtime(checked: bool) -> Path:
-    """The object that runs kernels, the same for all of them."""
+    """Return the object file that runs kernels, common to all of them."""
     flags = [*_FLAGS, "-O2", *_cpu_flags(), *(["-DCOREAI_CHECKED"] if checked else [])]
 
     def make(path: Path) -> None:
@@ -126,7 +126,7 @@ def _runtime(checked: bool) -> Path:
         if ran.returncode:
             raise KernelError(f"{compiler()[0]} cannot link the runtime:\n{ran.stderr}")
 
-    return _made(f"runtime-{_key(flags)}.o", make)
+    return _cached(f"runtime-{_key(flags)}.o", make)
 
 
 def _run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -134,10 +134,10 @@ def _run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _header(flags: Sequence[str]) -> Path:
-    """The header, compiled once for these flags where the compiler can: a quarter of the time."""
+    """Return the header, precompiled with g++: this takes a quarter of the time."""
     plain = _HERE / "metal_stdlib"
     if "clang" in compiler()[1]:
-        return plain  # it takes such a header by another flag
+        return plain  # clang uses precompiled headers with another flag
     name = f"header-{_key(flags)}"
 
     def make(path: Path) -> None:
@@ -148,11 +148,11 @@ def _header(flags: Sequence[str]) -> Path:
         if ran.returncode:
             raise KernelError(f"{compiler()[0]} cannot compile {plain.name}:\n{ran.stderr}")
 
-    return _made(name, make) / plain.name
+    return _cached(name, make) / plain.name
 
 
 def build(source: Source, text: str, *, checked: bool) -> Path:
-    """The program that runs one kernel; `text` is its source as C++."""
+    """Compile the executable that runs one kernel; `text` is its source as C++."""
     flags = [*_FLAGS, *_KERNEL, *(_CHECKED if checked else _FAST), *_cpu_flags()]
 
     def make(path: Path) -> None:
@@ -162,39 +162,39 @@ def build(source: Source, text: str, *, checked: bool) -> Path:
         header = ["-I", str(_HERE), "-include", str(_header(flags))]
         ran = _run([*flags, *header, "-c", str(file), "-o", unit])
         if ran.returncode:
-            raise CompileError(_explained(source, str(file), ran.stderr))
+            raise CompileError(_describe_errors(source, str(file), ran.stderr))
         link = ["-no-pie", unit, str(_runtime(checked)), "-lpthread", "-lm", "-o", str(path)]
         ran = _run(link)
         if ran.returncode:
             raise CompileError(f"Metal kernel {source.kernel!r} does not link:\n{ran.stderr}")
 
-    return _made(f"{_key(flags, text)}.exe", make)
+    return _cached(f"{_key(flags, text)}.exe", make)
 
 
-def _explained(source: Source, file: str, output: str) -> str:
-    """The compiler's errors, each under the author's line that it is about."""
+def _describe_errors(source: Source, file: str, output: str) -> str:
+    """Return the compiler's errors, each with the author's line that caused it."""
     blocks = list(_blocks(source, file, output))
     shown = "\n".join(blocks[:5]) or output.strip()
     return f"Metal kernel {source.kernel!r} does not compile\n{shown}"
 
 
 def _blocks(source: Source, file: str, output: str) -> Iterator[str]:
-    about = ""  # the place in the author's lines that the next error was reached from
+    about = ""  # the author's line from which the next error was instantiated
     for line in output.splitlines():
         found = _DIAGNOSTIC.match(line)
         if not found:
             continue
         place = source.place(int(found["line"])) if found["file"] == file else None
         if place and found["rest"].lstrip().startswith("required from"):
-            about = _shown(place, 0)
+            about = _show_line(place, 0)
         if not found["rest"].startswith(("error:", "fatal error:")):
             continue
         message = found["rest"].partition("error: ")[2].replace("metal::", "")
-        yield f"  {message}\n{_shown(place, int(found['column'])) if place else about}".rstrip()
+        yield f"  {message}\n{_show_line(place, int(found['column'])) if place else about}".rstrip()
         about = ""
 
 
-def _shown(place: tuple[str, int, str], column: int) -> str:
+def _show_line(place: tuple[str, int, str], column: int) -> str:
     origin, number, text = place
     left = f"    {origin}:{number} | "
     caret = "\n" + " " * (len(left) + column - 1) + "^" if column else ""
@@ -202,12 +202,12 @@ def _shown(place: tuple[str, int, str], column: int) -> str:
 
 
 def line_of(program: Path, address: int) -> list[int]:
-    """The lines of the kernel's source that an address stands for, the innermost first."""
+    """Return the lines of the kernel's source for a code address, the innermost first."""
     tool = shutil.which("addr2line")
     if not tool or not address:
         return []
-    said = subprocess.run(
+    output = subprocess.run(
         [tool, "-i", "-e", str(program), hex(address - 1)], capture_output=True, text=True
-    )
-    found = (re.match(r".*\.cpp:(\d+)", line) for line in said.stdout.splitlines())
+    ).stdout
+    found = (re.match(r".*\.cpp:(\d+)", line) for line in output.splitlines())
     return [int(m[1]) for m in found if m]

@@ -1,4 +1,4 @@
-"""Reads the types of a kernel's reference: what it takes, and how it gives its results back."""
+"""Read the parameter and return types of a kernel's reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class Returns(Enum):
-    """The form in which a reference hands back its results."""
+    """The form in which a reference returns its results."""
 
     ONE = "torch.Tensor"
     LIST = "list[torch.Tensor]"
@@ -24,7 +24,7 @@ class Returns(Enum):
 
 @dataclass(frozen=True)
 class Definition:
-    """A reference in torch and the types it declares."""
+    """A torch reference and the types that it declares."""
 
     fn: Callable[..., Any]
     kinds: tuple[type, ...]
@@ -32,17 +32,17 @@ class Definition:
     returns: Returns
 
     def results(self, given: Any) -> list[torch.Tensor]:
-        """What the reference returned, as a list whatever its form."""
+        """Convert what the reference returned to a list."""
         return [given] if self.returns is Returns.ONE else list(given)
 
     def returned(self, results: Sequence[torch.Tensor]) -> Any:
-        """A list of results in the form the reference declares."""
+        """Convert a list of results to the form that the reference declares."""
         if self.returns is Returns.ONE:
             return results[0]
         return tuple(results) if self.returns is Returns.TUPLE else list(results)
 
     def equals(self, other: Definition) -> bool:
-        """Whether two references are the same code over the same captured values."""
+        """Return whether two references have the same code and the same captured values."""
         mine, theirs = self.fn, other.fn
         if mine is theirs:
             return True
@@ -55,7 +55,7 @@ def _captured(fn: Callable[..., Any]) -> list[int]:
 
 
 def read(name: str, fn: Callable[..., Any], results: Sequence[str], inputs: Sequence[str]) -> Any:
-    """The types of a reference, held to the names the kernel gives its inputs and results."""
+    """Read the types of a reference and check them against the names of inputs and results."""
     if not callable(fn):
         raise TypeError(f"Metal kernel {name!r}: torch_defn is {fn!r}, not a function")
     try:
@@ -66,9 +66,9 @@ def read(name: str, fn: Callable[..., Any], results: Sequence[str], inputs: Sequ
     kinds = tuple(_kind(name, p, hints) for p in parameters)
     if len(kinds) != len(inputs):
         raise ValueError(
-            f"Metal kernel {name!r}: input_names holds {len(inputs)} names, {list(inputs)}, but "
+            f"Metal kernel {name!r}: input_names has {len(inputs)} names, {list(inputs)}, but "
             f"torch_defn takes {len(kinds)} parameters: {[p.name for p in parameters]}\n"
-            "  try   one name for each parameter, in this order"
+            "  try   pass one name for each parameter, in this order"
         )
     defaults = tuple(p.default for p in parameters if p.default is not inspect.Parameter.empty)
     return Definition(fn, kinds, defaults, _returns(name, hints.get("return"), results))
@@ -77,12 +77,12 @@ def read(name: str, fn: Callable[..., Any], results: Sequence[str], inputs: Sequ
 def _kind(name: str, parameter: inspect.Parameter, hints: dict[str, Any]) -> type:
     kind = hints.get(parameter.name)
     if parameter.kind not in _POSITIONAL or kind not in KINDS:
-        said = "no annotation" if kind is None else f"the annotation {kind!r}"
+        problem = "has no annotation" if kind is None else f"has the annotation {kind!r}"
         if parameter.kind not in _POSITIONAL:
-            said = f"the kind {parameter.kind.description}"
+            problem = f"is {parameter.kind.description}"
         raise TypeError(
-            f"Metal kernel {name!r}: parameter {parameter.name!r} of torch_defn has {said}\n"
-            "  try   torch.Tensor, int, float or bool"
+            f"Metal kernel {name!r}: parameter {parameter.name!r} of torch_defn {problem}\n"
+            "  try   annotate a positional parameter with torch.Tensor, int, float or bool"
         )
     return kind  # type: ignore[return-value]  # a key of KINDS, which are types
 
@@ -96,14 +96,14 @@ def _returns(name: str, hint: Any, results: Sequence[str]) -> Returns:
     elif get_origin(hint) is tuple and parts and all(p is torch.Tensor for p in parts):
         form, count = Returns.TUPLE, len(parts)
     else:
-        said = "no return annotation" if hint is None else f"the return annotation {hint!r}"
+        problem = "no return annotation" if hint is None else f"the return annotation {hint!r}"
         raise TypeError(
-            f"Metal kernel {name!r}: torch_defn has {said}\n"
-            "  try   torch.Tensor, list[torch.Tensor], or a tuple of a known number of them"
+            f"Metal kernel {name!r}: torch_defn has {problem}\n"
+            "  try   annotate torch.Tensor, list[torch.Tensor], or a tuple of known length"
         )
     if count != len(results):
         raise ValueError(
-            f"Metal kernel {name!r}: result_names holds {len(results)} names, {list(results)}, "
-            f"but torch_defn returns {count}\n  try   one name for each result"
+            f"Metal kernel {name!r}: result_names has {len(results)} names, {list(results)}, "
+            f"but torch_defn returns {count}\n  try   pass one name for each result"
         )
     return form

@@ -1,4 +1,4 @@
-"""Runs a compiled kernel in a process of its own and reads back its results."""
+"""Run a compiled kernel in a child process and read its results."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .reports import Finding, read
 from .source import Source, prepare
 
 _PAGE = 4096
-_GAP = 256  # bytes between tensors: an access that lands there went astray
+_GAP = 256  # bytes between tensors, to detect accesses out of bounds
 _CHUNK = 1 << 20
-_FINE, _FOUND = 0, 3
-_CARRIED = {bool: torch.bool, int: torch.int32, float: torch.float32}
+_OK, _HAS_FINDINGS = 0, 3  # exit codes
+_SCALAR_DTYPES = {bool: torch.bool, int: torch.int32, float: torch.float32}
 Constants = Mapping[int | str, bool | int | float]
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How much of a kernel to run, and how."""
+    """Grid, results and options of one run."""
 
     grid: Sequence[int]
     group: Sequence[int]
@@ -43,46 +43,46 @@ class Launch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left behind; no results if it had to be stopped."""
+    """Results and findings of a run; no results if it was aborted."""
 
     results: list[torch.Tensor]
     findings: list[Finding]
 
 
-def carried(argument: object) -> torch.Tensor:
-    """An argument as the kernel gets it: narrowed to 32 bits, row by row."""
+def to_operand(argument: object) -> torch.Tensor:
+    """Return an argument as the kernel reads it: contiguous and narrowed to 32 bits."""
     if isinstance(argument, torch.Tensor):
-        plain = argument.detach().cpu()
-        return plain.to(narrow(plain.dtype)).contiguous()
-    return torch.tensor(argument, dtype=_CARRIED[type(argument)])
+        tensor = argument.detach().cpu()
+        return tensor.to(narrow(tensor.dtype)).contiguous()
+    return torch.tensor(argument, dtype=_SCALAR_DTYPES[type(argument)])
 
 
 def run(
     source: Source, inputs: Sequence[torch.Tensor], launch: Launch, *, checked: bool
 ) -> Outcome:
-    """Compile if need be, run, and read the results and what was found on the way."""
-    program = _built(source, launch.constants, checked)
+    """Compile if needed, run, and return the results and the findings."""
+    program = _build(source, launch.constants, checked)
     shapes = [*(t.shape for t in inputs), *launch.shapes]
-    laid = _Layout(shapes, [*(t.dtype for t in inputs), *launch.dtypes], len(inputs))
-    with tempfile.TemporaryDirectory(dir=_folder(laid.bytes)) as folder:
+    layout = _Layout(shapes, [*(t.dtype for t in inputs), *launch.dtypes], len(inputs))
+    with tempfile.TemporaryDirectory(dir=_folder(layout.bytes)) as folder:
         data = Path(folder) / "tensors"
-        laid.write(data, inputs)
-        arguments = laid.arguments(data, launch, checked)
+        layout.write(data, inputs)
+        arguments = layout.arguments(data, launch, checked)
         ran = _process(source.kernel, program, arguments, launch.timeout)
-        findings = read(ran, source, laid.shapes, len(inputs), program)
-        results = laid.results(data) if ran.returncode == _FINE else []
+        findings = read(ran, source, layout.shapes, len(inputs), program)
+        results = layout.results(data) if ran.returncode == _OK else []
     return Outcome(results, findings)
 
 
-def _built(source: Source, constants: Constants, checked: bool) -> Path:
+def _build(source: Source, constants: Constants, checked: bool) -> Path:
     try:
         return compiler.build(source, prepare(source, constants), checked=checked)
     except compiler.CompileError as error:
         if "?:" not in str(error) or "bfloat" not in source.text:
             raise
-    # Before g++ 13 bfloat is a class, and `c ? x[i] : 0` has no type; Metal has one for it.
-    met = prepare(source, constants, meet_in_float=True)
-    return compiler.build(source, met, checked=checked)
+    # Before g++ 13 bfloat is a class here, and `c ? x[i] : 0` has no common type as in Metal.
+    text = prepare(source, constants, branches_as_float=True)
+    return compiler.build(source, text, checked=checked)
 
 
 def _process(
@@ -95,18 +95,17 @@ def _process(
     except subprocess.TimeoutExpired as cause:
         raise KernelError(
             f"Metal kernel {name!r} did not end within {timeout:g} seconds\n"
-            "  try   a smaller grid, a larger timeout, or looking for a loop that never ends"
+            "  try   check for an endless loop, or pass a smaller grid or a larger timeout"
         ) from cause
-    if ran.returncode not in (_FINE, _FOUND):
-        died = (
-            f"signal {signal.Signals(-ran.returncode).name}" if ran.returncode < 0 else "an error"
-        )
-        raise KernelError(f"Metal kernel {name!r} died of {died}\n{ran.stdout}{ran.stderr}")
+    if ran.returncode not in (_OK, _HAS_FINDINGS):
+        code = ran.returncode
+        reason = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        raise KernelError(f"Metal kernel {name!r} crashed: {reason}\n{ran.stdout}{ran.stderr}")
     return ran
 
 
 def _folder(size: int) -> str | None:
-    """Shared memory if there is enough of it: containers often have 64 MB."""
+    """Return /dev/shm if it is large enough (containers often have 64 MB), else None."""
     if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2 * size:
         return "/dev/shm"
     return None
@@ -117,7 +116,7 @@ def _cores() -> int:
 
 
 class _Layout:
-    """Where the tensors lie in the file that both processes see: inputs first, page by page."""
+    """Offsets of the tensors in the file that both processes share: inputs first, then results."""
 
     def __init__(
         self,
@@ -139,36 +138,37 @@ class _Layout:
         self.bytes = _up(place, _PAGE)
 
     def write(self, path: Path, inputs: Sequence[torch.Tensor]) -> None:
-        """Make the file; results begin as bits that are no number."""
+        """Write the file; results are filled with 0xff bytes, which are NaN."""
         with path.open("wb") as file:
             for tensor, offset in zip(inputs, self._offsets, strict=False):
                 file.seek(offset)
                 file.write(tensor.reshape(-1).view(torch.uint8).numpy().data)
             file.seek(self._input_bytes)
-            # Written out, not left as holes: a full disk is then an error here and no crash there.
+            # Write all bytes instead of a sparse file: a full disk then raises here and does not
+            # crash the child process.
             for start in range(self._input_bytes, self.bytes, _CHUNK):
                 file.write(b"\xff" * min(_CHUNK, self.bytes - start))
 
     def results(self, path: Path) -> list[torch.Tensor]:
-        """The results, in the dtypes that they are asked for."""
+        """Read the results in the requested dtypes."""
         memory = np.fromfile(path, np.uint8)
         found = []
         for shape, offset, dtype in list(self._places())[self._inputs :]:
             size = math.prod(shape) * narrow(dtype).itemsize
-            plain = torch.from_numpy(memory[offset : offset + size])
-            plain = plain.ne(0) if dtype == torch.bool else plain.view(narrow(dtype))
-            found.append(plain.reshape(shape).to(dtype, copy=True))
+            flat = torch.from_numpy(memory[offset : offset + size])
+            flat = flat.ne(0) if dtype == torch.bool else flat.view(narrow(dtype))
+            found.append(flat.reshape(shape).to(dtype, copy=True))
         return found
 
     def _places(self) -> Iterator[tuple[tuple[int, ...], int, torch.dtype]]:
         return zip(self.shapes, self._offsets, self._dtypes, strict=True)
 
     def arguments(self, path: Path, launch: Launch, checked: bool) -> list[str]:
-        """What the program needs to know, as it reads it."""
+        """Return the command-line arguments of the executable."""
         workers = 1 if checked else _cores()
         numbers = [self._input_bytes, self.bytes, workers, *launch.grid, *launch.group]
         for i, (shape, offset, dtype) in enumerate(self._places()):
-            # The first index of a Metal tensor runs along the axis that lies closest: torch's last.
+            # The first index of a Metal tensor is its contiguous axis, which is torch's last one.
             item = narrow(dtype).itemsize
             numbers += [offset, i >= self._inputs, item, len(shape), *reversed(shape)]
         return [str(path), *(str(int(n)) for n in numbers)]

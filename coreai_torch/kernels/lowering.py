@@ -1,4 +1,4 @@
-"""A call of a kernel's torch op becomes a kernel op of the program."""
+"""Lower a call of a kernel's torch op to a kernel op of the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..lowering.entry import LowerSubgraph
 from ..torch_compat import schema_of
 from .definition import Definition, Returns
 
-_CARRIED = {int: torch.int32, float: torch.float32, bool: torch.bool}
+_SCALAR_DTYPES = {int: torch.int32, float: torch.float32, bool: torch.bool}
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class KernelLowering:
 
 
 def _arguments(node: torch.fx.Node) -> list[Any]:
-    """All arguments in the schema's order; none has a default."""
+    """Return all arguments in the schema's order; none has a default."""
     names = [argument.name for argument in schema_of(node.target).arguments]
     args: tuple[Any, ...] = node.args
     return [args[i] if i < len(args) else node.kwargs[n] for i, n in enumerate(names)]
 
 
-def _operand(held: Any, kind: type) -> Value:
-    """A tensor as it is; a number as a tensor of no axes, which the kernel sees by value."""
+def _operand(value: Any, kind: type) -> Value:
+    """Return a tensor unchanged, and a number as a rank-0 tensor, which is passed by value."""
     if kind is torch.Tensor:
-        return held
-    dtype = _CARRIED[kind]
-    return cast(held, dtype) if isinstance(held, Value) else constant(kind(held), dtype)
+        return value
+    dtype = _SCALAR_DTYPES[kind]
+    return cast(value, dtype) if isinstance(value, Value) else constant(kind(value), dtype)

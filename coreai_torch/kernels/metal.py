@@ -1,4 +1,4 @@
-"""`TorchMetalKernel`: one computation, written in Metal for devices and in torch for the rest."""
+"""`TorchMetalKernel`: a computation in Metal for devices, with a reference in torch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .verification import Verification, draws
 class TorchMetalKernel:
     """A compute kernel whose body is Metal source and whose reference is a torch function.
 
-    A call runs the reference, and becomes the kernel when it is converted. In Metal the first
-    index of a tensor runs along the last axis of torch.
+    A call runs the reference; conversion replaces it with the kernel. In Metal the first index of
+    a tensor is the last axis in torch.
 
     ```python
     from coreai_torch import MetalParameter, TorchMetalKernel
@@ -42,15 +42,15 @@ class TorchMetalKernel:
     ```
 
     Args:
-        name: of the kernel; letters, digits and underscores.
-        input_names: what the source calls the arguments, in the order of `torch_defn`.
-        result_names: what it calls the results.
+        name: the name of the kernel: letters, digits and underscores.
+        input_names: the names of the arguments in the source, in the order of `torch_defn`.
+        result_names: the names of the results in the source.
         src: the body; signature and includes are generated.
         torch_defn: the reference. Its parameters are annotated `torch.Tensor`, `int`, `float` or
-            `bool`, its result a tensor, a list of them or a tuple of a known length.
-        metal_params: what the source wants to know of its place.
-        helper_src: functions and constants that stand before the kernel.
-        template_dtypes: `{"x": "TYPE"}` puts the Metal type of `x` for every `TYPE`.
+            `bool`, its result a tensor, a list of tensors or a tuple of known length.
+        metal_params: the parameters that describe the thread, such as its position in the grid.
+        helper_src: functions and constants that are placed before the kernel.
+        template_dtypes: `{"x": "TYPE"}` replaces every `TYPE` by the Metal type of `x`.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class TorchMetalKernel:
 
     @property
     def name(self) -> str:
-        """The name the kernel was given."""
+        """Return the name of the kernel."""
         return self._kernel.name
 
     def __repr__(self) -> str:
-        """The name, and what goes in and out."""
+        """Return the name, inputs and results."""
         inputs, results = ", ".join(self._kernel.inputs), ", ".join(self._kernel.results)
         return f"TorchMetalKernel({self.name}: {inputs} -> {results})"
 
@@ -96,12 +96,12 @@ class TorchMetalKernel:
         threads_per_thread_group: Sequence[Any],
         result_shapes: Sequence[Sequence[Any]],
     ) -> Any:
-        """Run the reference; in an exported program, a node that becomes the Metal kernel.
+        """Run the reference; in an export, add a node that converts to the Metal kernel.
 
         Args:
             args: one for each of `input_names`.
-            threads_per_grid: how many threads run, `(x, y, z)`; sizes may be symbolic.
-            threads_per_thread_group: how many of them share memory, 1,024 at most.
+            threads_per_grid: the number of threads `(x, y, z)`; sizes may be symbolic.
+            threads_per_thread_group: the number of threads that share memory, 1,024 at most.
             result_shapes: one for each of `result_names`.
         """
         given = self._arguments(args)
@@ -117,7 +117,7 @@ class TorchMetalKernel:
         return [per_grid, per_group, *checks.shapes(name, self._kernel.results, result_shapes)]
 
     def _arguments(self, args: Sequence[Any]) -> list[Any]:
-        """The arguments with defaults filled in, each of the kind the reference declares."""
+        """Add the defaults and check the type of each argument."""
         kinds, defaults = self._definition.kinds, self._definition.defaults
         missing = len(kinds) - len(args)
         if not 0 <= missing <= len(defaults):
@@ -155,7 +155,7 @@ class TorchMetalKernel:
         function_constants: Constants | None = None,
         timeout: float = 300.0,
     ) -> Any:
-        """Run the Metal source itself, compiled for the CPU; results as a call gives them."""
+        """Run the Metal source, compiled for the CPU; the results have the form of a call."""
         launched = self._launch(threads_per_grid, threads_per_thread_group, result_shapes)
         results = self._runner.emulate(self._arguments(args), launched, function_constants, timeout)
         return self._definition.returned(results)
@@ -171,12 +171,12 @@ class TorchMetalKernel:
         trials: int = 3,
         tolerance: float | None = None,
     ) -> Verification:
-        """Compare the Metal source with `torch_defn`, and watch every access it makes.
+        """Compare the Metal source with `torch_defn`, and check every memory access.
 
-        A tensor on the meta device stands for random values of its shape and dtype, drawn anew
-        in each of the `trials`. The result is true when all is well, and tells what is not:
-        differences, accesses out of bounds, data races, elements read before they are written or
-        never written.
+        A tensor on the meta device is replaced by random values of its shape and dtype, new ones
+        in each of the `trials`. The result is true if nothing was found. Otherwise it lists
+        differences, accesses out of bounds, data races, and elements that are read before they
+        are written or never written.
         """
         launched = self._launch(threads_per_grid, threads_per_thread_group, result_shapes)
         for given in draws(self._arguments(args), trials):
@@ -186,7 +186,7 @@ class TorchMetalKernel:
         return found
 
     def _lowering(self) -> KernelLowering:
-        """What a converter registers for the kernel's op."""
+        """Return the registry entry of the kernel's op."""
         return KernelLowering(self._op, self._kernel, self._definition)
 
 
@@ -196,12 +196,12 @@ def _is_number(given: Any) -> bool:
 
 
 def lowerings(kernels: Any) -> list[KernelLowering]:
-    """The registry entries of some kernels."""
+    """Return the registry entries of kernels."""
     listed = list(kernels) if isinstance(kernels, Iterable) else [kernels]
     for kernel in listed:
         if not isinstance(kernel, TorchMetalKernel):
             raise KernelError(
                 f"register_custom_kernels takes TorchMetalKernel objects, not {kernel!r} "
-                f"({type(kernel).__name__})\n  try   register_custom_kernels([kernel])"
+                f"({type(kernel).__name__})\n  try   call register_custom_kernels([kernel])"
             )
     return [kernel._lowering() for kernel in listed]

@@ -1,4 +1,4 @@
-"""What the runtime found while a kernel ran, in words."""
+"""Describe the errors that the emulator finds while a kernel runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing a kernel did that it must not do."""
+    """One error of a kernel, such as an access out of bounds."""
 
     kind: str  # bounds, race, uninitialised, unwritten, input, barrier, stack, crash, shared
     what: str
@@ -23,14 +23,14 @@ class Finding:
     place: tuple[str, int, str] | None = None
 
     def __str__(self) -> str:
-        """The sentence, the thread, and the author's line."""
-        said = self.what
+        """Return the description, the thread and the author's line."""
+        text = self.what
         if self.thread is not None:
-            said += f", in the thread at {self.thread}"
+            text += f", in the thread at {self.thread}"
         if self.place is not None:
-            origin, number, text = self.place
-            said += f"\n    {origin}:{number} | {text.strip()}"
-        return said
+            origin, number, line = self.place
+            text += f"\n    {origin}:{number} | {line.strip()}"
+        return text
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class _Reader:
         return f"the {what} {self.source.parameters[number].name!r}"
 
     def index(self, number: int, flat: int) -> list[int]:
-        """Torch's index of an element counted along memory."""
+        """Convert an offset in elements to an index in torch."""
         found: list[int] = []
         for size in reversed(self.shapes[number]):
             found.insert(0, flat % size)
@@ -59,13 +59,13 @@ class _Reader:
     def bounds(self, number: str, axis: str, index: str, extent: str) -> str:
         shape = list(self.shapes[int(number)])
         return (
-            f"index {index} is out of bounds for index {axis} of {self.tensor(int(number))}, "
-            f"which runs to {extent} (its shape in torch is {shape}; Metal's first index is "
-            "torch's last axis)"
+            f"index {index} is out of bounds for index {axis} of {self.tensor(int(number))} with "
+            f"size {extent} (its shape in torch is {shape}; Metal's first index is torch's last "
+            "axis)"
         )
 
     def astray(self, number: str, distance: str) -> str:
-        return f"an access through a pointer {distance} bytes past {self.tensor(int(number))}"
+        return f"accesses a pointer {distance} bytes past {self.tensor(int(number))}"
 
     def array(self, line: str, index: str, type_: str) -> str:
         return f"index {index} is out of bounds for an array of type {type_.replace('metal::', '')}"
@@ -74,12 +74,12 @@ class _Reader:
         return f"data race on {self.memory(number, flat, name)}: {how} the thread at ({other})"
 
     def uninitialised(self, number: str, flat: str, name: str) -> str:
-        return f"reads {self.memory(number, flat, name)} before anything is written there"
+        return f"reads {self.memory(number, flat, name)} before it is written"
 
     def unwritten(self, number: str, flat: str, count: str, total: str) -> str:
         where = self.index(int(number), int(flat))
         return (
-            f"{self.tensor(int(number))} is never written at {where}, nor at "
+            f"{self.tensor(int(number))} is never written at {where} and at "
             f"{int(count) - 1} more of its {total} elements"
         )
 
@@ -88,7 +88,7 @@ class _Reader:
 
     def barrier(self, line: str, other: str) -> str:
         origin, number, _ = self.source.place(int(other)) or ("line", int(other), "")
-        return f"threads of one threadgroup wait at another barrier, at {origin}:{number},"
+        return f"other threads of the threadgroup wait at another barrier, at {origin}:{number},"
 
     def early(self, line: str, waiting: str, threads: str) -> str:
         return (
@@ -116,15 +116,15 @@ def read(
     inputs: int,
     program: Path,
 ) -> list[Finding]:
-    """The findings that the runtime wrote, one to a line."""
+    """Parse the findings that the runtime printed, one per line."""
     reader = _Reader(source, shapes, inputs)
     found = []
     for line in ran.stdout.splitlines():
         kind, address, thread, *details = line.split("\t")
-        say: Callable[..., str] = getattr(reader, kind)
+        describe: Callable[..., str] = getattr(reader, kind)
         lines = [int(details[0])] if kind in _LINED else []
         lines += compiler.line_of(program, int(address, 16))
         place = next((p for p in map(source.place, lines) if p), None)
         at = None if kind == "unwritten" else tuple(int(t) for t in thread.split(","))
-        found.append(Finding(kind, say(*details), at, place))
+        found.append(Finding(kind, describe(*details), at, place))
     return found

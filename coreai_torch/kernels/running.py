@@ -1,4 +1,4 @@
-"""A kernel's Metal source, run on the CPU by itself or beside its reference."""
+"""Run a kernel's Metal source on the CPU, alone or in comparison with its reference."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _EMULATING: ContextVar[str] = ContextVar("emulating", default="")
 
 @contextmanager
 def emulated(*, verify: bool = False) -> Iterator[None]:
-    """Inside, every call of a kernel runs its Metal source instead of its reference.
+    """Run the Metal source instead of the reference in every call of a kernel.
 
-    That goes for eager models and for exported programs alike. With `verify` each call is also
-    compared with its reference and watched, and a `KernelError` tells what is wrong.
+    This applies to eager models and to exported programs. With `verify`, each call is also
+    compared with its reference and its memory accesses are checked; errors raise `KernelError`.
     """
     token = _EMULATING.set("verify" if verify else "run")
     try:
@@ -46,9 +46,9 @@ def run_source(
     threads_per_thread_group: Sequence[int],
     timeout: float = 300.0,
 ) -> list[torch.Tensor]:
-    """Run a complete Metal source, such as a kernel op of a program carries.
+    """Run a complete Metal source, such as that of a kernel op in a program.
 
-    `results` gives the shape and dtype of each; numbers come as tensors of no axes.
+    `results` contains the shape and dtype of each result. Numbers are passed as rank-0 tensors.
     """
     launch = emulator.Launch(
         checks.threads(entry, "threads_per_grid", list(threads_per_grid)),
@@ -58,8 +58,9 @@ def run_source(
         {},
         timeout,
     )
-    whole = Source(entry, entry, source, (("source", source),))
-    outcome = emulator.run(whole, [emulator.carried(i) for i in inputs], launch, checked=False)
+    parsed = Source(entry, entry, source, (("source", source),))
+    operands = [emulator.to_operand(tensor) for tensor in inputs]
+    outcome = emulator.run(parsed, operands, launch, checked=False)
     if outcome.findings:
         raise KernelError(f"Metal kernel {entry!r}: {outcome.findings[0]}")
     return outcome.results
@@ -72,8 +73,8 @@ class Runner:
     kernel: Kernel
     definition: Definition
 
-    def called(self, given: Sequence[Any], launched: Sequence[Any]) -> list[torch.Tensor]:
-        """The results of one call, from the reference or, if so asked, from the source."""
+    def call(self, given: Sequence[Any], launched: Sequence[Any]) -> list[torch.Tensor]:
+        """Run the reference or, inside of `emulated`, the source."""
         how = _EMULATING.get()
         if not how:
             results = self.definition.results(self.definition.fn(*given))
@@ -92,7 +93,7 @@ class Runner:
         constants: Constants | None = None,
         timeout: float = 300.0,
     ) -> list[torch.Tensor]:
-        """The results of the Metal source; what it did wrong on the way is an error."""
+        """Run the Metal source and return its results; raise for what the emulator finds."""
         outcome = self._run(given, launched, constants, timeout, checked=False)
         if outcome.findings:
             raise KernelError(f"Metal kernel {self.kernel.name!r}: {outcome.findings[0]}")
@@ -106,7 +107,7 @@ class Runner:
         timeout: float = 300.0,
         tolerance: float | None = None,
     ) -> Verification:
-        """Run the source under watch, then the reference, and compare."""
+        """Run the source with checks, then the reference, and compare."""
         outcome = self._run(given, launched, constants, timeout, checked=True)
         differences = []
         if outcome.results:
@@ -125,7 +126,7 @@ class Runner:
     ) -> emulator.Outcome:
         grid, group, *shapes = launched
         dtypes = self._dtypes(given, shapes)
-        inputs = [emulator.carried(g) for g in given]
+        inputs = [emulator.to_operand(g) for g in given]
         takes = [Operand(t.dim(), t.dtype) for t in inputs]
         gives = [Operand(len(s), d) for s, d in zip(shapes, dtypes, strict=True)]
         source = Source.of(self.kernel.name, generate(self.kernel, takes, gives))
@@ -133,7 +134,7 @@ class Runner:
         return emulator.run(source, inputs, launch, checked=checked)
 
     def _dtypes(self, given: Sequence[Any], shapes: Sequence[Any]) -> list[torch.dtype]:
-        """The dtypes of the results, which only the reference knows; it holds the shapes too."""
+        """Return the dtypes of the results from the reference, and check the shapes."""
         try:
             with FakeTensorMode(allow_non_fake_inputs=True) as mode:
                 fakes = [mode.from_tensor(g) if isinstance(g, torch.Tensor) else g for g in given]

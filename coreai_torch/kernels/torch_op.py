@@ -1,4 +1,4 @@
-"""The torch op of a kernel: its reference in eager mode, one opaque node in an exported graph."""
+"""The torch op of a kernel: runs the reference in eager mode, is one node in an export."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ _DEFINED: dict[str, Implementation] = {}
 
 
 class Implementation:
-    """What the op does with real tensors, and with those that only have shapes."""
+    """Implementation of the op for real tensors and for fake tensors."""
 
     def __init__(self, kernel: Kernel, definition: Definition) -> None:
         self.kernel, self.definition = kernel, definition
         self._runner = Runner(kernel, definition)
 
     def real(self, *given: Any) -> Any:
-        """Run the reference, or the source where that is asked for."""
+        """Run the reference or, inside of `emulated`, the source."""
         count = len(self.kernel.inputs)
-        return self._given_back(self._runner.called(given[:count], given[count:]), given)
+        return self._returned(self._runner.call(given[:count], given[count:]), given)
 
     def fake(self, *given: Any) -> Any:
-        """The reference on shapes alone."""
+        """Run the reference on fake tensors."""
         count = len(self.kernel.inputs)
         results = self.definition.results(self.definition.fn(*given[:count]))
         checks.results(self.kernel, results, given[count + 2 :])
-        return self._given_back(results, given)
+        return self._returned(results, given)
 
-    def _given_back(self, results: Sequence[torch.Tensor], given: Sequence[Any]) -> Any:
+    def _returned(self, results: Sequence[torch.Tensor], given: Sequence[Any]) -> Any:
         fresh = [_fresh(result, given) for result in results]
         return fresh[0] if self.definition.returns is Returns.ONE else fresh
 
 
 def _fresh(result: torch.Tensor, arguments: Sequence[Any]) -> torch.Tensor:
-    """A result with memory of its own, laid out row by row as a kernel writes it."""
+    """Return a contiguous result that shares no memory with the arguments."""
     result = result.contiguous()
-    # An op that hands back its own argument would let later writes to one change the other.
+    # If an op returned its argument, later writes to one would change the other.
     aliases = (a for a in arguments if isinstance(a, torch.Tensor))
     return result.clone() if any(is_alias_of(result, a) for a in aliases) else result
 
 
 def define(kernel: Kernel, definition: Definition) -> OpOverload:
-    """The op of a kernel; the same kernel gets the same op, in every process."""
+    """Define the op of a kernel; equal kernels get the same op, in every process."""
     identity = f"{kernel!r}{[KINDS[k] for k in definition.kinds]}{definition.returns}"
     overload = f"k{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
     number = 0
     name = f"{kernel.name}.{overload}"
     while name in _DEFINED and not _DEFINED[name].definition.equals(definition):
-        number += 1  # one Metal source with two references: each op keeps its own
+        number += 1  # same Metal source with another reference: a separate op
         name = f"{kernel.name}.{overload}_{number}"
     if name not in _DEFINED:
         _DEFINED[name] = Implementation(kernel, definition)
         _LIBRARY.define(f"{name}{_schema(kernel, definition)}")
         _LIBRARY.impl(name, _DEFINED[name].real, "CompositeExplicitAutograd")
-        # The reference is made of torch ops, and those know their gradients.
+        # The reference consists of torch ops, which have gradients.
         _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"{NAMESPACE}::{name}", _DEFINED[name].fake, lib=_LIBRARY)
     packet = getattr(getattr(torch.ops, NAMESPACE), kernel.name)

@@ -1,4 +1,4 @@
-"""Holds a kernel's Metal source to its reference in torch."""
+"""Compare the results of a kernel's Metal source with its torch reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMITS = limits(METAL_KERNEL)
 
 @dataclass(frozen=True)
 class Difference:
-    """The first element in which the source and the reference part, and how many there are."""
+    """The first element in which source and reference differ, and the number of such elements."""
 
     result: str
     index: tuple[int, ...]
@@ -28,37 +28,37 @@ class Difference:
     elements: int
 
     def __str__(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         return (
-            f"result {self.result!r} differs first at {list(self.index)}: Metal gives "
+            f"result {self.result!r} differs first at {list(self.index)}: Metal computes "
             f"{self.metal!r}, torch {self.torch!r} ({self.count} of {self.elements} differ)"
         )
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of comparing; true when nothing was found."""
+    """Result of a comparison; true if nothing was found."""
 
     kernel: str
     findings: tuple[Finding, ...] = ()
     differences: tuple[Difference, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether the source did what the reference does, and nothing it must not do."""
+        """Return whether the source agrees with the reference and has no findings."""
         return not self.findings and not self.differences
 
     def __repr__(self) -> str:
-        """All that was found, in words."""
+        """Return a list of all findings and differences."""
         if self:
             return f"Metal kernel {self.kernel!r} agrees with its reference"
-        found = "\n".join(f"  {said}" for said in (*self.findings, *self.differences))
-        return f"Metal kernel {self.kernel!r} does not do what its reference does\n{found}"
+        found = "\n".join(f"  {item}" for item in (*self.findings, *self.differences))
+        return f"Metal kernel {self.kernel!r} does not agree with its reference\n{found}"
 
 
-def random_like(asked: torch.Tensor, seed: int) -> torch.Tensor:
-    """Random values in the shape and dtype of a tensor on the meta device."""
+def random_like(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Return random values with the shape and dtype of a tensor on the meta device."""
     generator = torch.Generator().manual_seed(seed)
-    shape, dtype = tuple(asked.shape), asked.dtype
+    shape, dtype = tuple(tensor.shape), tensor.dtype
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).bool()
     if dtype.is_floating_point:
@@ -70,7 +70,7 @@ def random_like(asked: torch.Tensor, seed: int) -> torch.Tensor:
 def first_difference(
     name: str, metal: torch.Tensor, reference: torch.Tensor, tolerance: float | None
 ) -> Difference | None:
-    """Where two results part, if they do."""
+    """Return the first difference of two results, or None."""
     wrong = _unequal(metal, reference, tolerance)
     count = int(wrong.sum())
     if not count:
@@ -92,20 +92,20 @@ def compared(
     reference: Sequence[torch.Tensor],
     tolerance: float | None,
 ) -> list[Difference]:
-    """The first difference of each result."""
+    """Return the first difference of each result that differs."""
     pairs = zip(names, metal, reference, strict=True)
     found = (first_difference(n, m, r, tolerance) for n, m, r in pairs)
     return [difference for difference in found if difference is not None]
 
 
 def draws(arguments: Sequence[Any], trials: int) -> list[list[Any]]:
-    """The arguments of each trial: tensors on the meta device are drawn anew, others stay."""
-    asked = [isinstance(a, torch.Tensor) and a.is_meta for a in arguments]
-    count = trials if any(asked) else 1
+    """Return the arguments of each trial; tensors on the meta device become random values."""
+    is_random = [isinstance(a, torch.Tensor) and a.is_meta for a in arguments]
+    count = trials if any(is_random) else 1
     return [
         [
             random_like(a, 1000 * trial + i) if random else a
-            for i, (a, random) in enumerate(zip(arguments, asked, strict=True))
+            for i, (a, random) in enumerate(zip(arguments, is_random, strict=True))
         ]
         for trial in range(count)
     ]

@@ -1,4 +1,4 @@
-"""Kernels of the kind people write, each with its reference and the sizes it is tried at."""
+"""Typical kernels, each with its reference and the sizes that it is tested with."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from coreai_torch import MetalParameter, TorchMetalKernel
 
 
-def told(*names: str) -> list[MetalParameter]:
-    """Parameters by the short names that the sources use."""
+def parameters(*names: str) -> list[MetalParameter]:
+    """Return Metal parameters by the short names that the sources use."""
     known = {
         "id": ("uint", "thread_position_in_grid"),
         "id2": ("uint2", "thread_position_in_grid"),
@@ -32,7 +32,7 @@ def told(*names: str) -> list[MetalParameter]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel, and how it is called for arguments of a given size."""
+    """A kernel with its arguments and launch sizes."""
 
     kernel: TorchMetalKernel
     arguments: Callable[[torch.dtype, int], list[Any]]  # the dtype and the size
@@ -57,7 +57,7 @@ def up(n, step):
 
 
 def one_group_per_row(x, *rest):
-    """A threadgroup of 128 for each row; the result has the input's shape."""
+    """Launch a threadgroup of 128 threads for each row; the result has the input's shape."""
     return launch((128 * x.shape[0], 1, 1), (128, 1, 1), x.shape)
 
 
@@ -72,7 +72,7 @@ def entry(name, torch_defn, inputs, results, params, src, *, template="x", helpe
         results.split(),
         src,
         torch_defn,
-        told(*params.split()),
+        parameters(*params.split()),
         helper_src=helpers,
         template_dtypes={template: "TYPE"} if template else None,
     )
@@ -103,7 +103,7 @@ def swiglu(x: Tensor, gate: Tensor) -> Tensor:
     return (torch.nn.functional.silu(gate.float()) * x.float()).to(x.dtype)
 
 
-# Four elements at a time through a vector pointer, the rest one by one.
+# Four elements at a time through a vector pointer, the remainder one by one.
 entry(
     "swiglu_vectors",
     swiglu,
@@ -382,7 +382,7 @@ def device_histogram(x: Tensor) -> Tensor:
     return torch.bincount(x.long(), minlength=8)[:8].int()
 
 
-# One threadgroup clears the result, then all its threads count straight into it.
+# One threadgroup clears the result, then all its threads count in device memory.
 entry(
     "histogram_in_device_memory",
     device_histogram,
@@ -409,7 +409,7 @@ def top_k(x: Tensor) -> tuple[Tensor, Tensor]:
     return values[:, :4], places[:, :4].int()
 
 
-# Each lane keeps its part; four times the best of all is taken out.
+# Each lane keeps its part; the overall maximum is removed four times.
 entry(
     "top_k",
     top_k,

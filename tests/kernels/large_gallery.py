@@ -62,7 +62,7 @@ TILED_MATMUL = """
 
 
 def tiles(x, y):
-    """Whole tiles of threads, also where the matrix ends inside one: all must meet at barriers."""
+    """Launch complete tiles, also at the edges: all threads of a group must reach the barriers."""
     shape = (x.shape[0], y.shape[1])
     return launch((up(shape[1], 16), up(shape[0], 16), 1), (16, 16, 1), shape)
 
@@ -107,8 +107,8 @@ def attention(x: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     return (torch.softmax(q @ k.transpose(1, 2) * scale, -1) @ v).to(x.dtype)
 
 
-# One thread for each query; keys and values come tile by tile through threadgroup memory, and
-# the softmax is carried along as its running maximum and sum.
+# One thread for each query; keys and values are loaded tile by tile into threadgroup memory, and
+# the softmax is accumulated as its running maximum and sum.
 entry(
     "flash_attention",
     attention,

@@ -1,4 +1,4 @@
-"""The part of Metal that the CPU speaks, held to numbers computed by torch."""
+"""Metal features of the CPU emulator, compared with numbers computed by torch."""
 
 import pytest
 import torch
@@ -52,8 +52,8 @@ UNARY = {
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_functions_of_one_value_agree_with_torch(dtype):
-    """All in one source: a column of the result for each."""
+def test_unary_functions_agree_with_torch(dtype):
+    """Test all functions with one source: one column of the result for each."""
     body = "const TYPE v = x[id];\n" + "\n".join(
         f"out[{i}, id] = TYPE({expression});" for i, expression in enumerate(UNARY)
     )
@@ -70,14 +70,14 @@ def test_functions_of_one_value_agree_with_torch(dtype):
         )
 
 
-def test_a_half_is_rounded_after_every_operation():
+def test_half_is_rounded_after_every_operation():
     x = torch.full((1,), 1.0, dtype=torch.float16)
     tiny = 2.0**-11
     got = ran(f"half v = x[id]; out[id] = (v + {tiny}h) + {tiny}h - v;", x)
     assert got.item() == 0  # in float32 it would be 2 ** -10
 
 
-def test_a_number_with_a_point_is_a_float():
+def test_decimal_literal_is_a_float():
     got = ran("out[id] = 0.1 == 0.1f ? sizeof(0.1) + x[id] : 0;", torch.zeros(1))
     assert got.item() == 4
 
@@ -102,7 +102,7 @@ INTEGERS = {
 }
 
 
-def test_functions_of_integers_agree_with_python():
+def test_integer_functions_agree_with_python():
     values = [0, 1, -1, 5, -17, 1000, 2**30, -(2**31) + 1]
     body = "const int v = x[id];\n" + "\n".join(
         f"out[{i}, id] = {expression};" for i, expression in enumerate(INTEGERS)
@@ -161,7 +161,7 @@ def test_swizzles_can_be_written_to():
     assert ran(src, torch.zeros(1), params=(), shape=(4,)).tolist() == [6, 8, 46, 14]
 
 
-def test_a_bfloat_and_a_number_meet_in_a_conditional():
+def test_conditional_of_bfloat_and_integer():
     src = "out[id] = id > 1 ? x[id] : id == 0 ? 3 : 0.5f;"
     x = torch.arange(4, dtype=torch.bfloat16)
     assert ran(src, x).tolist() == [3, 0.5, 2, 3]
@@ -198,11 +198,11 @@ PLACES = {
 
 
 def _edge(x, y):
-    """The size of the threadgroup: what is left of a grid of 6 by 3 in groups of 4 by 2."""
+    """Return the size of the threadgroup in a grid of 6 by 3 with groups of 4 by 2."""
     return min(4, 6 - x // 4 * 4), min(2, 3 - y // 2 * 2), 1
 
 
-def test_every_attribute_of_a_thread_is_told():
+def test_every_thread_attribute():
     params = [MetalParameter("at", "uint3", "thread_position_in_grid")]
     lines, columns = [], []
     for attribute, (type_, _) in PLACES.items():
@@ -258,7 +258,7 @@ SIMD = {
 }
 
 
-def test_lanes_of_a_simdgroup_exchange_values():
+def test_simdgroup_lanes_exchange_values():
     body = "const int v = x[id];\n" + "\n".join(
         f"out[id, {i}] = {expression};" for i, expression in enumerate(SIMD)
     )
@@ -267,7 +267,7 @@ def test_lanes_of_a_simdgroup_exchange_values():
         assert got[i].tolist() == expected, expression
 
 
-def test_lanes_that_part_meet_again():
+def test_diverged_lanes_reconverge():
     src = """
     int steps = 0;
     for (int i = 0; i < x[id] % 5; ++i) steps += simd_sum(1);
@@ -283,7 +283,7 @@ def test_lanes_that_part_meet_again():
     ]
 
 
-def test_function_constants_have_the_values_they_are_given():
+def test_function_constants():
     helpers = """
     constant int COUNT [[function_constant(0)]];
     constant bool TWICE [[function_constant(1)]];
@@ -346,7 +346,7 @@ def test_atomics_on_floats_and_exchanges():
     assert ran(src, torch.ones(64) * 0.5, shape=(3,)).tolist() == [32, 63, 1]
 
 
-def test_tensors_know_their_sizes_and_give_parts():
+def test_tensor_extents_and_slices():
     src = """
     out[0] = x.get_extent(0) * 100 + x.get_extent(1) * 10 + x.get_rank();
     out[1] = x(1, 2);
@@ -373,7 +373,7 @@ def test_large_threadgroups_and_many_of_them():
     assert torch.equal(got, x.view(20, 1024).flip(1).flatten())
 
 
-def test_results_of_every_dtype_come_back():
+def test_results_of_every_dtype():
     for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int64, torch.float64):
         x = torch.tensor([0, 1, 1, 0]).to(dtype)
         assert torch.equal(ran("out[id] = x[id];", x), x)

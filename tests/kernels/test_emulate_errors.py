@@ -1,4 +1,4 @@
-"""How kernels that fail say so, what is kept between runs, and how long a run takes."""
+"""Errors of emulated kernels, the cache of compiled kernels, and the speed of a run."""
 
 import re
 import resource
@@ -16,7 +16,7 @@ X = torch.linspace(-3, 3, 64)
 TYPE = {"x": "TYPE"}
 
 
-def test_a_compile_error_is_shown_at_the_authors_line():
+def test_compile_error_shows_the_line_of_src():
     with pytest.raises(ValueError, match="'tried' does not compile") as caught:
         ran("float v = x[id];\n  out[id] = vv + 1;", X)
     assert re.search(
@@ -24,24 +24,24 @@ def test_a_compile_error_is_shown_at_the_authors_line():
     )
 
 
-def test_a_compile_error_in_a_helper_is_shown_at_its_line():
+def test_compile_error_shows_the_line_of_helper_src():
     helpers = "\nfloat twice(float v) {\n    return v * tow;\n}"
     with pytest.raises(ValueError, match=r"helper_src:3 \|     return v \* tow;"):
         ran("out[id] = twice(x[id]);", X, helper_src=helpers)
 
 
-def test_too_few_indices_are_explained():
+def test_too_few_indices_is_a_compile_error():
     with pytest.raises(ValueError, match="as many indices as it has axes") as caught:
         ran("out[id] = x[id];", torch.zeros(4, 4), shape=(4,))
     assert "src:1" in str(caught.value)
 
 
-def test_metal_has_no_double():
-    with pytest.raises(ValueError, match="'double', a type that Metal has not"):
+def test_double_raises():
+    with pytest.raises(ValueError, match="'double', a type that Metal does not have"):
         ran("double v = x[id]; out[id] = v;", X)
 
 
-def test_compiled_kernels_are_kept_by_content(monkeypatch):
+def test_compiled_kernels_are_cached_by_content(monkeypatch):
     first = ran("out[id] = x[id] * 3;", X)
 
     def never(arguments):
@@ -53,11 +53,11 @@ def test_compiled_kernels_are_kept_by_content(monkeypatch):
         ran(f"out[id] = x[id] * {time.time_ns()}.0f;", X)
 
 
-def test_without_a_compiler_the_way_out_is_told(monkeypatch):
+def test_missing_compiler_raises_with_a_hint(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     compiler.compiler.cache_clear()
     try:
-        with pytest.raises(ValueError, match="takes a C\\+\\+ compiler"):
+        with pytest.raises(ValueError, match="needs a C\\+\\+ compiler"):
             ran("out[id] = x[id];", X)
     finally:
         compiler.compiler.cache_clear()
@@ -83,7 +83,7 @@ STOPS = {
 
 
 @pytest.mark.parametrize("what", STOPS)
-def test_what_a_kernel_must_not_do_is_an_error_and_not_a_crash(what):
+def test_invalid_access_raises_instead_of_crashing(what):
     src, message = STOPS[what]
     helpers = """
     __attribute__((noinline)) int deep(int n) {
@@ -96,12 +96,12 @@ def test_what_a_kernel_must_not_do_is_an_error_and_not_a_crash(what):
         ran(src, X, helper_src=helpers if "deep" in src else None)
 
 
-def test_a_kernel_that_never_ends_is_stopped():
+def test_endless_kernel_times_out():
     with pytest.raises(ValueError, match=r"did not end within 0\.5 seconds"):
         ran("volatile int go = 1; while (go) {} out[id] = x[id];", X, timeout=0.5)
 
 
-def test_the_tiled_product_of_512_takes_less_than_two_seconds_on_two_cores():
+def test_tiled_matmul_of_512_takes_less_than_two_cpu_seconds_per_core():
     params = [
         MetalParameter("id2", "uint2", "thread_position_in_grid"),
         MetalParameter("lid2", "uint2", "thread_position_in_threadgroup"),
@@ -120,5 +120,5 @@ def test_the_tiled_product_of_512_takes_less_than_two_seconds_on_two_cores():
     got = kernel.emulate(x, y, **how)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     torch.testing.assert_close(got, x @ y, rtol=1e-4, atol=1e-3)
-    # In seconds of both cores together: other work on the machine must not fail the test.
+    # CPU seconds of both cores together, so that other work on the machine does not matter.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 4

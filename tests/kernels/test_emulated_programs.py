@@ -1,4 +1,4 @@
-"""Whole models and exported programs whose kernels run from their Metal source."""
+"""Models and exported programs whose kernels run from their Metal source."""
 
 import re
 
@@ -39,7 +39,7 @@ class Model(nn.Module):
 X = torch.arange(10.0)
 
 
-def test_inside_the_block_a_model_runs_the_source():
+def test_model_runs_the_source_inside_emulated():
     model = Model(WRONG)
     assert torch.equal(model(X), (X + 1) * 2 + 1)
     with emulated():
@@ -47,10 +47,10 @@ def test_inside_the_block_a_model_runs_the_source():
     assert torch.equal(model(X), (X + 1) * 2 + 1)
 
 
-def test_verifying_names_the_kernel_that_parts_from_its_reference():
+def test_verify_names_the_kernel_that_differs_from_its_reference():
     with emulated(verify=True):
         assert torch.equal(Model(RIGHT)(X), (X + 1) * 2 + 1)
-        with pytest.raises(ValueError, match="'tripled' does not do what its reference does"):
+        with pytest.raises(ValueError, match="'tripled' does not agree with its reference"):
             Model(WRONG)(X)
 
 
@@ -59,7 +59,7 @@ def exported(model, *args, **options):
     return program.run_decompositions(get_decomp_table())
 
 
-def test_an_exported_program_runs_the_source_at_every_size():
+def test_exported_program_runs_the_source_with_dynamic_sizes():
     program = exported(Model(WRONG), X, dynamic_shapes=({0: torch.export.Dim("n", max=4096)},))
     for size in (2, 33, 1000):
         x = torch.randn(size)
@@ -68,7 +68,7 @@ def test_an_exported_program_runs_the_source_at_every_size():
 
 
 class Call(nn.Module):
-    """An entry of the gallery as a model: tensors are its inputs, numbers are fixed."""
+    """An entry of the gallery as a model: tensors are inputs, numbers are constants."""
 
     def __init__(self, entry, arguments):
         super().__init__()
@@ -81,13 +81,13 @@ class Call(nn.Module):
         return self.entry.kernel(*arguments, **self.entry.launch(*arguments))
 
 
-# Its reference counts with an op whose result has no size before it runs.
+# Its reference uses an op with a data-dependent result size.
 DYNAMIC = [name for name in GALLERY if name != "histogram_in_device_memory"]
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
-def test_the_gallery_runs_with_dynamic_sizes(name):
-    """Exported at one size, converted, and run from the source at others."""
+def test_gallery_runs_with_dynamic_sizes(name):
+    """Export at one size, convert, and run the source at other sizes."""
     entry = GALLERY[name]
     dtype = entry.dtypes[-1]
     small, large = (
@@ -111,7 +111,7 @@ def test_the_gallery_runs_with_dynamic_sizes(name):
             program.module()(*tensors)
 
 
-def test_the_source_that_a_program_carries_runs():
+def test_source_in_a_converted_program_runs():
     converter = TorchConverter().register_custom_kernels([WRONG])
     program = converter.add_exported_program(exported(Model(WRONG), X)).to_coreai()
     pattern = r'kernel_name = "(\w+)", kernel_source = "((?:[^"\\]|\\.)*)"'
@@ -133,7 +133,7 @@ def shared(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_sources_with_shared_helpers_compile_together():
-    """As a device may do: all kernels of a program in one library."""
+    """A device may compile all kernels of a program as one library."""
     from coreai_torch.ir.metal import Operand, generate
 
     helper = "inline float next(float v) { return v + 1; }"

@@ -1,4 +1,4 @@
-"""The gallery: every kernel does what its reference does, and nothing it must not do."""
+"""Each kernel of the gallery agrees with its reference, without findings."""
 
 import pytest
 import torch
@@ -13,13 +13,13 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_the_source_agrees_with_the_reference(name, dtype):
+def test_source_agrees_with_reference(name, dtype):
     entry = GALLERY[name]
     for size in entry.sizes:
         arguments = entry.arguments(dtype, size)
         assert entry.kernel.verify(*arguments, **entry.launch(*arguments))
 
 
-def test_the_gallery_is_as_large_as_it_should_be():
+def test_gallery_size():
     floats = {torch.float32, torch.float16, torch.bfloat16}
     assert sum(floats <= set(entry.dtypes) for entry in GALLERY.values()) >= 15

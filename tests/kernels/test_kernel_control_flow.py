@@ -23,7 +23,7 @@ class Loops(nn.Module):
 
 
 @pytest.mark.parametrize("model", [Branches(), Loops()])
-def test_kernels_stand_inside_control_flow(model):
+def test_kernel_inside_control_flow_converts(model):
     x = torch.linspace(-1, 2, 8)
     exported = decomposed(model, x)
     assert torch.equal(exported.module()(x), x.relu())
@@ -31,13 +31,13 @@ def test_kernels_stand_inside_control_flow(model):
     assert len(sources(program)) == 1
 
 
-def test_a_kernel_inside_control_flow_must_be_registered_too():
+def test_unregistered_kernel_inside_control_flow_raises():
     with pytest.raises(ValueError, match="converted_relu"):
         TorchConverter().add_exported_program(decomposed(Branches(), torch.ones(8)))
 
 
 @pytest.mark.parametrize("model", [Branches(), Loops()])
-def test_control_flow_runs_the_source_too(model):
+def test_control_flow_runs_the_source(model):
     x = torch.linspace(-1, 2, 8)
     with emulated(verify=True):
         assert torch.equal(decomposed(model, x).module()(x), x.relu())

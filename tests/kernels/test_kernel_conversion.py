@@ -1,4 +1,4 @@
-"""Kernels through export, decomposition and conversion, to bytes on disk."""
+"""Export, decomposition, conversion and saving of kernels."""
 
 import re
 import tempfile
@@ -26,7 +26,7 @@ def decomposed(model, *args, **options):
 
 
 def converted(program, *kernels, **options):
-    """The program, optimized; what saving would refuse is refused here."""
+    """Convert and optimize, which also runs the checks of saving."""
     converter = TorchConverter().register_custom_kernels(list(kernels))
     result = converter.add_exported_program(program, **options).to_coreai()
     result.optimize()
@@ -36,7 +36,7 @@ def converted(program, *kernels, **options):
 
 
 def sources(program):
-    """The sources of the kernel ops, by the name of their entry point."""
+    """Return the sources of the kernel ops by the name of their entry point."""
     pattern = r'kernel_name = "(\w+)", kernel_source = "((?:[^"\\]|\\.)*)"'
     found = re.findall(pattern, str(program))
     return {name: source.replace("\\0A", "\n").replace("\\22", '"') for name, source in found}
@@ -110,7 +110,7 @@ class Relu(nn.Module):
         (torch.bool, "uint8_t"),
     ],
 )
-def test_the_signature_and_the_template_follow_the_dtype(dtype, metal):
+def test_signature_and_template_follow_the_dtype(dtype, metal):
     program = converted(decomposed(Copy(), torch.ones(8, dtype=dtype)), COPY)
     (source,) = sources(program).values()
     for name in ("x", "out"):
@@ -119,13 +119,13 @@ def test_the_signature_and_the_template_follow_the_dtype(dtype, metal):
     assert f"{metal} positive({metal} v)" in source
 
 
-def test_a_comment_at_the_end_does_not_swallow_the_brace():
+def test_comment_at_the_end_does_not_hide_the_closing_brace():
     (source,) = sources(converted(decomposed(Relu(), torch.ones(8)), RELU)).values()
     assert re.search(r"// done\n\s*\}$", source)
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_dynamic_sizes_reach_the_grid_and_the_result(strict):
+def test_dynamic_grid_and_result(strict):
     shapes = ({0: torch.export.Dim("n", min=2, max=4096)},)
     exported = decomposed(Relu(), torch.ones(8), dynamic_shapes=shapes, strict=strict)
     x = torch.linspace(-1, 1, 33)
@@ -147,12 +147,12 @@ class Frozen(nn.Module):
         return self.kernel(x, **{**line(x), "result_shapes": [[8]]})
 
 
-def test_a_result_shape_frozen_at_the_example_is_refused():
-    with pytest.raises(ValueError, match=r"'frozen': result_shapes gives \[8\] for 'out'"):
+def test_static_result_shape_with_dynamic_input_raises():
+    with pytest.raises(ValueError, match=r"'frozen': result_shapes has \[8\] for 'out'"):
         decomposed(Frozen(), torch.ones(8), dynamic_shapes=({0: torch.export.Dim("n")},))
 
 
-def test_an_unregistered_kernel_is_named_with_the_way_out():
+def test_unregistered_kernel_raises_with_a_hint():
     program = decomposed(Relu(), torch.ones(8))
     with pytest.raises(ValueError, match="no lowering for coreai_kernels") as caught:
         TorchConverter().add_exported_program(program)
@@ -166,7 +166,7 @@ def test_only_kernels_can_be_registered():
         TorchConverter().register_custom_kernels(["relu"])
 
 
-def test_names_are_those_of_the_kernel():
+def test_kernel_name_in_op_and_repr():
     program = decomposed(Relu(), torch.ones(8))
     assert "converted_relu" in [node.name for node in program.graph.nodes]
     assert 'coreai.name = "converted_relu"' in str(converted(program, RELU))
@@ -187,7 +187,7 @@ SPLIT = TorchMetalKernel(
 
 
 class Several(nn.Module):
-    """Two kernels, one of them twice at two ranks and dtypes, and one of two results."""
+    """One kernel used with two ranks and dtypes, and one kernel with two results."""
 
     def forward(self, x):
         value, mask = SPLIT(x, **{**line(x), "result_shapes": [[x.shape[0]]] * 2})
@@ -196,7 +196,7 @@ class Several(nn.Module):
         return narrow, wide, mask
 
 
-def test_several_kernels_dtypes_and_results_stand_in_one_program():
+def test_several_kernels_dtypes_and_results_in_one_program():
     program = converted(decomposed(Several(), torch.ones(8)), RELU, SPLIT)
     found = sources(program)
     assert len(found) == 3
@@ -247,7 +247,7 @@ class Twins(nn.Module):
         return TWINS[0](x, **line(x)) + TWINS[1](x, **line(x))
 
 
-def test_two_kernels_of_one_name_keep_their_sources_and_references():
+def test_two_kernels_with_one_name_keep_their_sources_and_references():
     x = torch.linspace(-1, 1, 8)
     assert torch.equal(Twins()(x), x.relu() + x * 2)
     found = sources(converted(decomposed(Twins(), x), *TWINS))
@@ -298,7 +298,7 @@ class Scalar(nn.Module):
         return SCALAR(x, x.sum(), **line(x))
 
 
-def test_a_tensor_of_no_axes_is_passed_by_value():
+def test_rank_0_tensor_is_passed_by_value():
     (source,) = sources(converted(decomposed(Scalar(), torch.ones(8)), SCALAR)).values()
     assert "constant float& scale [[buffer(1)]]" in source
 
@@ -312,7 +312,7 @@ class Outer(nn.Module):
         return self.inner(x * 2) + 1
 
 
-def test_kernels_stand_inside_externalized_modules():
+def test_kernel_inside_externalized_module():
     converter = TorchConverter().register_custom_kernels([RELU])
     converter.add_pytorch_module(
         Outer(),
@@ -341,7 +341,7 @@ def test_weights_can_be_operands():
     assert len(sources(program)) == 2
 
 
-def test_two_conversions_give_the_same_bytes_and_the_asset_reads_back(tmp_path):
+def test_conversion_is_deterministic_and_the_asset_loads(tmp_path):
     saved = []
     for run in range(2):
         program = converted(decomposed(Several(), torch.ones(8)), RELU, SPLIT)
@@ -355,7 +355,7 @@ def test_two_conversions_give_the_same_bytes_and_the_asset_reads_back(tmp_path):
     assert len(sources(asset.program)) == 3
 
 
-def test_an_exported_program_with_kernels_saves_and_loads(tmp_path):
+def test_exported_program_with_kernels_saves_and_loads(tmp_path):
     path = tmp_path / "program.pt2"
     torch.export.save(decomposed(Several(), torch.ones(8)), path)
     loaded = torch.export.load(path)
@@ -367,6 +367,6 @@ class Empty(nn.Module):
         return RELU(x[8:], **line(x)) if x.shape[0] > 8 else RELU(x[:0], **line(x[:0], (1, 1, 1)))
 
 
-def test_a_result_without_elements_needs_no_kernel():
+def test_zero_size_result_needs_no_kernel():
     program = converted(decomposed(Empty(), torch.ones(8)), RELU)
     assert sources(program) == {}

@@ -1,4 +1,4 @@
-"""What the constructor and a call accept, and what each refusal says."""
+"""Arguments of the constructor and of a call, and the errors for wrong ones."""
 
 import pytest
 import torch
@@ -28,10 +28,13 @@ def kernel(name="checked_add", **changes):
     return TorchMetalKernel(name, **{**parts, **changes})
 
 
-REFUSED = {
-    "a name Metal cannot hold": ({"name": "my add"}, "'my add' is no name in Metal"),
-    "a result name with a dot": ({"result_names": ["out.0"]}, "'out.0' is no name in Metal"),
-    "a word of the language": ({"input_names": ["device", "y"]}, "'device' is no name in Metal"),
+WRONG_DEFINITIONS = {
+    "a name with a space": ({"name": "my add"}, "'my add' is not a valid name in Metal"),
+    "a result name with a dot": (
+        {"result_names": ["out.0"]},
+        "'out.0' is not a valid name in Metal",
+    ),
+    "a keyword": ({"input_names": ["device", "y"]}, "'device' is not a valid name in Metal"),
     "a template word inside a name": (
         {"template_dtypes": {"x": "ou"}},
         "'ou' would be replaced inside the name 'out' too",
@@ -41,9 +44,9 @@ REFUSED = {
         {"metal_params": [MetalParameter("x", "uint", "thread_position_in_grid")]},
         "'x' names more than one",
     ),
-    "an attribute Metal has not": (
+    "an unknown attribute": (
         {"metal_params": [MetalParameter("id", "uint", "thread_position_in_gird")]},
-        "'thread_position_in_gird', which Metal has not",
+        "'thread_position_in_gird', which Metal does not have",
     ),
     "an input missing in the source": (
         {"src": "out[id] = x[id];"},
@@ -63,19 +66,19 @@ REFUSED = {
     ),
     "one template word for two inputs": (
         {"template_dtypes": {"x": "TYPE", "y": "TYPE"}},
-        "a word of its own for each input",
+        "use a different word for each input",
     ),
     "too many result names": (
         {"result_names": ["out", "more"], "src": "out[id] = more[id] = x[id] + y[id];"},
-        "result_names holds 2 names",
+        "result_names has 2 names",
     ),
-    "no results": ({"result_names": []}, "result_names holds 0 names"),
+    "no results": ({"result_names": []}, "result_names has 0 names"),
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_the_constructor_names_what_is_wrong(what):
-    changes, message = REFUSED[what]
+@pytest.mark.parametrize("what", WRONG_DEFINITIONS)
+def test_wrong_definition_raises(what):
+    changes, message = WRONG_DEFINITIONS[what]
     changes = dict(changes)
     name = changes.pop("name", "checked_add")
     with pytest.raises(ValueError, match=message) as caught:
@@ -83,13 +86,13 @@ def test_the_constructor_names_what_is_wrong(what):
     assert repr(name) in str(caught.value)
 
 
-def test_a_metal_function_takes_31_parameters_at_most():
+def test_more_than_31_parameters_raise():
     params = [MetalParameter(f"p{i}", "uint", "thread_position_in_grid") for i in range(29)]
     with pytest.raises(ValueError, match=r"has 32 inputs, results and parameters"):
         kernel(src="out[p0] = x[p0] + y[p0];", metal_params=params)
 
 
-def test_a_template_word_counts_as_a_use_of_its_input():
+def test_template_word_counts_as_use_of_its_input():
     kernel(src="out[id] = TYPE(x[id]);", template_dtypes={"y": "TYPE"})
 
 
@@ -114,7 +117,7 @@ def unknown_name(x: "Tenser", y: torch.Tensor) -> torch.Tensor:  # noqa: F821
 
 
 @pytest.mark.parametrize("bad", [variadic, keyword, optional, list_of_numbers, unknown_name, 3])
-def test_a_reference_of_unknown_types_is_a_type_error(bad):
+def test_reference_with_unsupported_types_raises(bad):
     with pytest.raises(TypeError, match="'checked_add'"):
         kernel(torch_defn=bad)
 
@@ -124,22 +127,22 @@ X = torch.arange(8.0)
 WRONG_CALLS = {
     "a grid of zero": ({"threads_per_grid": (8, 0, 1)}, "no thread would run"),
     "a threadgroup of zero": ({"threads_per_thread_group": (0, 1, 1)}, "no thread would run"),
-    "a grid of two numbers": ({"threads_per_grid": (8, 1)}, "three whole numbers"),
-    "a grid of fractions": ({"threads_per_grid": (8.0, 1, 1)}, "three whole numbers"),
-    "a threadgroup no GPU holds": (
+    "a grid of two numbers": ({"threads_per_grid": (8, 1)}, "three integers"),
+    "a grid of fractions": ({"threads_per_grid": (8.0, 1, 1)}, "three integers"),
+    "a threadgroup that is too large": (
         {"threads_per_thread_group": (64, 32, 1)},
-        "2048 threads; a threadgroup holds 1024",
+        "2048 threads; a threadgroup has 1024",
     ),
-    "a wrong result shape": ({"result_shapes": [[4]]}, r"gives \[4\] for 'out', .* \[8\]"),
-    "a wrong result rank": ({"result_shapes": [[8, 1]]}, r"gives \[8, 1\] for 'out'"),
+    "a wrong result shape": ({"result_shapes": [[4]]}, r"has \[4\] for 'out', .* \[8\]"),
+    "a wrong result rank": ({"result_shapes": [[8, 1]]}, r"has \[8, 1\] for 'out'"),
     "too few result shapes": ({"result_shapes": []}, r"its results are \['out'\]"),
     "a flat result shape": ({"result_shapes": [8]}, "a list of shapes"),
-    "a result of no axes": ({"result_shapes": [[]]}, "one axis or more"),
+    "a result of rank 0": ({"result_shapes": [[]]}, "rank 1 or more"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG_CALLS)
-def test_a_call_names_what_is_wrong(what):
+def test_wrong_call_raises(what):
     changes, message = WRONG_CALLS[what]
     with pytest.raises(ValueError, match=message) as caught:
         kernel()(X, X, **{**LAUNCH, **changes})
@@ -147,7 +150,7 @@ def test_a_call_names_what_is_wrong(what):
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn])
-def test_a_dtype_that_metal_has_not_is_refused(dtype):
+def test_input_dtype_without_metal_type_raises(dtype):
     with pytest.raises(ValueError, match=f"'checked_add': the input 'x' is {dtype}"):
         kernel()(torch.zeros(8, dtype=dtype), X, **LAUNCH)
 
@@ -156,7 +159,7 @@ def as_complex(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.complex(x, y)
 
 
-def test_a_result_dtype_that_metal_has_not_is_refused():
+def test_result_dtype_without_metal_type_raises():
     with pytest.raises(ValueError, match=r"the result 'out' is torch\.complex64"):
         kernel(torch_defn=as_complex)(X, X, **LAUNCH)
 
@@ -175,7 +178,7 @@ SCALED = TorchMetalKernel(
 )
 
 
-def test_defaults_of_the_reference_fill_in():
+def test_defaults_of_the_reference_are_used():
     assert torch.equal(SCALED(X, 3, **LAUNCH), X * 2 + 3)
     assert torch.equal(SCALED(X, 3, 1, True, **LAUNCH), -X + 3)
 
@@ -184,13 +187,13 @@ def test_defaults_of_the_reference_fill_in():
     ("args", "name"),
     [((1.0, 1), "'x'"), ((X, 1.5), "'n'"), ((X, 1, "2"), "'scale'"), ((X, 1, 1.0, 1), "'flip'")],
 )
-def test_an_argument_of_another_kind_is_a_type_error(args, name):
+def test_argument_of_wrong_type_raises(args, name):
     with pytest.raises(TypeError, match=f"'checked_scaled': the input {name} is declared as"):
         SCALED(*args, **LAUNCH)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_a_wrong_number_of_arguments_is_a_type_error(count):
+def test_wrong_number_of_arguments_raises(count):
     with pytest.raises(TypeError, match=rf"takes 4 arguments.*but {count} were given"):
         SCALED(*[X] * count, **LAUNCH)
 
@@ -217,7 +220,7 @@ def unary(torch_defn, results):
     )
 
 
-def test_results_come_in_the_form_the_reference_declares():
+def test_results_have_the_declared_form():
     x = torch.arange(6.0).view(2, 3)
     launch = {**LAUNCH, "result_shapes": [[2, 3], [3, 2]]}
     got = unary(pair, ["a", "b"])(x, **launch)
@@ -235,7 +238,7 @@ def test_results_never_share_memory_with_the_arguments():
     assert torch.equal(got, torch.zeros(8))
 
 
-def test_equal_kernels_share_an_op_and_different_ones_never_do():
+def test_only_equal_kernels_share_an_op():
     assert kernel()._op is kernel()._op
     assert kernel()._op is not kernel(src="out[id] = y[id] + x[id];")._op
     assert kernel()._op is not kernel(torch_defn=lambda_like)._op

@@ -1,4 +1,4 @@
-"""What verification finds, and how it says so."""
+"""Findings of kernel verification and their messages."""
 
 import re
 
@@ -71,7 +71,7 @@ CLEAN = {
 
 
 @pytest.mark.parametrize("what", CLEAN)
-def test_a_right_kernel_has_nothing_found(what):
+def test_correct_kernel_has_no_findings(what):
     src, torch_defn = CLEAN[what]
     found = verified(src, torch_defn)
     assert found
@@ -82,14 +82,15 @@ FOUND = {
     "two threads write": (
         "out[id / 2] = x[id];",
         "race",
-        r"data race on the result 'out' at \[0\]: writes another value.* the thread at "
-        r"\(0, 0, 0\), in the thread at \(1, 0, 0\)\n\s+src:1 \| out\[id / 2\] = x\[id\];",
+        r"data race on the result 'out' at \[0\]: writes, without synchronization, another value "
+        r"than the thread at \(0, 0, 0\), in the thread at \(1, 0, 0\)\n\s+"
+        r"src:1 \| out\[id / 2\] = x\[id\];",
     ),
     "threadgroups write": ("out[lid] = x[id]; out[id] = x[id];", "race", "data race on the result"),
     "a neighbour's result is read": (
         "out[id] = x[id];\nout[id] = out[(id + 255) % 256];",
         "race",
-        r"reads what is written, in no fixed order, by(.|\n)*src:2",
+        r"reads, without synchronization, what is written by(.|\n)*src:2",
     ),
     "a missing barrier": (
         SHARED.format(barrier=""),
@@ -124,13 +125,13 @@ FOUND = {
         "out[id] = t;\n"
         "if (lid == 63) t = 1;",
         "race",
-        r"writes what is read, in no fixed order, by the thread at \(0, 0, 0\), in the thread at "
-        r"\(63, 0, 0\)(.|\n)*src:4",
+        r"writes, without synchronization, what is read by the thread at \(0, 0, 0\), in the "
+        r"thread at \(63, 0, 0\)(.|\n)*src:4",
     ),
     "an element is read first": (
         "out[id] += x[id];",
         "uninitialised",
-        r"reads the result 'out' at \[0\] before anything is written there",
+        r"reads the result 'out' at \[0\] before it is written",
     ),
     "threadgroup memory is read first": (
         "threadgroup float t[64]; if (lid == 0) t[0] = 1;\n"
@@ -141,7 +142,7 @@ FOUND = {
     "an element is left out": (
         "if (id != 77) out[id] = x[id];",
         "unwritten",
-        r"the result 'out' is never written at \[77\], nor at 0 more of its 256 elements",
+        r"the result 'out' is never written at \[77\] and at 0 more of its 256 elements",
     ),
     "an index too far": (
         "out[id] = x[id + 1];",
@@ -181,7 +182,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("what", FOUND)
-def test_what_is_wrong_is_named_with_its_place(what):
+def test_finding_names_the_thread_and_line(what):
     src, kind, message = FOUND[what]
     found = verified(src)
     assert not found
@@ -189,7 +190,7 @@ def test_what_is_wrong_is_named_with_its_place(what):
     assert re.search(message, repr(found)), repr(found)
 
 
-def test_the_first_difference_has_an_index():
+def test_first_difference_has_an_index():
     def grid(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
@@ -206,10 +207,10 @@ def test_the_first_difference_has_an_index():
     (difference,) = found.differences
     assert (difference.index, difference.metal, difference.torch) == ((3, 5), 3.0, 2.0)
     assert (difference.count, difference.elements) == (3, 40)
-    assert "result 'out' differs first at [3, 5]: Metal gives 3.0, torch 2.0" in repr(found)
+    assert "result 'out' differs first at [3, 5]: Metal computes 3.0, torch 2.0" in repr(found)
 
 
-def test_random_values_are_drawn_for_tensors_on_the_meta_device():
+def test_meta_tensors_are_replaced_by_random_values():
     seen = []
 
     def watched(x: torch.Tensor) -> torch.Tensor:
@@ -225,7 +226,7 @@ def test_random_values_are_drawn_for_tensors_on_the_meta_device():
 @pytest.mark.parametrize(
     "dtype", [torch.int8, torch.uint8, torch.int32, torch.bool, torch.bfloat16]
 )
-def test_random_values_come_in_every_dtype(dtype):
+def test_random_values_of_every_dtype(dtype):
     assert verified("out[id] = x[id];", same, torch.empty(256, device="meta", dtype=dtype))
 
 
@@ -238,12 +239,12 @@ def test_nan_and_infinity_must_agree():
     assert found.differences[0].index == (1,)
 
 
-def test_a_tolerance_of_ones_own():
+def test_custom_tolerance():
     assert not verified("out[id] = x[id] * 1.001f;", same)
     assert verified("out[id] = x[id] * 1.001f;", same, tolerance=1e-2)
 
 
-def test_a_reference_that_looks_at_values_is_run_as_it_is():
+def test_data_dependent_reference():
     def looks(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.sum().item() > 1e9 else x
 

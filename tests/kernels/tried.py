@@ -1,4 +1,4 @@
-"""Small sources, tried by themselves."""
+"""Run small Metal sources."""
 
 import torch
 
@@ -8,7 +8,7 @@ ID = MetalParameter("id", "uint", "thread_position_in_grid")
 
 
 def ran(src, x, *, params=(ID,), grid=None, group=(64, 1, 1), shape=None, like=None, **how):
-    """What a source of one input `x` and one result `out` gives."""
+    """Run a source with one input `x` and one result `out`."""
     like = x if like is None else like
     shape = list(shape or like.shape)
 

@@ -1,4 +1,4 @@
-// Atomic variables of device and threadgroup memory; every order is at least as strict as asked.
+// Atomic variables of device and threadgroup memory; each order is at least as strict as requested.
 #pragma once
 #include "coreai_threads.h"
 
@@ -25,7 +25,7 @@ using atomic_ulong = atomic<ulong>;
 
 namespace coreai {
 
-// Not instrumented: the checks are told of the access as a whole.
+// Not instrumented: the checks receive the access as one unit.
 #define COREAI_ATOMIC __attribute__((no_sanitize("thread"), noinline))
 template <class T> using bits_t =
     metal::conditional_t<sizeof(T) == 1, uchar, metal::conditional_t<sizeof(T) == 4, uint, ulong>>;

@@ -1,8 +1,8 @@
-// Watches every access to results and to threadgroup memory: who wrote, who read, and whether
-// anything orders the two. One worker runs all threadgroups, so nothing here needs a lock.
+// Records every access to results and to threadgroup memory, and reports accesses of two threads
+// that no barrier orders. One worker runs all threadgroups, so nothing here needs a lock.
 //
-// The calls come from the compiler's own instrumentation for race detectors, just before each
-// access; what is checked after it happens at the next call or when the thread stops.
+// The compiler's instrumentation for ThreadSanitizer calls these functions just before each
+// access. Checks of the written value run at the next call or when the thread stops.
 #include "coreai_run.h"
 
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace coreai {
 
 constexpr unsigned NOBODY = ~0u, MANY = ~0u - 1;
 
-// Who accessed an element, and how many barriers had been passed by then.
+// The threads that accessed an element, and the number of barriers they had passed by then.
 struct Access {
     unsigned thread = NOBODY;  // in the threadgroup
     unsigned group = 0, past = 0, past_simd = 0;
@@ -21,7 +21,7 @@ struct Access {
 };
 struct Cell {
     Access wrote, read;
-    unsigned writer[3], first_reader[3], last_reader[3];  // their places in the grid
+    unsigned writer[3], first_reader[3], last_reader[3];  // their positions in the grid
     bool written = false;
 };
 
@@ -47,10 +47,10 @@ struct Pending {
 static Region results[MOST_TENSORS];
 static unsigned result_count;
 static const char *low, *high;  // of all tensors
-static Pending pending[64];  // one access is of as many elements at most
+static Pending pending[64];  // the maximum number of elements of one access
 static unsigned pending_count;
 static unsigned findings;
-static bool told[MOST_TENSORS + MOST_SHARED][8];
+static bool reported[MOST_TENSORS + MOST_SHARED][8];
 
 static unsigned& past(const Region& region) {
     return region.tensor >= 0 ? group->past_device : group->past_shared;
@@ -63,7 +63,7 @@ static Access access_now(const Region& region, bool atomic) {
     return {thread->index, unsigned(worker->number), past(region), past_simd(region), atomic};
 }
 
-// Whether an earlier access by another thread is not ordered before what this thread does now.
+// Whether an earlier access by another thread is not ordered before the current access.
 static bool unordered(const Region& region, const Access& before, bool atomic) {
     if (before.thread == NOBODY || before.thread == thread->index) {
         if (before.thread == NOBODY || before.group == unsigned(worker->number)) return false;
@@ -75,19 +75,19 @@ static bool unordered(const Region& region, const Access& before, bool atomic) {
     return !(same_simd && past_simd(region) > before.past_simd);
 }
 
-// One report of a kind for a tensor is enough.
+// Report each kind once per tensor.
 static bool once(const Region& region, unsigned kind) {
     unsigned slot = region.tensor >= 0 ? unsigned(region.tensor) : MOST_TENSORS;
-    if (told[slot][kind]) return false;
+    if (reported[slot][kind]) return false;
     ++findings;
-    return told[slot][kind] = true;
+    return reported[slot][kind] = true;
 }
 
 static unsigned long shown(const Region& region, unsigned long cell) {
     return region.tensor >= 0 ? cell : cell * region.item;
 }
 
-static void tell_race(const Region& region, unsigned long cell, const void* pc, const char* how,
+static void report_race(const Region& region, unsigned long cell, const void* pc, const char* how,
                       const unsigned* other, const unsigned* place) {
     if (!once(region, 0)) return;
     Thread then = {};
@@ -99,7 +99,7 @@ static void tell_race(const Region& region, unsigned long cell, const void* pc, 
     thread = now;
 }
 
-// A write that another thread's access is not ordered with does harm if it changed the value.
+// An unordered write is a race only if it changes the value.
 static void settle_pending() {
     unsigned count = pending_count;
     pending_count = 0;
@@ -107,7 +107,7 @@ static void settle_pending() {
         const Pending& p = pending[i];
         const char* now = p.region.memory + p.cell * p.region.item;
         if (memcmp(now, p.before, p.region.item) != 0)
-            tell_race(p.region, p.cell, p.pc, p.how, p.other, p.place);
+            report_race(p.region, p.cell, p.pc, p.how, p.other, p.place);
     }
 }
 
@@ -131,8 +131,8 @@ static void note_read(const Region& region, unsigned long cell, const void* pc, 
             report("uninitialised", pc, "%d\t%lu\t%s", region.tensor, shown(region, cell),
                    region.name);
     } else if (unordered(region, c.wrote, atomic)) {
-        tell_race(region, cell, pc, "reads what is written, in no fixed order, by", c.writer,
-                  thread->place);
+        report_race(region, cell, pc, "reads, without synchronization, what is written by",
+                    c.writer, thread->place);
     }
     Access now = access_now(region, atomic);
     bool joins = c.read.thread != NOBODY && c.read.thread != now.thread &&
@@ -146,10 +146,11 @@ static void note_read(const Region& region, unsigned long cell, const void* pc, 
 static void note_write(const Region& region, unsigned long cell, const void* pc, bool atomic) {
     Cell& c = region.cells[cell];
     if (c.written && unordered(region, c.wrote, atomic)) {
-        await_write(region, cell, pc, "writes another value, in no fixed order, than", c.writer);
+        await_write(region, cell, pc, "writes, without synchronization, another value than",
+                    c.writer);
     } else if (c.written && unordered(region, c.read, atomic)) {
         bool own = memcmp(c.last_reader, thread->place, sizeof c.last_reader) == 0;
-        await_write(region, cell, pc, "writes what is read, in no fixed order, by",
+        await_write(region, cell, pc, "writes, without synchronization, what is read by",
                     own ? c.first_reader : c.last_reader);
     }
     c.wrote = access_now(region, atomic);
@@ -166,7 +167,7 @@ static void note(const Region& region, const char* from, unsigned bytes, bool wr
         else note_read(region, cell, pc, atomic);
 }
 
-// An access between tensors: the nearest one before it is the one it strayed from.
+// An access between tensors is attributed to the nearest tensor before it.
 static void astray(const char* address, const void* pc) {
     int tensor = 0;
     for (unsigned i = 0; i < tensor_count; ++i)
@@ -200,7 +201,7 @@ static void seen(const volatile void* memory, unsigned bytes, bool writes, const
     for (unsigned i = 0; i < worker->shared_count; ++i) {
         const Shared& s = worker->shared[i];
         if (address < s.memory || address >= s.memory + s.bytes) continue;
-        // By the byte: an array of structs is written field by field.
+        // One cell per byte: an array of structs is written field by field.
         static Region region;
         region = {s.memory, s.bytes, 1, -1, s.name, s.cells};
         return note(region, address, bytes, writes, pc, atomic);

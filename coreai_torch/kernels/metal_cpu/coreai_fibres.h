@@ -1,4 +1,4 @@
-// Stacks to run threads on, and the switch between them.
+// Fibres: stacks that threads run on, and the switch between them.
 #pragma once
 #include <sys/mman.h>
 #include <cstddef>
@@ -39,7 +39,7 @@ coreai_switch:
 )");
 inline void prepare(Context& context, char* top, void (*entry)()) {
     void** frame = reinterpret_cast<void**>(top);
-    *--frame = nullptr;  // where a caller's address would be: entry never returns
+    *--frame = nullptr;  // the slot of the return address: entry never returns
     *--frame = reinterpret_cast<void*>(entry);
     for (int saved = 0; saved < 6; ++saved) *--frame = nullptr;
     context.stack_pointer = frame;
@@ -87,7 +87,7 @@ coreai_switch:
 inline void prepare(Context& context, char* top, void (*entry)()) {
     void** frame = reinterpret_cast<void**>(top - 160);
     for (int saved = 0; saved < 20; ++saved) frame[saved] = nullptr;
-    frame[11] = reinterpret_cast<void*>(entry);  // x30, where the switch returns to
+    frame[11] = reinterpret_cast<void*>(entry);  // x30, the return address of the switch
     context.stack_pointer = frame;
 }
 inline void switch_to(Context& from, Context& to) {
@@ -109,10 +109,10 @@ inline void switch_to(Context& from, Context& to) { swapcontext(&from.saved, &to
 
 struct Fibre {
     Context context;
-    Fibre* next;  // in the list of free ones
+    Fibre* next;  // in the list of free fibres
 };
 
-// The stacks of one worker, with a page between them that must not be touched.
+// The stacks of one worker, with a guard page between them.
 struct Stacks {
     char* base = nullptr;
     size_t made = 0, most;
@@ -133,7 +133,7 @@ struct Stacks {
         }
         char* low = base + made * (STACK + PAGE);
         mprotect(low, PAGE, PROT_NONE);
-        // Tops at one place of their pages would all fall into the same sets of the cache.
+        // Vary the offset: stack tops at equal page offsets would share the same cache sets.
         char* top = low + STACK + PAGE - (made * 320) % PAGE / 64 * 64;
         Fibre* fibre = &all[made++];
         prepare(fibre->context, top, entry);

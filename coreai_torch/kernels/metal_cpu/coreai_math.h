@@ -17,7 +17,7 @@ template <class... A> using common_of_t = typename common_of<metal::decay_t<A>..
 
 namespace metal {
 
-// One argument: float is the work, half and bfloat are computed wide and rounded once.
+// One argument: half and bfloat are computed as float and rounded once.
 #define COREAI_MATH_1(name, expression)                                                          \
     inline float name(float x) { return expression; }                                            \
     template <coreai::narrow_float T> inline T name(T x) { return T(name(float(x))); }          \
@@ -83,7 +83,7 @@ COREAI_MATH_2(step, y < x ? 0.0f : 1.0f)
 #undef COREAI_MATH_1
 #undef COREAI_MATH_2
 
-// Functions of every scalar type: arguments of one type stay in it, others meet in the wider.
+// Functions of every scalar type: arguments of different types are promoted to the wider one.
 #define COREAI_ANY_2(name, expression)                                                           \
     template <class A, class B> requires coreai::scalars<A, B>                                  \
     constexpr auto name(const A& a, const B& b) {                                                \
@@ -283,7 +283,7 @@ template <coreai::integer T> constexpr T insert_bits(T base, T insert, uint offs
     return T((coreai::raw(base) & ~mask) | ((coreai::raw(insert) << offset) & mask));
 }
 
-// The bits of a value under another type of the same size.
+// Reinterpret the bits of a value as another type of the same size.
 template <class To, class From> inline To as_type(const From& from) {
     static_assert(sizeof(To) == sizeof(From), "as_type between types of different sizes");
     To to;

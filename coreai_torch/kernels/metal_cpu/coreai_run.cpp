@@ -1,8 +1,8 @@
 // Runs a kernel over its grid: threadgroups on the cores, their threads on fibres.
 //
-// All threads of a simdgroup run until each is done or waits. Lanes at a simd operation go on
-// together, those at the earliest line first, as a GPU brings diverged lanes back together; when
-// every thread of the threadgroup is done or at a barrier, the barrier opens.
+// All threads of a simdgroup run until each has finished or waits. Lanes that wait at a simd
+// operation continue together, those at the earliest line first, as a GPU reconverges diverged
+// lanes. When every thread of the threadgroup has finished or waits, the barrier opens.
 #include "coreai_run.h"
 
 #include <fcntl.h>
@@ -116,11 +116,11 @@ void shared_memory(void* memory, unsigned bytes, const char* name) {
     }
     if (found->group == worker->groups_run) return;
     found->group = worker->groups_run;
-    memset(memory, 0xff, bytes);  // what a threadgroup finds there is not to be relied on
+    memset(memory, 0xff, bytes);  // threadgroup memory is not initialised
     check_shared(*found);
 }
 
-// The life of a fibre: threads that have not begun, one after another, until one has to wait.
+// Main loop of a fibre: run threads that have not started, one by one, until one has to wait.
 static void carry() {
     for (;;) {
         Fibre* self = worker->running;
@@ -148,7 +148,7 @@ static void resume(Thread& one) {
     run(one.fibre);
 }
 
-// Lets the lanes that wait at the earliest simd operation go on; false if none waits at one.
+// Resume the lanes that wait at the earliest simd operation; return false if there are none.
 static bool resolve(unsigned first, unsigned last) {
     int line = 0;
     bool waiting = false;
@@ -181,7 +181,7 @@ static void settle(unsigned first, unsigned last) {
     }
 }
 
-// Opens the barrier that threads wait at; false if none does.
+// Open the barrier that threads wait at; return false if no thread waits.
 static bool open_barrier() {
     Thread* first = nullptr;
     unsigned waiting = 0;
@@ -272,7 +272,7 @@ static void* work(void*) {
 
 static long number_from(char**& arguments) { return atol(*arguments++); }
 
-// Arguments: file, its bytes of inputs, all its bytes, workers, grid, threadgroup, and for each
+// Arguments: file, number of input bytes, number of bytes, workers, grid, threadgroup, and for each
 // tensor its offset, whether it is a result, bytes of an element, rank and extents.
 static unsigned read_arguments(char** arguments) {
     int file = open(*arguments++, O_RDWR);
@@ -320,7 +320,7 @@ static int run_all(char** arguments) {
 
 int main(int, char** arguments) { return coreai::run_all(arguments + 1); }
 
-// What -fsanitize=bounds calls when an index leaves an array of known length.
+// Handler of -fsanitize=bounds for an index out of the bounds of an array of known length.
 struct Place {
     const char* file;
     unsigned line, column;

@@ -1,4 +1,4 @@
-// What the program that runs kernels is made of, for its own files only.
+// Internal declarations of the program that runs kernels.
 #pragma once
 #include <cstdarg>
 
@@ -17,16 +17,16 @@ struct Shared {
     char* memory;
     unsigned bytes;
     const char* name;
-    unsigned long group;  // the one it was last made ready for
-    Cell* cells;          // what the checks know of each byte
+    unsigned long group;  // the threadgroup that it was last initialised for
+    Cell* cells;          // state of each byte, for the checks
 };
 
-// One core's share: it runs one threadgroup at a time.
+// A worker thread on one core, which runs one threadgroup at a time.
 struct Worker {
     Context scheduler;
     Stacks stacks;
     Fibre* running = nullptr;
-    unsigned next = 0, end = 0;  // threads of the group that have not begun
+    unsigned next = 0, end = 0;  // threads of the group that have not started
     unsigned long number = 0, groups_run = 0;
     Thread threads[MOST_THREADS];
     unsigned char put_out[MOST_THREADS][MOST_BYTES];
@@ -39,7 +39,7 @@ struct Worker {
 extern __thread Worker* worker;
 extern unsigned tensor_count;
 
-// One line of output: kind, address of the code, place of the thread, details.
+// Print one line: kind, code address, position of the thread, details.
 __attribute__((format(printf, 3, 4))) void report(const char* kind, const void* pc,
                                                   const char* format, ...);
 [[noreturn]] void stop(int code);

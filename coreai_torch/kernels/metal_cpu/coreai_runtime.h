@@ -1,4 +1,4 @@
-// What kernels and the program that runs them tell each other.
+// The interface between kernels and the program that runs them.
 #pragma once
 
 namespace coreai {
@@ -13,7 +13,7 @@ enum State : unsigned { FRESH, READY, AT_SIMD, AT_BARRIER, DONE };
 
 struct Fibre;
 
-// One thread of the grid. A barrier or a simd operation parks it until its group has come so far.
+// One thread of the grid. It waits at a barrier or simd operation until its group reaches it.
 struct Thread {
     unsigned place[3];  // in the grid
     unsigned local[3];  // in its threadgroup
@@ -21,14 +21,14 @@ struct Thread {
     State state;
     int line;         // of the barrier or simd operation it waits at
     unsigned flags;   // of memory that its barrier orders
-    unsigned bytes;   // of the value it has put out for others
+    unsigned bytes;   // of the value that it publishes to other lanes
     unsigned past_simd_device, past_simd_shared;  // barriers of its simdgroup so far
     Fibre* fibre;
 };
 
 struct Group {
     unsigned place[3];  // in the grid, in threadgroups
-    unsigned size[3];   // less than the launch's at the far edges of the grid
+    unsigned size[3];   // smaller than launched at the far edges of the grid
     unsigned threads;
     unsigned past_device, past_shared;  // barriers so far that order device or threadgroup memory
 };
@@ -46,7 +46,7 @@ struct Tensor {
     long count;
 };
 
-// What the lanes at one operation have put out, by lane; `mask` has a bit for each of them.
+// The values that the lanes at one operation publish, by lane; `mask` has a bit for each lane.
 struct Exchange {
     unsigned long mask;
     alignas(16) unsigned char values[LANES][MOST_BYTES];

@@ -1,4 +1,4 @@
-// Scalar types of Metal, their limits, and the traits that the rest of the header asks.
+// Scalar types of Metal, their limits, and the traits that the other headers use.
 #pragma once
 
 typedef unsigned char uchar;
@@ -100,7 +100,7 @@ struct bfloat {
 
 namespace coreai {
 
-// What an operation on two scalars gives: the wider float, or what C++ says of integers.
+// Result type of an operation on two scalars: the wider float, or the C++ rule for integers.
 template <class A, class B> struct common { using type = decltype(A() + B()); };
 template <> struct common<bfloat, bfloat> { using type = bfloat; };
 template <class B> requires plain_number<B> struct common<bfloat, B> {
@@ -148,7 +148,7 @@ constexpr bfloat operator""bf(unsigned long long value) { return bfloat(float(va
 constexpr bfloat operator""BF(long double value) { return bfloat(float(value)); }
 
 namespace coreai {
-// One side of a conditional whose sides differ: a class cannot meet `0` there, a float can.
+// One branch of a conditional with different types: `c ? bfloat : 0` has no common type.
 template <class T> constexpr decltype(auto) branch(T&& value) {
     if constexpr (metal::is_same_v<metal::decay_t<T>, bfloat>) return float(value);
     else return static_cast<T&&>(value);

@@ -1,4 +1,4 @@
-// Tensors as kernels see them: the first index runs along the axis that lies closest in memory.
+// Tensors as kernels see them: the first index is the contiguous axis.
 #pragma once
 #include "coreai_threads.h"
 
@@ -16,7 +16,7 @@ template <class I, size_t R> struct dextents {
     constexpr I extent(size_t axis) const { return sizes[axis]; }
 };
 
-// `extents<int, 64, dynamic_extent>`: the sizes that are written out are not looked at here.
+// `extents<int, 64, dynamic_extent>`: static sizes are ignored here.
 template <class I, size_t... E> struct extents : dextents<I, sizeof...(E)> {};
 
 template <class T, class E, class Kind = tensor_handle> struct tensor {
@@ -25,7 +25,7 @@ template <class T, class E, class Kind = tensor_handle> struct tensor {
     using element_type = T;
     using value_type = remove_cv_t<T>;
 
-    T* data;  // of the whole tensor that this is a part of
+    T* data;  // of the complete tensor, also in a slice
     long start, sizes[R], strides[R];
 
     static constexpr size_t get_rank() { return R; }
@@ -61,7 +61,7 @@ template <class T, class E, class Kind = tensor_handle> struct tensor {
         return data[place];
     }
 
-    // The part that begins at the given place, to the end or of the sizes written out.
+    // The slice that starts at the given indices, to the end or of the given sizes.
     template <int... S, class... I> auto slice(I... origin) const {
         static_assert(sizeof...(I) == R, "a slice begins at as many indices as there are axes");
         static_assert(sizeof...(S) == 0 || sizeof...(S) == R, "a slice has a size for each axis");

@@ -1,4 +1,4 @@
-// Where a thread stands, barriers, and what the lanes of a simdgroup tell each other.
+// Thread attributes, barriers, and simdgroup operations.
 #pragma once
 #include "coreai_math.h"
 #include "coreai_runtime.h"
@@ -15,7 +15,7 @@ constexpr unsigned rounds(unsigned threads, unsigned width) { return (threads + 
 inline unsigned full() { return launch.group[0] * launch.group[1] * launch.group[2]; }
 inline unsigned lane() { return thread->index % LANES; }
 
-namespace told {
+namespace attributes {
 #define COREAI_PLACE(name, value) template <class T> T name() { return spread<T>(value); }
 #define COREAI_COUNT(name, value) template <class T> T name() { return T(value); }
 COREAI_PLACE(thread_position_in_grid, thread->place)
@@ -40,9 +40,9 @@ COREAI_COUNT(quadgroups_per_threadgroup, rounds(group->threads, 4))
 COREAI_COUNT(dispatch_quadgroups_per_threadgroup, rounds(full(), 4))
 #undef COREAI_PLACE
 #undef COREAI_COUNT
-}  // namespace told
+}  // namespace attributes
 
-// The values that the lanes at one operation have put out; they last until the next operation.
+// The values that the lanes at one operation publish; they are valid until the next operation.
 template <class T> struct Gathered {
     const Exchange& all;
     explicit Gathered(const T& mine, int line) : all(exchange(&mine, sizeof mine, line)) {
@@ -54,7 +54,7 @@ template <class T> struct Gathered {
         __builtin_memcpy(static_cast<void*>(&value), all.values[l], sizeof value);
         return value;
     }
-    // The lanes from `first` on, `width` of them, folded in order.
+    // Reduce `width` lanes from `first` on, in order.
     template <class F> T fold(unsigned first, unsigned width, F f) const {
         T total{};
         bool begun = false;

@@ -1,4 +1,4 @@
-// Vectors with swizzles: `vec<T, N>` holds the elements, `v.zyx` is a view of it.
+// Vectors with swizzles: `vec<T, N>` stores the elements, `v.zyx` is a view of it.
 #pragma once
 #include "coreai_scalars.h"
 
@@ -8,7 +8,7 @@ template <class T, int N> struct vec;
 
 namespace coreai {
 
-// A view of chosen elements that lies where the vector lies.
+// A view of selected elements at the address of the vector.
 template <class T, int... I> struct swizzle {
     static constexpr int count = sizeof...(I);
     static constexpr int reach() {
@@ -49,7 +49,7 @@ template <class A> constexpr auto at(const A& a, int i) {
     else return a;
 }
 
-// The vector type that operands meet in: a scalar takes the element type of the vector.
+// Common vector type of the operands: a scalar takes the element type of the vector.
 template <class A, class... Rest> struct meeting {
     static constexpr auto pick() {
         if constexpr (vector<A>) return metal::vec<element_of<A>, count_of<A>>{};
@@ -108,7 +108,7 @@ template <class F, class... A> constexpr auto map(F f, const A&... a) {
     COREAI_4A(T, x, 0, x, y, z, w) COREAI_4A(T, y, 1, x, y, z, w)                                \
     COREAI_4A(T, z, 2, x, y, z, w) COREAI_4A(T, w, 3, x, y, z, w)
 
-// Copied element by element: the swizzles, whose assignment means something else, lie beside.
+// Copy element by element: the swizzles share the storage and define another assignment.
 #define COREAI_COPIES                                                                            \
     storage() = default;                                                                         \
     storage(const storage&) = default;                                                           \
@@ -236,7 +236,7 @@ template <class A> requires coreai::vector<A> constexpr auto operator!(const A& 
 template <class A> requires coreai::vector<A> A& operator++(A& a) { return a += 1; }
 template <class A> requires coreai::vector<A> A& operator--(A& a) { return a -= 1; }
 
-// Vectors without padding, as they lie in buffers.
+// Vectors without padding, as they are stored in buffers.
 template <class T, int N> struct packed_vec {
     T data[N];
     packed_vec() = default;
