@@ -6,6 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -67,6 +68,8 @@ class TorchConverter:
             lists the results.
         decompositions: changes to the decomposition table that `convert` uses, from an overload
             to a function that decomposes it, or to `None` to keep the op as it is.
+        dump_passes: a folder; `to_coreai` writes the graph of each entry point there after each
+            pass, as `main/00-captured.txt`, `main/01-externalize.txt`, ...
     """
 
     class Mode(Enum):
@@ -81,6 +84,7 @@ class TorchConverter:
         *,
         recognize: bool | Collection[str] = False,
         decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
+        dump_passes: Path | str | None = None,
     ) -> None:
         """Create a converter with the built-in lowerings and nothing staged."""
         self._mode = _mode(mode)
@@ -88,6 +92,7 @@ class TorchConverter:
         self._staged: dict[str, Staged] = {}
         self._composites = wanted_composites(recognize)
         self._decompositions = OwnDecompositions(decompositions)
+        self._dump_passes = None if dump_passes is None else Path(dump_passes)
         self._reports: dict[str, RecognitionReport] = {}
         for entry in recognized_composites.lowerings() if self._composites else ():
             self._registry.add(entry)
@@ -118,12 +123,14 @@ class TorchConverter:
         entrypoint: str,
         externalized: Sequence[Match] = (),
     ) -> TorchConverter:
+        before = program.graph_module if self._composites and self._dump_passes else None
         program, report = self._recognized(program, entrypoint, externalized)
         validate.check(program, capture_rules(self))
         aliased_inputs.warn(program)
         guards.warn(program)
         self._reports[entrypoint] = report
-        self._staged[entrypoint] = Staged(entrypoint, program, plan(program, names), externalized)
+        ports = plan(program, names)
+        self._staged[entrypoint] = Staged(entrypoint, program, ports, externalized, before)
         return self
 
     def add_pytorch_module(
@@ -173,6 +180,7 @@ class TorchConverter:
                 self._registry,
                 debug=self._mode is TorchConverter.Mode.DEBUG,
                 on_node=advance,
+                dump_passes=self._dump_passes,
             )
 
     @property

@@ -49,6 +49,9 @@ def convert(
         list[str] | None,
         typer.Option(help="A class of submodules to externalize: models.py:Norm; can be repeated."),
     ] = None,
+    dump_passes: Annotated[
+        Path | None, typer.Option(help="A folder for the graph after each pass.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Convert and save."""
@@ -60,7 +63,7 @@ def convert(
 
     loaded = load(source, inputs or ())
     mode = TorchConverter.Mode.DEBUG if debug else TorchConverter.Mode.RELEASE
-    converter = TorchConverter(mode, recognize=recognize)
+    converter = TorchConverter(mode, recognize=recognize, dump_passes=dump_passes)
     names = {"input_names": input_names, "output_names": output_names, "state_names": state_names}
     convert_model(
         loaded.model_or_exported,

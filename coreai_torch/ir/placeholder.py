@@ -1,10 +1,10 @@
-"""A value from nowhere, for a graph that is built to be looked at and thrown away."""
+"""Values without a source, for a graph that is built to find errors and then dropped."""
 
 from __future__ import annotations
 
 from coreai._compiler.ir import InsertionPoint, Location, RankedTensorType, Value
 
 
-def stand_in(type_: RankedTensorType) -> Value:
-    """One more argument of the block that is being filled."""
+def placeholder(type_: RankedTensorType) -> Value:
+    """Return a new argument of the current block."""
     return InsertionPoint.current.block.add_argument(type_, Location.unknown())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,9 +16,11 @@ from ..ir.build import Build
 from ..ir.casting import cast
 from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
+from ..passes.dump import PassDump
 from ..passes.externalize.spec import Match
+from ..passes.graph import PassGraph
 from .registry import Registry
-from .walk import Walk
+from .walk import Observer, Walk
 
 
 @dataclass(frozen=True)
@@ -28,24 +31,44 @@ class Staged:
     program: torch.export.ExportedProgram
     plan: IOPlan
     externalized: Sequence[Match] = ()
+    before_recognition: torch.fx.GraphModule | None = None  # if recognition rewrote the graph
 
 
 def build(
-    staged: Sequence[Staged], registry: Registry, *, debug: bool, on_node: Callable[[], None]
+    staged: Sequence[Staged],
+    registry: Registry,
+    *,
+    debug: bool,
+    on_node: Callable[[], None],
+    dump_passes: Path | None = None,
 ) -> Program:
-    """Lower all staged programs into one module; equal constants are shared between them."""
+    """Lower all staged programs into one module; equal constants are shared between them.
+
+    `dump_passes` is a folder for the graph of each entry point after each pass.
+    """
     module = Build()
     with module.open():
         module.reserve(one.entrypoint for one in staged)
         for one in staged:
             locations = Locations(one.entrypoint, debug)
-            entrypoint(one, Walk(registry, locations, on_node, one.externalized))
+            observe = None if dump_passes is None else _observer(one, dump_passes)
+            entrypoint(one, Walk(registry, locations, on_node, one.externalized), observe)
     program: Program = Program._from_mlir_module(module.module)
     return program
 
 
-def entrypoint(staged: Staged, walk: Walk) -> None:
-    """The graph of one staged program, in the module that is open."""
+def _observer(staged: Staged, folder: Path) -> Observer:
+    """Return a function that dumps each graph; recognition has already run, as the first pass."""
+    dump = PassDump(folder, staged.entrypoint)
+    before = staged.before_recognition
+    if before is None:
+        return dump
+    dump("captured", PassGraph(before, [n for n in before.graph.nodes if n.op == "call_function"]))
+    return lambda name, graph: dump("recognize" if name == "captured" else name, graph)
+
+
+def entrypoint(staged: Staged, walk: Walk, observe: Observer | None = None) -> None:
+    """Build the graph of one staged program in the open module."""
     plan = staged.plan
     states = [graph.Port(s.name, types.ranked(s.node.meta["val"])) for s in plan.states]
     inputs = [graph.Port(i.name, types.ranked(i.node.meta["val"])) for i in plan.inputs]
@@ -61,7 +84,7 @@ def entrypoint(staged: Staged, walk: Walk) -> None:
         names.update(
             (node, s.buffer) for s in plan.states if s.buffer for node in (s.node, s.written)
         )
-        held = walk.graph(module, [feed[n] for n in placeholders], names)
+        held = walk.graph(module, [feed[n] for n in placeholders], names, observe)
         by_node = dict(zip(_output_nodes(module), held, strict=True))
         return graph.Results(
             [_value(by_node[s.written], s.node.meta["val"], s.name) for s in plan.states],

@@ -14,7 +14,7 @@ from ..errors import ConversionError, module_path, source_line, target_name
 from ..ir import types
 from ..ir.build import Build
 from ..ir.locations import Locations
-from ..ir.placeholder import stand_in
+from ..ir.placeholder import placeholder
 from ..passes.graph import PassGraph
 from .program import Staged, entrypoint
 from .registry import Registry
@@ -75,7 +75,7 @@ class _Surveyor(Walk):
             return super()._node(node, graph, scope)
         except ConversionError as error:
             self._note(node, error)
-            return _stand_ins(node.meta.get("val"))
+            return _placeholders(node.meta.get("val"))
 
     def _note(self, node: fx.Node, error: ConversionError) -> None:
         told = str(error.args[0]).splitlines() or [type(error).__name__]
@@ -96,21 +96,21 @@ class _Surveyor(Walk):
 
 
 def _place(node: fx.Node) -> Place:
-    return Place(node.name, module_path(node), source_line(node), _told(node.meta.get("val")))
+    return Place(node.name, module_path(node), source_line(node), _describe(node.meta.get("val")))
 
 
-def _told(val: Any) -> str:
+def _describe(val: Any) -> str:
     if isinstance(val, list | tuple):
-        return ", ".join(_told(part) for part in val)
+        return ", ".join(_describe(part) for part in val)
     if isinstance(val, torch.Tensor):
         return f"{str(val.dtype).removeprefix('torch.')}{list(val.shape)}"
     return type(val).__name__
 
 
-def _stand_ins(val: Any) -> Any:
+def _placeholders(val: Any) -> Any:
     if isinstance(val, list | tuple):
-        return [_stand_ins(part) for part in val]
+        return [_placeholders(part) for part in val]
     try:
-        return None if val is None else stand_in(types.ranked(val))
+        return None if val is None else placeholder(types.ranked(val))
     except ConversionError:  # a type that Core AI does not have was the problem itself
         return None
