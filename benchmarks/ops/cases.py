@@ -17,8 +17,35 @@ def _boxes(count: int) -> tuple[Tensor, Tensor]:
     return torch.cat([corner, corner + 10 + torch.rand(count, 2) * 100], 1), torch.rand(count)
 
 
+def _greedy(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
+    """Return what torchvision's kernel returns; the wheel for CUDA cannot be loaded here."""
+    order, kept = scores.sort(descending=True, stable=True)[1], []
+    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    while order.numel():
+        best, order = order[0], order[1:]
+        kept.append(best)
+        low = torch.maximum(boxes[best, :2], boxes[order, :2])
+        high = torch.minimum(boxes[best, 2:], boxes[order, 2:])
+        shared = (high - low).clamp(min=0).prod(1)
+        order = order[shared / (area[best] + area[order] - shared) <= threshold]
+    return torch.stack(kept)
+
+
 def _nms(boxes: Tensor, scores: Tensor) -> Tensor:
     return torch.ops.torchvision.nms(boxes, scores, 0.5)
+
+
+def define_nms() -> torch.library.Library:
+    """Register `torchvision::nms`, as the library would."""
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.impl("nms", _greedy, "CompositeExplicitAutograd")
+
+    def some(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
+        return dets.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+
+    torch.library.register_fake("torchvision::nms", some, lib=library)
+    return library
 
 
 def _fold(channels: int, size: int, kernel: int, stride: int, padding: int) -> Call:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from benchmarks.ops.cases import CASES
+from benchmarks.ops.cases import CASES, define_nms
 
 # A runtime thread may use the interpreter while it shuts down, which aborts the process.
 atexit.register(time.sleep, 0.3)
@@ -113,7 +113,5 @@ def measure(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(sys.prefix) / "torchvision"))
-    if sys.argv[1].startswith("nms"):
-        import torchvision  # noqa: F401
+    library = define_nms() if sys.argv[1].startswith("nms") else None
     print("\n" + json.dumps(measure(sys.argv[1])))

@@ -10,35 +10,39 @@ from ..lowering import decomposes
 from .nn.grid_sample import Source, linear
 
 while_loop = torch.ops.higher_order.while_loop
+_FAR = 2**31 - 1  # more than there are boxes
 
 
 @decomposes("torchvision::nms")
 def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Keep a box unless a better one that is kept overlaps it; the best first.
 
-    Each round is right for one more box of every chain of overlaps, so the last round changes
-    nothing.
+    Each step keeps the best box left and drops the ones that it overlaps, so there are as many
+    steps as boxes kept, and no table of all pairs.
     """
     order = torch.sort(scores, stable=True, descending=True)[1]
-    boxes = dets.index_select(0, order)
-    x1, y1, x2, y2 = (boxes[:, i] for i in range(4))
+    x1, y1, x2, y2 = dets.index_select(0, order).unbind(1)
     area = (x2 - x1) * (y2 - y1)
-    wide = torch.minimum(x2[:, None], x2) - torch.maximum(x1[:, None], x1)
-    high = torch.minimum(y2[:, None], y2) - torch.maximum(y1[:, None], y1)
-    shared = wide.clamp(min=0) * high.clamp(min=0)
-    over = shared / (area[:, None] + area - shared) > iou_threshold
     rank = torch.arange(order.shape[0], device=order.device)
-    over = over & (rank[:, None] < rank)
+    given = tuple(v.clone() for v in (rank, x1, y1, x2, y2, area))
 
-    def unsettled(changed: Tensor, kept: Tensor, over: Tensor) -> Tensor:
-        return changed.clone()
+    def any_left(left: Tensor, kept: Tensor, *given: Tensor) -> Tensor:
+        return left.any()
 
-    def once(changed: Tensor, kept: Tensor, over: Tensor) -> tuple[Tensor, Tensor]:
-        left = torch.logical_not(torch.any(over & kept[:, None], 0))
-        return torch.any(left != kept), left
+    def keep_best(left: Tensor, kept: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+        rank, x1, y1, x2, y2, area = given
+        best = torch.where(left, rank, _FAR).amin(0, keepdim=True)
+        a1, b1, a2, b2, own = (v.index_select(0, best) for v in given[1:])
+        wide = torch.minimum(a2, x2) - torch.maximum(a1, x1)
+        high = torch.minimum(b2, y2) - torch.maximum(b1, y1)
+        shared = wide.clamp(min=0) * high.clamp(min=0)
+        over = shared / (own + area - shared) > iou_threshold
+        here = rank == best
+        return left & torch.logical_not(over | here), kept | here
 
-    start = torch.ones_like(scores, dtype=torch.bool)
-    _, kept = while_loop(unsettled, once, (torch.any(start), start), (over,))
+    everything = torch.ones_like(scores, dtype=torch.bool)
+    nothing = torch.zeros_like(scores, dtype=torch.bool)
+    _, kept = while_loop(any_left, keep_best, (everything, nothing), given)
     return order.index_select(0, kept.nonzero()[:, 0])
 
 
