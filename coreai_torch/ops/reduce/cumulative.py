@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ...ir import dialect as cai
+from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, case, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
@@ -12,6 +13,7 @@ from ...torch_compat import aten
 from .var_norm import log_sum_exp
 
 _NAN, _INF = float("nan"), float("inf")
+_BLOCK, _DYNAMIC_BLOCK = 16, 64
 
 
 def counting(extent: Dim) -> Value:
@@ -148,17 +150,67 @@ def cummin(ctx: Ctx, x: Value, dim: Axis) -> list[Value | None]:
         case(f16(6, values=(50.0, -50.0, 50.0, 49.0, -50.0, 50.0)), 0),
         case(f32(3, 3, values=(-_INF, -_INF, 1.0, 1.0, _INF, 1.0, 1.0, _NAN, 1.0)), 1),
         case(bf16(2, 3), 0),
+        case(f32(2, 2, 300, low=-40.0, high=40.0), 2),
+        case(f32(45, 2, values=(-_INF, 1.0, _INF, 2.0, 0.0, -_INF, 3.0)), 0),
+        case(f32(100, 2, values=(-_INF, -1.0, 2.0, -_INF, -_INF)), 0),
+        case(f32(50, values=(-300.0, -200.0, 0.0, 200.0, 100.0)), 0),
+        case(f32(2, 0), 1, static_only="an empty operand"),
     ],
 )
 def logcumsumexp(ctx: Ctx, x: Value, dim: Axis) -> Value:
-    """Each result has a shift of its own, hence a table of all pairs of places.
+    if not x.type.rank:
+        return x
+    dims, rank = cai.sizes(x), x.type.rank
+    order = [*(a for a in range(rank) if a != dim), dim]
+    rows = cai.transpose(cai.cast(x, torch.float32), order)
+    found = _log_sums(cai.reshape(rows, [shapes.product([dims[a] for a in order[:-1]]), dims[dim]]))
+    found = cai.reshape(found, [dims[a] for a in order])
+    return cai.cast(cai.transpose(found, [order.index(a) for a in range(rank)]), ctx.out_dtype)
+
+
+def _log_sums(x: Value) -> Value:
+    """Return the running log-sum-exp of each row, in blocks whose sums are summed the same way.
+
+    A block of `b` elements is a table of all pairs, so n elements take n b, not n² exponentials.
+    A dynamic size has two levels: the number of blocks decides about the second.
+    """
+    rows, count = cai.sizes(x)
+    static = isinstance(count, int)
+    if isinstance(count, int) and count <= 2 * _BLOCK:
+        return _log_sums_of_pairs(x)
+    block = _BLOCK if static else _DYNAMIC_BLOCK
+    blocks = shapes.floordiv(shapes.add(count, block - 1), block)
+    filler = shapes.sub(shapes.mul(blocks, block), count)
+    if not (isinstance(filler, int) and filler == 0):
+        none = cai.broadcast_to(cai.like(x, -_INF), [rows, filler])
+        x = cai.concat(1, [x, none])
+    cells = cai.reshape(x, [rows, blocks, block])
+    within = _log_sums_of_pairs(cells)
+    totals = cai.reshape(cai.slice_axis(within, 2, block - 1, block), [rows, blocks])
+    upto = _log_sums(totals) if static else _log_sums_of_pairs(totals)
+    first = cai.broadcast_to(cai.like(x, -_INF), [rows, 1])
+    before = cai.concat(1, [first, cai.slice_axis(upto, 1, 0, shapes.sub(blocks, 1))])
+    found = _log_add(within, cai.reshape(before, [rows, blocks, 1]))
+    return cai.slice_axis(cai.reshape(found, [rows, shapes.mul(blocks, block)]), 1, 0, count)
+
+
+def _log_sums_of_pairs(x: Value) -> Value:
+    """Return the running log-sum-exp of the last axis; each result has a shift of its own.
 
     One shift for all loses what lies 100 below the greatest: of -200, 0 the first is to stay.
     """
-    if not x.type.rank:
-        return x
-    terms = cai.expand_dims(cai.cast(x, torch.float32), [dim])
-    upto = cai.reshape(counting(cai.size(x, dim)), [cai.size(x, dim), *[1] * (x.type.rank - dim)])
-    later = cai.greater(positions(terms, dim + 1), upto)
+    axis = x.type.rank - 1
+    terms = cai.expand_dims(x, [axis])
+    upto = cai.reshape(counting(cai.size(x, axis)), [cai.size(x, axis), 1])
+    later = cai.greater(positions(terms, axis + 1), upto)
     masked = cai.where(later, cai.like(terms, -_INF), terms)
-    return cai.cast(cai.shrink_dims(log_sum_exp(masked, [dim + 1]), [dim + 1]), ctx.out_dtype)
+    return cai.shrink_dims(log_sum_exp(masked, [axis + 1]), [axis + 1])
+
+
+def _log_add(x: Value, y: Value) -> Value:
+    """Return `log(exp(x) + exp(y))`; an infinite maximum is not subtracted, as inf - inf is NaN."""
+    peak = cai.maximum(x, y)
+    infinite = cai.equal(cai.abs_(peak), cai.like(peak, _INF))
+    shift = cai.where(infinite, cai.like(peak, 0.0), peak)
+    terms = (cai.exp(cai.sub(t, shift)) for t in (x, y))
+    return cai.add(cai.log(cai.add(*terms)), shift)
