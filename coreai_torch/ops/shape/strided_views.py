@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from ...lowering import Axis, Ctx, Number, Shape, case, decomposes, lowers
 from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import OpOverload, aten
 
+_NAN, _INF = float("nan"), float("inf")
+_WINDOWS = "the sizes of the windows are numbers of the case"
 _NUMBERS = "the strides are numbers of the case"
 
 
@@ -202,6 +205,80 @@ def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tenso
         places = starts.unsqueeze(1) + torch.arange(size, device=x.device)
         rows = x.index_select(dim, places.reshape(-1))
     return rows.unflatten(dim, (count, size)).movedim(dim + 1, -1)
+
+
+def _windows_over(
+    extent: int, windows: int, kernel: int, dilation: int, padding: int, stride: int
+) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Return tap, window and validity for each position of an axis, one entry per overlap."""
+    position = torch.arange(extent) + padding
+    found = []
+    for back in range((kernel - 1) * dilation // stride + 1):
+        window = position // stride - back
+        reach = position % stride + back * stride
+        tap = reach // dilation
+        inside = (reach % dilation == 0) & (tap < kernel) & (window >= 0) & (window < windows)
+        found.append((tap, window, inside))
+    return found
+
+
+@decomposes(
+    aten.col2im.default,
+    cases=[
+        case(f32(2, 12, 20), [5, 6], [2, 2], [1, 1], [0, 0], [1, 1], static_only=_WINDOWS),
+        case(f32(2, 27, 4), [4, 4], [3, 3], [1, 1], [1, 1], [2, 2], static_only=_WINDOWS),
+        case(f32(8, 6), [4, 6], [2, 2], [1, 1], [0, 0], [2, 2], static_only=_WINDOWS),
+        case(f32(1, 6, 4), [5, 6], [3, 2], [2, 1], [0, 1], [1, 2], static_only=_WINDOWS),
+        case(f32(1, 4, 4), [7, 7], [2, 2], [1, 1], [0, 0], [5, 5], static_only=_WINDOWS),
+        case(f16(1, 8, 4, fixed=True), [3, 3], [2, 2], [1, 1], [0, 0], [1, 1]),
+        case(
+            f32(1, 4, 4, values=(_NAN, 1.0, _INF, 2.0)),
+            *([3, 3], [2, 2], [1, 1], [0, 0], [1, 1]),
+            static_only=_WINDOWS,
+        ),
+    ],
+)
+def col2im(
+    x: torch.Tensor,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> torch.Tensor:
+    """Sum the windows: gather one row of channels per position and overlap, then add them.
+
+    Nothing is scattered: a scatter takes an index for every element, channels included.
+    """
+    counts = [
+        (extent + 2 * p - d * (k - 1) - 1) // s + 1
+        for extent, k, d, p, s in zip(
+            output_size, kernel_size, dilation, padding, stride, strict=True
+        )
+    ]
+    (high, wide), (rows, columns) = output_size, counts
+    taps = kernel_size[0] * kernel_size[1]
+    lead = x.shape[:-2]
+    channels = x.shape[-2] // taps
+    # [tap, tap, row, column] before [batch, channel]
+    values = x.reshape(-1, channels, taps * rows * columns).permute(2, 0, 1)
+    values = values.reshape(taps * rows * columns, -1)
+    total: torch.Tensor | None = None
+    axes = zip(output_size, counts, kernel_size, dilation, padding, stride, strict=True)
+    down, across = (_windows_over(*axis) for axis in axes)
+    for (tap_y, y, in_y), (tap_x, x_, in_x) in itertools.product(down, across):
+        first = (tap_y * kernel_size[1] * rows + y) * columns
+        place = first[:, None] + tap_x * (rows * columns) + x_
+        inside = (in_y[:, None] & in_x).reshape(-1, 1)
+        index = torch.where(inside[:, 0], place.reshape(-1), 0)
+        found = torch.where(inside, values.index_select(0, index), 0)
+        total = found if total is None else total + found
+    assert total is not None
+    return (
+        total.reshape(high, wide, -1, channels)
+        .permute(2, 3, 0, 1)
+        .reshape(*lead, channels, high, wide)
+    )
 
 
 _DIAGONALS = [
