@@ -33,13 +33,14 @@ def asset_at(path: Path) -> AIModelAsset:
 
 
 def check(asset: Path) -> None:
-    """Refuse what is no asset, and bytecode that is not what was saved."""
+    """Raise if there is no asset at the path, or if its bytecode is damaged."""
     stored, program = asset / "main.hash", asset / BYTECODE
     if not asset.exists():
         raise FileNotFoundError(f"there is no asset at {asset}")
     if not program.is_file():
         raise ConversionError(
-            f"{asset} is no asset: it holds no {BYTECODE}\n  try   the path of an .aimodel folder"
+            f"{asset} is not an .aimodel: {BYTECODE} is missing\n"
+            "  try   pass the path of an .aimodel"
         )
     if not stored.exists():
         problem = "" if _is_whole(program) else "it ends too early"

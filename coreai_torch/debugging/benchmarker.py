@@ -104,9 +104,9 @@ async def benchmark_coreai_program(
     function_name: str = "main",
     states: Mapping[str, Any] | None = None,
 ) -> BenchmarkResult:
-    """Time calls on the run time of this machine.
+    """Time calls on the runtime of this machine.
 
-    On Linux the run time is an interpreter: times are not representative of device performance.
+    On Linux the runtime is an interpreter: times are not representative of device performance.
     Another `num_runs` calls are profiled. States carry over from call to call.
     """
     if num_runs < 1:

@@ -16,7 +16,7 @@ from ..converter import TorchConverter
 from ..errors import ConversionError, GuardWarning, NarrowingWarning
 from ..numerics.compare import is_close, max_error
 from .graph import Graph, Key, Operation, graph_of_coreai_program, graph_of_exported_program, named
-from .graph_match import Pairs, alike, matched, paired_by_node
+from .graph_match import Pairs, equal_pairs, matched, paired_by_node
 from .inspector import (
     CoreAIInspector,
     Engine,
@@ -216,7 +216,7 @@ def _pair_by_conversion(program: ExportedProgram, target: Graph) -> Pairs:
         if optimized:
             again.optimize()
         graph = graph_of_coreai_program(again)
-        same = alike(graph, target)
+        same = equal_pairs(graph, target)
         pairs = paired_by_node(nodes, graph).items()
         best = max(best, {node: same[key] for node, key in pairs if key in same}, key=len)
     return best

@@ -86,14 +86,14 @@ def fingerprints(graph: Graph) -> Mapping[Key, str]:
     return made
 
 
-def alike(source: Graph, target: Graph) -> Pairs:
+def equal_pairs(source: Graph, target: Graph) -> Pairs:
     """Return the pairs that compute the same."""
     return _pair_groups(_group(fingerprints(source), source), _group(fingerprints(target), target))
 
 
 def matched(source: Graph, target: Graph) -> Pairs:
     """Return the pairs that compute the same, then pair the rest by label and order."""
-    pairs = alike(source, target)
+    pairs = equal_pairs(source, target)
     taken = set(pairs.values())
     left = [operation for operation in source if operation.key not in pairs]
     right = [operation for operation in target if operation.key not in taken]

@@ -108,7 +108,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 class CoreAIInspector:
     """Reads the values of a Core AI program; ids are those of its operations.
 
-    The run time gives no value for an op that it compiles away (a `reshape`, for example), for a
+    The runtime gives no value for an op that it compiles away (a `reshape`, for example), for a
     branch or a loop, and inside a graph that is called more than once. `engine="torch"` runs the
     program with `to_torch` and gives all values. An op that runs several times gives its last
     results. `states` are the initial states; the default is zeros.
@@ -186,18 +186,18 @@ class CoreAIInspector:
         failures: list[Exception] = []
 
         async with running(self._model, self._read) as session:
-            asked = {n: e for n, e in session.executed.items() if e.operation in operations}
+            steps = {n: e for n, e in session.executed.items() if e.operation in operations}
 
             def log(values: Sequence[Any], kind: str, identifiers: CompileIdentifiers) -> None:
-                try:  # an exception in the callback would crash the run time
+                try:  # an exception in the callback would crash the runtime
                     if kind == "output":
-                        logged.update(_logged(asked[identifiers.id], values))
+                        logged.update(_logged(steps[identifiers.id], values))
                 except Exception as failure:
                     failures.append(failure)
 
-            if not asked:  # the run time compiled all of them away
+            if not steps:  # the runtime compiled all of them away
                 return {}
-            logger = IntermediateLogger([CompileIdentifiers(n) for n in asked], log)
+            logger = IntermediateLogger([CompileIdentifiers(n) for n in steps], log)
             function = session.load(self._function, intermediate_logger=logger)
             feeds = {name: NDArray(array(value)) for name, value in given.items()}
             handles = {name: NDArray(array(value)) for name, value in states.items()}

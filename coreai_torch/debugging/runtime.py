@@ -20,7 +20,7 @@ from .graph import operation_ids
 
 @dataclass(frozen=True)
 class Executed:
-    """A step of the run time: the operation it belongs to, and the results it computes."""
+    """A step of the runtime: the operation it belongs to, and the results it computes."""
 
     operation: int | None
     makes: tuple[tuple[int, int], ...]  # the step's output, and the operation's output
@@ -66,7 +66,7 @@ def _executed(model: AIModel) -> Iterator[tuple[int, Executed]]:
 
 
 def _unwrap(value: Mapping[str, Any]) -> Any:
-    """Return a value of the run time's JSON, which wraps each value in its type name."""
+    """Return a value of the runtime's JSON, which wraps each value in its type name."""
     ((kind, inside),) = value.items()
     content = inside["_0"] if isinstance(inside, Mapping) and "_0" in inside else inside
     if kind == "dictionary":
@@ -77,5 +77,5 @@ def _unwrap(value: Mapping[str, Any]) -> Any:
 
 
 def copied(array: Any) -> np.ndarray[Any, Any]:
-    """Return a copy of a logged value: the run time reuses the buffer."""
+    """Return a copy of a logged value: the runtime reuses the buffer."""
     return np.array(NDArray._wrap(array).numpy(), copy=True)

@@ -12,7 +12,7 @@ _FEW = 40  # operations; top-down needs at most four runs for them
 
 
 class SearchStrategy(Protocol):
-    """Says which operations to look at next, given what was seen before."""
+    """Selects the operations to look at next, given the results so far."""
 
     def next_batch(self) -> list[Operation]:
         """Return the operations to look at in the next run; an empty list ends the search."""

@@ -94,7 +94,7 @@ async def create_validator_for_coreai_program(
     engine: Engine = "runtime",
     states: Mapping[str, Any] | None = None,
 ) -> Validator:
-    """Create a validator of a program's values, on the run time or with `engine="torch"`."""
+    """Create a validator of a program's values, on the runtime or with `engine="torch"`."""
     return Validator(CoreAIInspector(program, function_name, engine=engine, states=states))
 
 

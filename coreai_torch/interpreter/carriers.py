@@ -22,7 +22,7 @@ _MOVED = {
     **dict.fromkeys(FLOAT8, torch.uint8),
 }
 
-# The largest finite number. The run time overflows beyond it; torch rounds some values back.
+# The largest finite number. The runtime overflows beyond it; torch rounds some values back.
 _FLOAT8_LIMITS = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
 
 
@@ -82,7 +82,7 @@ def by_float32(function: Callable[..., Any], dtype: torch.dtype) -> Callable[...
 
 
 def to_float8(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Round as the run time does: values beyond the largest number become infinite or NaN."""
+    """Round as the runtime does: values beyond the largest number become infinite or NaN."""
     x = x.float()
     limit = _FLOAT8_LIMITS.get(dtype)
     if limit is None:

@@ -53,7 +53,7 @@ def _divide(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
-    if x.dtype == torch.float16:  # the run time rounds after floor here, and before it in bf16
+    if x.dtype == torch.float16:  # the runtime rounds after floor here, and before it in bf16
         return torch.floor(x.float() / y.float()).to(x.dtype)
     if x.dtype.is_floating_point:
         return torch.floor(x / y)
@@ -227,7 +227,7 @@ def to_float4(x: Tensor) -> Tensor:
 
 @plans("cast", "coreaix.cast")
 def _cast(op: Op) -> Callable[..., Result]:
-    """Cast as the run time does: values out of range saturate."""
+    """Cast as the runtime does: values out of range saturate."""
     element, target = op.types[0].element, op.types[0].dtype
     source = op.operand_types[0].dtype
     if op.operand_types[0].element == element:
@@ -260,8 +260,8 @@ def saturated(x: Tensor, element: str, target: torch.dtype) -> Tensor:
             return inside.to(target)
         overflow = inside.numpy() >= float(greatest)  # float() rounds up: the greatest is odd
         kind = np.uint64 if target == torch.uint64 else np.int64
-        whole = np.where(overflow, 0.0, inside.numpy()).astype(kind)
-        return carriers.from_numpy(np.where(overflow, kind(greatest), whole))
+        integers = np.where(overflow, 0.0, inside.numpy()).astype(kind)
+        return carriers.from_numpy(np.where(overflow, kind(greatest), integers))
     return _within(x, least, greatest).to(target)
 
 

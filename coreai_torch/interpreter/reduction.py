@@ -127,7 +127,7 @@ def _argmax(op: Op) -> Callable[..., Result]:
             x = x.to(torch.float64) if x.dtype == torch.uint64 else x.to(torch.int64)
         if x.dtype in carriers.FLOAT8:
             x = x.float()
-        if x.dtype.is_floating_point:  # the run time skips NaN; torch would pick it
+        if x.dtype.is_floating_point:  # the runtime skips NaN; torch would pick it
             x = torch.where(x.isnan(), -torch.inf, x)
         return torch.argmax(x, axis, keepdim=True).to(dtype)
 

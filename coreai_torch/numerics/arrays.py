@@ -1,4 +1,4 @@
-"""Convert tensors to the arrays that the run time takes, and back."""
+"""Convert tensors to the arrays that the runtime takes, and back."""
 
 from __future__ import annotations
 

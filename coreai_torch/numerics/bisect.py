@@ -6,16 +6,16 @@ program: `while batch := search.next_batch(): search.report(look(batch))`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 BATCH = 10  # nodes whose values are read in one run
 
-Node = TypeVar("Node", bound=Hashable)
+Node = TypeVar("Node")  # hashable
 
 
 class Search(Protocol[Node]):
-    """A search that says which nodes to look at next."""
+    """A search that selects the nodes to look at next."""
 
     def next_batch(self) -> list[Node]:
         """Return the nodes to look at in the next run; an empty list ends the search."""

@@ -41,7 +41,7 @@ METAL_KERNEL: Table = {
     torch.bfloat16: Tolerance(1.6e-2, "two units: kernel and reference each round once"),
 }
 
-# A whole decoder with its cache in buffers, relative to the largest logit.
+# One step of a decoder with its cache in buffers, relative to the largest logit.
 _OTHER_KERNEL = Tolerance(
     5e-2,
     "attention over the full cache is another torch kernel than attention over a few positions, "

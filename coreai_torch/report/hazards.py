@@ -110,7 +110,7 @@ RULES = [
     Rule(
         "HAZ02",
         "error",
-        "inputs or outputs with the same name: the run time keeps only one",
+        "inputs or outputs with the same name: the runtime keeps only one",
         "pass different input_names and output_names",
         _same_names,
     ),

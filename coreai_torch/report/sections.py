@@ -20,7 +20,7 @@ _OPS = 24  # kinds of ops shown
 _PROFILED = (
     "Times of modules include their submodules. They were measured under the profiler, which costs "
     "each operation some microseconds; calls of the same graph share its time equally. On Linux "
-    "the run time is an interpreter: times are not representative of device performance."
+    "the runtime is an interpreter: times are not representative of device performance."
 )
 
 

@@ -1,4 +1,4 @@
-"""Choose what runs a program: the run time, or torch where it differs from devices."""
+"""Choose what runs a program: the runtime, or torch where it differs from devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..torch_compat import OpOverload
 from .isolation import Arrays, Isolated, Ports, ProgramFile, Saved
 from .trials import Runner
 
-# Matrix products. In float16 the Linux run time accumulates in 16 bits (4096 terms of 0.1 sum to
+# Matrix products. In float16 the Linux runtime accumulates in 16 bits (4096 terms of 0.1 sum to
 # 256), unlike devices, and takes 2,500 times as long as torch.
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul"}
 _PRODUCTS |= {"scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "einsum"}
@@ -42,17 +42,17 @@ def kernels(exported: torch.export.ExportedProgram) -> tuple[str, ...]:
 
 
 def chosen(engine: Engine, exported: torch.export.ExportedProgram) -> tuple[Engine, str]:
-    """Return the engine for a program, and the reason if it is not the run time."""
+    """Return the engine for a program, and the reason if it is not the runtime."""
     if engine is not Engine.AUTO:
         return engine, ""
     if names := kernels(exported):
         return Engine.TORCH, (
             f"torch ran the program, and the Metal kernels {', '.join(names)} from their "
-            "source: the run time of this machine has no Metal"
+            "source: the runtime of this machine has no Metal"
         )
     if any(_half_product(node) for node in calls(exported.graph_module)):
         return Engine.TORCH, (
-            "torch ran the program: this machine's run time accumulates float16 products in "
+            "torch ran the program: this machine's runtime accumulates float16 products in "
             "16 bits, unlike devices"
         )
     return Engine.RUNTIME, ""

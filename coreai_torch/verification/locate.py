@@ -155,7 +155,7 @@ def _eager(subject: Subject, call: ReferenceCall) -> Values:
     """Run the exported graph in torch, and return the tensors of all its nodes."""
     plan = subject.plan
     feed: dict[fx.Node, Any] = dict(plan.folded)
-    feed.update((node, held) for node, (_, held) in plan.constants.items())
+    feed.update((node, value) for node, (_, value) in plan.constants.items())
     feed.update(zip(subject.arguments, call.leaves, strict=True))
     feed.update((s.node, v) for s, v in zip(plan.states, call.states_before, strict=True))
     run = fx.Interpreter(subject.exported.graph_module, garbage_collect_values=False)

@@ -167,7 +167,7 @@ class Trials:
         agrees = all(e.ok for e in self._compared(got, dict(zip(names, want, strict=True))))
         if agrees and not trial.step:
             return (
-                "torch, running the same program op by op, matches the model: the run time causes "
+                "torch, running the same program op by op, matches the model: the runtime causes "
                 "the difference"
             )
         if agrees:

@@ -88,7 +88,7 @@ def verify(
             `converter`, whose lowerings and kernels made the program; `locate=False` to leave out
             the search for the first wrong op; `engine`, the `runtime` of this machine or `torch`,
             which executes the program op by op, runs Metal kernels from their source and adds up
-            float16 products as devices do (`auto` takes the run time unless there are such);
+            float16 products as devices do (`auto` takes the runtime unless there are such);
             `timeout` (600), which no step of the native code may exceed.
     """
     names = Names(input_names, output_names, state_names)

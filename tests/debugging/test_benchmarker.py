@@ -1,4 +1,4 @@
-"""Times of calls, operations and modules on the run time."""
+"""Times of calls, operations and modules on the runtime."""
 
 from __future__ import annotations
 

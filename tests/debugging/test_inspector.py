@@ -1,4 +1,4 @@
-"""Intermediate values: the run time agrees with torch at every op."""
+"""Intermediate values: the runtime agrees with torch at every op."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def values(inspector, ids, **inputs):
 
 
 @pytest.mark.parametrize("optimized", [False, True], ids=["as-converted", "optimized"])
-def test_values_of_the_run_time_agree_with_torch(mixed, x, optimized):
+def test_values_of_the_runtime_agree_with_torch(mixed, x, optimized):
     program = converted(mixed)
     if optimized:
         program.optimize()
@@ -123,7 +123,7 @@ class Branching(nn.Module):
         return torch.cond(x.sum() > 0, lambda y: y.sin() * 2, lambda y: y.cos(), (y,)) + 1
 
 
-def test_ops_without_a_value_on_the_run_time_have_one_in_torch():
+def test_ops_without_a_value_on_the_runtime_have_one_in_torch():
     model = Branching().requires_grad_(
         False
     )  # otherwise torch warns about the operands of the branch

@@ -1,4 +1,4 @@
-"""The validator finds the first fault in torch and on the run time with every strategy."""
+"""The validator finds the first fault in torch and on the runtime with every strategy."""
 
 from __future__ import annotations
 

@@ -59,7 +59,9 @@ def constant(values, element, shape=None):
 
 
 def _resource(raw, type_):
-    attribute = DenseResourceElementsAttr.get_from_buffer(np.ascontiguousarray(raw), "held", type_)
+    attribute = DenseResourceElementsAttr.get_from_buffer(
+        np.ascontiguousarray(raw), "values", type_
+    )
     return gen.ConstantOp(value=attribute).result
 
 

@@ -1,4 +1,4 @@
-"""Ops and types that the converter never emits: compare `to_torch` with the run time.
+"""Ops and types that the converter never emits: compare `to_torch` with the runtime.
 
 Where the two differ, the definition of the dialect decides; a separate test lists these ops.
 """
@@ -39,7 +39,7 @@ def mode(kind, name):
 
 
 def as_array(value):
-    """Return an array for the run time; these programs keep 64 bits, unlike converted ones."""
+    """Return an array for the runtime; these programs keep 64 bits, unlike converted ones."""
     wide = value.dtype in (torch.int64, torch.uint64, torch.float64)
     return NDArray(value.numpy()) if wide else runtime.ndarray(value)
 
@@ -93,7 +93,7 @@ def extremes(element):
 
 
 @pytest.mark.parametrize("element", INTEGERS)
-def test_integer_arithmetic_wraps_and_divides_like_the_run_time(element):
+def test_integer_arithmetic_wraps_and_divides_like_the_runtime(element):
     x, y = extremes(element)
     check(
         {"x": x, "y": y},
@@ -104,7 +104,7 @@ def test_integer_arithmetic_wraps_and_divides_like_the_run_time(element):
 def along_axes(x, element):
     one, both = i32([1]), i32([0, 1])
     part = gen.SliceOp(x, i32([0, 1]), i32([1, 6]), i32([1, 1])).result
-    places = i32([[2, -5, 2, 3, 6]])  # an index out of bounds corrupts the run time
+    places = i32([[2, -5, 2, 3, 6]])  # an index out of bounds corrupts the runtime
     pads = ("reflect", "symmetric", "circular", "replicate")
     return {
         "sum": gen.ReduceSumOp(x, one).result,
@@ -261,7 +261,7 @@ def test_float_arithmetic_of_special_values(element):
     check({"x": x[finite], "y": y[finite]}, lambda a, b: {"q": gen.FloorDivideOp(a, b).result})
 
 
-def test_ops_where_the_run_time_differs_from_the_dialect():
+def test_ops_where_the_runtime_differs_from_the_dialect():
     x = torch.tensor([INF, -INF, 1.0])
     two = torch.tensor([2.0, 2.0, NAN])
     program = built(
@@ -269,8 +269,8 @@ def test_ops_where_the_run_time_differs_from_the_dialect():
         lambda a, b: {
             "quotient": gen.FloorDivideOp(
                 a, b
-            ).result,  # the dialect says "inf // finite: inf"; the run time gives NaN
-            "least": ops.scan(b, constant(0, "ui32"), flag(False), "min"),  # the run time skips NaN
+            ).result,  # the dialect says "inf // finite: inf"; the runtime gives NaN
+            "least": ops.scan(b, constant(0, "ui32"), flag(False), "min"),  # the runtime skips NaN
         },
     )
     got = to_torch(program)(x, two)

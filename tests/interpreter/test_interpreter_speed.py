@@ -1,6 +1,6 @@
-"""`to_torch` is much faster than the bundled run time on one f16 layer of each kind of model.
+"""`to_torch` is much faster than the bundled runtime on one f16 layer of each kind of model.
 
-A whole f16 model would take minutes on the run time, and its layers are alike. Both sides are
+A whole f16 model would take minutes on the runtime, and its layers are alike. Both sides are
 measured in processor time of one process.
 """
 
@@ -70,7 +70,7 @@ async def once(asset, feed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layer", [VisionLayer, DecoderLayer])
-def test_to_torch_is_twenty_times_faster_than_the_run_time(layer, tmp_path):
+def test_to_torch_is_twenty_times_faster_than_the_runtime(layer, tmp_path):
     torch.manual_seed(0)
     model, x = layer().half().eval(), torch.randn(layer.shape).half()
     exported = torch.export.export(model, (x,)).run_decompositions(get_decomp_table())

@@ -303,7 +303,7 @@ def test_float16_products_accumulate_in_float32():
         x = torch.full((rows, 4096), 0.1, dtype=torch.float16)
         y = torch.ones(4096, 2, dtype=torch.float16)
         got = next(iter(to_torch(converted(Product(), x, y))(x, y).values()))
-        assert got.tolist() == [[409.5, 409.5]] * rows  # the run time gives 256
+        assert got.tolist() == [[409.5, 409.5]] * rows  # the runtime gives 256
 
 
 def test_branches_and_loops_run():
@@ -350,7 +350,7 @@ def test_a_failing_op_is_named_in_the_error():
 
 @pytest.mark.parametrize("place", [3, -4])
 def test_an_index_out_of_bounds_raises(place):
-    """The run time on Linux writes out of bounds instead, and may crash."""
+    """The runtime on Linux writes out of bounds instead, and may crash."""
 
     def added(x, places):
         return x.scatter_add(0, places, torch.ones(1))
@@ -379,7 +379,7 @@ def test_to_torch_rejects_a_model_and_paths_without_an_asset(net, tmp_path):
         to_torch(net)
     with pytest.raises(FileNotFoundError, match="no asset at"):
         to_torch(tmp_path / "none.aimodel")
-    with pytest.raises(ConversionError, match=r"holds no main.mlirb"):
+    with pytest.raises(ConversionError, match=r"is not an .aimodel: main.mlirb is missing"):
         to_torch(tmp_path)
 
 
@@ -405,18 +405,18 @@ def test_joined_tokens_order_accesses_to_a_state():
         with InsertionPoint(raw.body):
             type_ = tensor_type([2], "f32")
             handle = ops.HandleType.get(type_)
-            graph = ops.GraphOp("main", [handle, type_], [], ["held", "x"], [])
+            graph = ops.GraphOp("main", [handle, type_], [], ["memory", "x"], [])
             with graph.block:
                 state, x = graph.arguments
                 start = ops.create_token()
                 first = ops.write_handle(state, gen.ExpOp(x).result, start)
                 joined = gen.JoinTokenOp(first, [start]).result
                 value, last = ops.read_handle(state, joined)
-            graph.outputs_spec = [("held", last), ("y", value)]
+            graph.outputs_spec = [("memory", last), ("y", value)]
         module = to_torch(Program._from_mlir_module(raw))
     x = torch.tensor([0.0, 1.0])
     assert list(module(x)) == ["y"]
-    torch.testing.assert_close(module.states["held"], x.exp(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(module.states["memory"], x.exp(), rtol=1e-6, atol=1e-6)
 
 
 def test_to_torch_is_public():

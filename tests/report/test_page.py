@@ -152,10 +152,10 @@ def test_sections_depend_on_what_was_given():
     assert 'id="verification"' not in bare
     assert 'id="time"' not in bare
     assert "not checked" in bare
-    whole = page_of(read_, "net", 2048, passed_verdict(), timing(read_))
-    assert "matches torch in 1 call" in whole
-    assert "20.000 ms per call" in whole
-    assert "2.0 kB" in whole
+    full = page_of(read_, "net", 2048, passed_verdict(), timing(read_))
+    assert "matches torch in 1 call" in full
+    assert "20.000 ms per call" in full
+    assert "2.0 kB" in full
     failed = page_of(read_, "net", 1, failed_verdict())
     assert "first op that diverges" in failed
     assert "Find it in the graph" in failed

@@ -16,12 +16,12 @@ def test_report_verifies_profiles_and_writes_one_page(shell, tmp_path):  # noqa:
         "convert", "models.py:net", "-i", INPUT, "-o", "net.aimodel", "--debug", "--no-verify"
     )
     assert made.code == 0, made.err
-    said = shell(
+    run = shell(
         "report", "net.aimodel", "-o", "net.html", "--source", "models.py:net", "-i", INPUT,
         "--profile", "--runs", 2, "--size", 3, "--json",
     )  # fmt: skip
-    assert said.code == 0, said.out + said.err
-    result = said.json
+    assert run.code == 0, run.out + run.err
+    result = run.json
     page = (tmp_path / "net.html").read_text()
     assert result.keys() == {"ok", "output", "bytes", "ops", "verified", "median_ms"}
     assert result["verified"] is True
@@ -38,9 +38,9 @@ def test_different_numbers_exit_with_code_1_and_write_a_page(shell, tmp_path):  
             return x + 1
 
     saved(tmp_path / "other.aimodel", Other(), torch.ones(2, 4))
-    said = shell("report", "other.aimodel", "-o", "a/other.html", "--source", "models.py:with_args")
-    assert said.code == 1
-    assert "numbers differ" in said.out
+    run = shell("report", "other.aimodel", "-o", "a/other.html", "--source", "models.py:with_args")
+    assert run.code == 1
+    assert "numbers differ" in run.out
     assert "does not match torch" in (tmp_path / "a" / "other.html").read_text()
 
 
@@ -53,7 +53,7 @@ def test_wrong_arguments_are_explained(shell, tmp_path):  # noqa: F811
     )
     assert "--source" in shell("report", "net.aimodel", "-o", "x.html", "-i", INPUT).err
     assert not (tmp_path / "x.html").exists()
-    said = shell("report", "net.aimodel", "-o", "x.html")
-    assert said.code == 0
-    assert "1 op, a page of" in said.out
-    assert "numbers not checked" in said.out
+    run = shell("report", "net.aimodel", "-o", "x.html")
+    assert run.code == 0
+    assert "1 op, a page of" in run.out
+    assert "numbers not checked" in run.out

@@ -59,8 +59,8 @@ def dividing_by_zero():
 
     @converter.register_torch_lowering("aten::sigmoid", allow_override=True)
     def sigmoid(ctx, x):
-        whole = cast(x, torch.int32)
-        zero = cai.sub(whole, cai.maximum(whole, whole))
-        return cast(cai.floor_divide(whole, zero), torch.float32)
+        integers = cast(x, torch.int32)
+        zero = cai.sub(integers, cai.maximum(integers, integers))
+        return cast(cai.floor_divide(integers, zero), torch.float32)
 
     return converter

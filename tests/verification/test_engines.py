@@ -81,7 +81,7 @@ def test_float16_products_accumulate_in_float32():
         locate=False,
     )
     assert not narrow
-    assert any("the run time causes the difference" in note for note in narrow.notes)
+    assert any("the runtime causes the difference" in note for note in narrow.notes)
 
 
 @pytest.mark.slow

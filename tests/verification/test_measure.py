@@ -125,7 +125,8 @@ def test_unusually_small_values_are_compared_at_the_usual_scale():
 
 def test_overrides_replace_single_rows_of_the_table():
     changed = limits({torch.bfloat16: Tolerance(0.5, "for this test")})
-    assert changed == {**limits(), torch.bfloat16: 0.5}
+    assert changed.pop(torch.bfloat16) == 0.5
+    assert changed.items() <= limits().items()
     assert all(row.reason for row in BASE.values())
 
 

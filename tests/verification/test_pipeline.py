@@ -39,7 +39,7 @@ def test_wrong_numbers_raise_and_nothing_is_saved(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_crash_of_the_run_time_is_reported_with_its_location(tmp_path):
+def test_a_crash_of_the_runtime_is_reported_with_its_location(tmp_path):
     path = tmp_path / "net.aimodel"
     with pytest.raises(
         VerificationError, match=r"(?s)was killed by SIG.*at .*floor_divide"
