@@ -1,7 +1,8 @@
-"""The seed documents as data: which fences are programs, which only describe.
+"""Parse the seed documents into code blocks.
 
-A fence marked `python` is a program. `python signature` is a signature without a body, held to the
-real one by test_seed_promises; `mlir` is a listing of a module; `{warning}` is prose.
+A fence marked `python` is a program. `python signature` is a signature without a body, which
+test_seed_promises compares with the real one; `mlir` is a listing of a module; `{warning}` is
+prose.
 """
 
 import re
@@ -21,7 +22,7 @@ class Block:
     document: str
     mark: str
     number: int
-    line: int  # of the first line of code, counted from 1
+    line: int  # number of the first line of code, counted from 1
     text: str
 
     @property
@@ -33,7 +34,7 @@ class Block:
 
 
 def blocks(document: str, mark: str = "python") -> list[Block]:
-    """The fences of `document` with exactly this mark, in order."""
+    """Return the fences of `document` with exactly this mark, in order."""
     text = (SEEDS / f"{document}.md").read_text()
     found = [match for match in _FENCE.finditer(text) if match["mark"].strip() == mark]
     return [

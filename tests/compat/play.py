@@ -1,9 +1,9 @@
-"""Runs the programs of one seed document in order, in one namespace, in a process of its own.
+"""Run the programs of one seed document in order, in one namespace, in a child process.
 
-`python -m compat.play DOCUMENT RECORD` appends one JSON line to RECORD for each block, and goes on
-after a block that fails, so that each tells its own story. Why a process: two documents define the
-torch op `my_lib::scaled_add`, which a process can do only once, and a crash of native code must not
-take the tests with it.
+`python -m compat.play DOCUMENT RECORD` appends one JSON line to RECORD for each block, and
+continues after a block that fails, so that each block has a result. It needs a child process
+because two documents define the torch op `my_lib::scaled_add`, which a process can do only once,
+and because a native crash must not end the test run.
 """
 
 import ast
@@ -22,12 +22,12 @@ from pathlib import Path
 from compat.documents import Block, blocks
 from compat.presets import PRESETS
 
-# The runtime's own thread can abort the process if the interpreter ends right after a call.
+# A thread of the run time can abort the process if the interpreter ends right after a call.
 atexit.register(time.sleep, 0.1)
 
 
 def compiled(block: Block) -> types.CodeType:
-    # Empty lines in front make a traceback name the line of the markdown file.
+    # Leading empty lines make a traceback show the line of the markdown file.
     source = "\n" * (block.line - 1) + block.text
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     return compile(source, str(block.path), "exec", flags=flags, dont_inherit=True)

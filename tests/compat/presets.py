@@ -1,4 +1,4 @@
-"""The names the seed documents use without defining them, and what they stand for in the tests."""
+"""Definitions of the names that the seed documents use without defining them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ import coreai_torch
 
 
 class SomeOp(nn.Module):
-    """A composite op of the reader's own, with the attributes the skeleton records."""
+    """A user's composite op with the attributes that the skeleton records."""
 
     def __init__(self, attr1: float, attr2: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class SomeOp(nn.Module):
 
 
 class ImageClassifier(nn.Module):
-    """One image in, logits out: what `input_names=["image"], output_names=["logits"]` names."""
+    """A model for `input_names=["image"], output_names=["logits"]`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def _exported(module: nn.Module, *args: Tensor) -> torch.export.ExportedProgram:
 def _composite_ops_guide() -> dict[str, Any]:
     return {
         "SomeOp": SomeOp,
-        # The reader's model, with the op as a named submodule; the worked example defines its own.
+        # The user's model with the op as a submodule; the worked example defines another one.
         "model": nn.Sequential(nn.Linear(4, 4), SomeOp(0.5, 2)).eval(),
         # Arguments of that model.
         "sample": (torch.randn(2, 4),),
@@ -50,14 +50,14 @@ def _composite_ops_guide() -> dict[str, Any]:
 
 def _torch_converter_reference() -> dict[str, Any]:
     return {
-        # The reader's model: one image in, one tensor of logits out.
+        # The user's model: one image in, one tensor of logits out.
         "MyModel": ImageClassifier,
-        # Its arguments, of the shape the document itself uses for `sample`.
+        # Its arguments, with the shape that the document uses for `sample`.
         "example_inputs": (torch.randn(1, 3, 224, 224),),
         # Decomposed programs staged under the names encoder and decoder.
         "ep_a": _exported(nn.Linear(4, 2), torch.randn(1, 4)),
         "ep_b": _exported(nn.Linear(2, 4), torch.randn(1, 2)),
-        # Modules whose import a reference page leaves out.
+        # Modules that the reference page does not import.
         "coreai_torch": coreai_torch,
         "nn": nn,
     }

@@ -1,4 +1,4 @@
-"""Makes programs for the tests of the promises, and reads what the module's text says of them."""
+"""Create programs for the tests of the seed documents, and parse their printed modules."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,20 +11,20 @@ from coreai_torch import TorchConverter, get_decomp_table
 
 
 def exported(module: nn.Module, *args: Tensor, **kwargs: Any) -> torch.export.ExportedProgram:
-    """A decomposed program, as the converter wants it."""
+    """Return a decomposed program."""
     program = torch.export.export(module.eval(), args, **kwargs)
     return program.run_decompositions(get_decomp_table())
 
 
 def converted(module: nn.Module, *args: Tensor, **names: Any) -> Any:
-    """An optimized program made through `add_exported_program`."""
+    """Convert with `add_exported_program` and optimize."""
     program = TorchConverter().add_exported_program(exported(module, *args), **names).to_coreai()
     program.optimize()
     return program
 
 
 def externalized(module: nn.Module, *args: Tensor, modules: list[Any]) -> Any:
-    """An optimized program made through `add_pytorch_module` with submodules kept apart."""
+    """Convert with `add_pytorch_module` and externalized submodules, and optimize."""
     converter = TorchConverter().add_pytorch_module(
         module.eval(), export_fn=lambda m: exported(m, *args), externalize_modules=modules
     )
@@ -63,7 +63,7 @@ _DECLARATION = re.compile(r'composite_declaration<"(?P<name>[^"]+)" = \{(?P<payl
 
 
 def graphs(program: Any) -> dict[str, Graph]:
-    """The graphs of a program by name, read from its text."""
+    """Return the graphs of a program by name, parsed from its text."""
     text = str(program)
     headers = list(_HEADER.finditer(text))
     ends = [header.start() for header in headers[1:]] + [len(text)]
@@ -75,7 +75,7 @@ def graphs(program: Any) -> dict[str, Graph]:
 
 
 def composites(program: Any, name: str) -> list[Graph]:
-    """The graphs declared as the composite op `name`."""
+    """Return the graphs that are declared as the composite op `name`."""
     return [graph for graph in graphs(program).values() if graph.composite == name]
 
 

@@ -1,5 +1,6 @@
-"""Names that other people's code imports or reads: each is there."""
+"""Every public name of the API specification, and the private names that others import, exist."""
 
+import dataclasses
 import importlib
 import re
 import subprocess
@@ -13,7 +14,7 @@ from runtime import descriptor
 
 import coreai_torch
 
-# `module:attribute.path`, or a module alone.
+# `module:attribute.path`, or a module.
 NAMES = [
     "coreai_torch:TorchConverter",
     "coreai_torch:TorchConverter.Mode.DEBUG",
@@ -68,6 +69,18 @@ NAMES = [
     "coreai_torch.debugging.search_strategy:LevelOrderStrategy.auto",
     "coreai_torch.debugging.search_strategy:LevelOrderStrategy.bisection",
     "coreai_torch.debugging.search_strategy:LevelOrderStrategy.top_down",
+    "coreai_torch.asset.program:Program.get_graph",
+    "coreai_torch.asset.program:Program.optimize",
+    "coreai_torch.asset.program:Program.save_asset",
+    "coreai_torch.debugging.benchmarker:BenchmarkResult.get_module_timings",
+    "coreai_torch.debugging.benchmarker:BenchmarkResult.write_summary",
+    "coreai_torch.debugging.comparator:Comparator.compare_with_tolerance",
+    "coreai_torch.debugging.graph_match:GraphDiff.is_isomorphic",
+    "coreai_torch.debugging.graph_match:GraphDiff.summary",
+    "coreai_torch.debugging.inspector:CoreAIInspector.get_intermediates_for_ops",
+    "coreai_torch.debugging.validator:Validator.check",
+    "coreai_torch.debugging.validator:Validator.check_for_infs",
+    "coreai_torch.debugging.validator:Validator.check_for_nans",
     "coreai_torch.debugging.validator:create_validator_for_coreai_program",
     "coreai_torch.debugging.validator:create_validator_for_exported_program",
     "coreai_torch.debugging.comparator:create_comparator_for_programs",
@@ -87,7 +100,7 @@ def resolve(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_name_is_there(name):
+def test_name_exists(name):
     resolve(name)
 
 
@@ -100,12 +113,12 @@ def test_all_lists_the_public_names():
     }
 
 
-def test_version_is_that_of_the_distribution():
+def test_version_equals_the_distribution():
     assert coreai_torch.__version__ == version("coreai-torch")
     assert re.match(r"\d+\.\d+\.\d+", coreai_torch.__version__)
 
 
-def test_metal_parameter_is_that_of_coreai():
+def test_metal_parameter_is_the_class_of_coreai():
     from coreai.authoring import MetalParameter
 
     assert coreai_torch.MetalParameter is MetalParameter
@@ -118,7 +131,7 @@ def program():
     return coreai_torch.TorchConverter().add_exported_program(exported).to_coreai()
 
 
-def test_program_optimizes_in_place_and_again(program):
+def test_optimize_is_in_place_and_idempotent(program):
     before = descriptor(program)
     assert program.optimize() is None
     once = str(program)
@@ -128,7 +141,7 @@ def test_program_optimizes_in_place_and_again(program):
 
 
 @pytest.mark.parametrize("method", ["get_graph", "_get_graph"])
-def test_program_finds_a_graph_by_name(program, method):
+def test_get_graph_by_name(program, method):
     assert "coreai.graph @main" in str(getattr(program, method)("main"))
 
 
@@ -149,7 +162,22 @@ def test_resolver_is_a_read_only_mapping_by_op_name(name):
         resolver[key] = None
 
 
-def test_the_ops_of_compressed_weights_are_there_before_torch_is_asked_for():
+def test_compression_ops_exist_if_torch_is_imported_after_the_package():
     script = "import coreai_torch\nimport torch\ntorch.ops.coreai.lut_to_dense.default"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+# `module:class`, with the fields of its instances that the specification names.
+FIELDS = {
+    "coreai_torch:ExternalizeSpec": {"target_class", "composite_op_name", "composite_attrs"},
+    "coreai_torch.debugging.comparator:ComparisonResult": {"failed_nodes"},
+    "coreai_torch.debugging.graph_match:GraphDiff": {"source_graph", "target_graph"},
+    "coreai_torch.debugging.validator:ValidationResult": {"failed_nodes"},
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_result_has_the_specified_fields(name):
+    fields = {field.name for field in dataclasses.fields(resolve(name))}
+    assert fields >= FIELDS[name]

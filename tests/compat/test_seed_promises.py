@@ -1,4 +1,4 @@
-"""What the seed documents promise of staging, converting and the decomposition table."""
+"""Promises of the seed documents about staging, converting and the decomposition table."""
 
 import ast
 import inspect
@@ -37,7 +37,7 @@ X = torch.tensor([[1.0, -2.0, 3.0]])
 
 
 def _documented() -> dict[str, ast.FunctionDef]:
-    """The signatures of the reference page, by name."""
+    """Return the signatures of the reference page by name."""
     found = {}
     for block in blocks("torch_converter_reference", "python signature"):
         definition = ast.parse(block.text.rstrip() + ": ...").body[-1]
@@ -47,11 +47,11 @@ def _documented() -> dict[str, ast.FunctionDef]:
 
 
 SIGNATURES = _documented()
-OF_THE_USER = "lowering_func"  # the reader writes this one
+OF_THE_USER = "lowering_func"  # written by the user
 
 
 def _parameters(arguments: ast.arguments) -> list[tuple[str, str, object]]:
-    """(name, kind, default) for each parameter."""
+    """Return (name, kind, default) of each parameter."""
     plain = arguments.args
     empty = [inspect.Parameter.empty] * (len(plain) - len(arguments.defaults))
     defaults = [*empty, *map(ast.literal_eval, arguments.defaults)]
@@ -63,7 +63,7 @@ def _parameters(arguments: ast.arguments) -> list[tuple[str, str, object]]:
 
 
 @pytest.mark.parametrize("name", sorted(set(SIGNATURES) - {OF_THE_USER}))
-def test_signature_is_the_documented_one(name):
+def test_signature_equals_the_documented_one(name):
     owner = TorchConverter if hasattr(TorchConverter, name) else coreai_torch
     kinds = {
         inspect.Parameter.POSITIONAL_OR_KEYWORD: "plain",
@@ -83,12 +83,12 @@ def test_there_are_eight_documented_signatures():
 # Staging ----------------------------------------------------------------------------------------
 
 
-def test_a_new_converter_holds_no_program():
+def test_new_converter_without_program_raises():
     with pytest.raises(RuntimeError, match="add_exported_program"):
         TorchConverter().to_coreai()
 
 
-def test_both_doors_return_the_converter():
+def test_both_add_methods_return_the_converter():
     converter = TorchConverter()
     assert converter.add_exported_program(exported(Scale(2), X), entrypoint_name="a") is converter
     staged = converter.add_pytorch_module(
@@ -110,7 +110,7 @@ def test_pytorch_module_is_equivalent_to_its_exported_program():
     assert str(by_module.to_coreai()) == str(by_program.to_coreai())
 
 
-def test_pytorch_module_gives_the_module_itself_to_export_fn():
+def test_export_fn_receives_the_module():
     seen = []
 
     def export_fn(module):
@@ -122,7 +122,7 @@ def test_pytorch_module_gives_the_module_itself_to_export_fn():
     assert seen == [model]
 
 
-def test_pytorch_module_takes_names_too():
+def test_add_pytorch_module_takes_names():
     converter = TorchConverter().add_pytorch_module(
         Scale(2), lambda m: exported(m, X), input_names=["a"], output_names=["b"]
     )
@@ -139,27 +139,27 @@ DOORS = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_program_that_was_not_decomposed_is_refused(door):
-    # `aten.linear` is what `run_decompositions` would have taken apart.
+def test_program_that_was_not_decomposed_raises(door):
+    # `run_decompositions` would have decomposed `aten.linear`.
     raw = torch.export.export(nn.Linear(3, 2).eval(), (X,))
     with pytest.raises(ValueError, match="run_decompositions"):
         DOORS[door](raw).to_coreai()
 
 
 @pytest.mark.parametrize("returned", [None, nn.Linear(3, 2)])
-def test_export_fn_that_returns_no_program_is_refused(returned):
+def test_export_fn_that_returns_no_program_raises(returned):
     with pytest.raises(ValueError, match="export_fn"):
         TorchConverter().add_pytorch_module(Scale(2), lambda m: returned).to_coreai()
 
 
-def test_entrypoint_names_are_unique():
+def test_duplicate_entry_point_name_raises():
     converter = TorchConverter().add_exported_program(exported(Scale(2), X), entrypoint_name="a")
     with pytest.raises(ValueError, match="a") as by_program:
         converter.add_exported_program(exported(Scale(3), X), entrypoint_name="a")
     assert "entrypoint_name" in str(by_program.value)
     with pytest.raises(ValueError, match="entrypoint_name"):
         converter.add_pytorch_module(Scale(3), lambda m: exported(m, X), entrypoint_name="a")
-    # The refused ones left nothing behind.
+    # A rejected program is not staged.
     program = converter.to_coreai()
     assert list(graphs(program)) == ["a"]
     assert_close(run(program, {"x": X}, entrypoint="a")["mul"], X * 2)
@@ -177,7 +177,7 @@ def two():
     )
 
 
-def test_all_staged_programs_become_graphs_of_one_module(two):
+def test_staged_programs_become_graphs_of_one_module(two):
     program = two.to_coreai()
     program.optimize()
     assert list(graphs(program)) == ["encoder", "decoder"]
@@ -191,14 +191,14 @@ def test_entrypoints_select_programs(two):
     assert_close(run(program, {"x": X}, entrypoint="decoder")["mul"], X * 3)
 
 
-def test_converting_leaves_the_programs_staged(two):
+def test_programs_stay_staged_after_conversion(two):
     assert list(graphs(two.to_coreai(entrypoints=["encoder"]))) == ["encoder"]
     assert list(graphs(two.to_coreai())) == ["encoder", "decoder"]
     assert str(two.to_coreai()) == str(two.to_coreai())
 
 
 @pytest.mark.parametrize("method", ["to_coreai", "clear"])
-def test_an_unknown_entrypoint_is_an_error_that_lists_the_known(two, method):
+def test_unknown_entry_point_lists_the_known_ones(two, method):
     with pytest.raises(ValueError, match="middle") as refused:
         getattr(two, method)(entrypoints=["middle"])
     assert "encoder" in str(refused.value)
@@ -207,7 +207,7 @@ def test_an_unknown_entrypoint_is_an_error_that_lists_the_known(two, method):
 
 
 @pytest.mark.parametrize("method", ["to_coreai", "clear"])
-def test_entrypoints_go_by_keyword_only(two, method):
+def test_entrypoints_is_keyword_only(two, method):
     with pytest.raises(TypeError):
         getattr(two, method)(["encoder"])
 
@@ -215,18 +215,18 @@ def test_entrypoints_go_by_keyword_only(two, method):
 # clear ------------------------------------------------------------------------------------------
 
 
-def test_clear_forgets_the_named_programs(two):
+def test_clear_removes_the_named_programs(two):
     assert two.clear(entrypoints=["encoder"]) is None
     assert list(graphs(two.to_coreai())) == ["decoder"]
 
 
-def test_clear_forgets_everything(two):
+def test_clear_removes_all_programs(two):
     assert two.clear() is None
     with pytest.raises(RuntimeError):
         two.to_coreai()
 
 
-def test_a_cleared_name_is_free_again(two):
+def test_cleared_name_can_be_used_again(two):
     two.clear(entrypoints=["encoder"])
     two.add_exported_program(exported(Scale(5), X), entrypoint_name="encoder")
     program = two.to_coreai(entrypoints=["encoder"])
@@ -236,7 +236,7 @@ def test_a_cleared_name_is_free_again(two):
 # The decomposition table ------------------------------------------------------------------------
 
 
-def test_each_call_gives_a_fresh_table():
+def test_each_call_returns_a_new_table():
     first = get_decomp_table()
     assert type(first) is dict
     first.clear()
@@ -244,7 +244,7 @@ def test_each_call_gives_a_fresh_table():
     assert set(get_decomp_table()) == set(get_decomp_table())
 
 
-def test_what_the_table_lacks_is_lowered_whole():
+def test_op_removed_from_the_table_is_lowered_without_decomposition():
     from coreai_torch._aten_to_core import _aten_to_core_resolver
 
     missing = set(dict(torch.export.default_decompositions().items())) - set(get_decomp_table())
@@ -273,7 +273,7 @@ def test_standard_torch_ops_stay_composites(name):
     assert_close(run(program, {fed: x})["y"], module(x))
 
 
-def test_torchs_own_table_takes_the_composites_apart():
+def test_default_table_of_torch_decomposes_the_composites():
     # The guide: preserved "as long as get_decomp_table() keeps them from being decomposed".
     x = torch.randn(1, 8, 3, 3)
     raw = torch.export.export(nn.PixelShuffle(2), (x,))
@@ -290,13 +290,13 @@ def test_torchs_own_table_takes_the_composites_apart():
 def test_conversion_and_optimize_are_silent(capfd):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # torch's own deprecation, raised from a copy inside run_decompositions.
+        # run_decompositions copies an object, which raises a DeprecationWarning in torch.
         warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
         converted(nn.Linear(3, 2), X)
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_program_prints_as_a_module():
+def test_program_prints_as_a_module():
     text = str(converted(nn.Linear(3, 2), X))
     assert text.startswith("module")
     assert "coreai.graph @main" in text

@@ -1,4 +1,4 @@
-"""What the seed documents promise of externalized submodules and of the composite ops."""
+"""Promises of the seed documents about externalized submodules and composite ops."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ X = torch.linspace(-2, 3, 10).reshape(1, 10)
 
 
 class OwnNorm(nn.Module):
-    """The wrapper of the guides, which owns the scale."""
+    """The wrapper class of the guides, which owns the scale."""
 
     def __init__(self, dim: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -58,20 +58,20 @@ def program(model):
     return externalized(model, X, modules=[RMS_NORM])
 
 
-def test_the_submodule_becomes_a_private_graph_called_from_main(program):
+def test_submodule_becomes_a_private_graph_called_from_main(program):
     graph = only_composite(program, "rms_norm")
     assert graph.private
     assert graph.noinline
     assert graphs(program)["main"].callees == [graph.name]
 
 
-def test_the_graph_is_named_after_the_module_and_a_hash(program):
+def test_graph_name_is_module_path_and_hash(program):
     name = only_composite(program, "rms_norm").name
     assert name.startswith("norm.norm")  # the path of the RMSNormImpl inside its wrapper
     assert len(name) > len("norm.norm")
 
 
-def test_the_declaration_records_name_inputs_outputs_and_attributes(program):
+def test_declaration_records_name_inputs_outputs_and_attributes(program):
     graph = only_composite(program, "rms_norm")
     assert graph.inputs == ["input", "scale"]
     assert graph.outputs == ["output"]
@@ -82,23 +82,23 @@ def test_the_declaration_records_name_inputs_outputs_and_attributes(program):
     }
 
 
-def test_the_scale_goes_in_as_an_argument(program):
+def test_scale_is_an_argument(program):
     graph = only_composite(program, "rms_norm")
     assert graph.argument_count == 2
     constants = [line for line in graph.body.splitlines() if "coreai.constant" in line]
     assert not any("tensor<10xf32>" in line for line in constants)
 
 
-def test_the_numbers_are_those_of_torch(program, model):
+def test_program_equals_torch(program, model):
     (output,) = descriptor(program).output_names
     assert_close(run(program, {"x": X})[output], model(X))
 
 
-def test_main_is_called_as_without_externalization(program):
+def test_externalization_does_not_change_the_ports_of_main(program):
     assert descriptor(program).input_names == ["x"]
 
 
-def test_the_shipped_wrapper_works_with_the_inner_class():
+def test_rms_norm_with_externalized_impl():
     norm = RMSNorm(10)
     nn.init.uniform_(norm.weight)
     model = ModelWithNorm(norm).eval()
@@ -108,7 +108,7 @@ def test_the_shipped_wrapper_works_with_the_inner_class():
     assert_close(run(program, {"x": X})[output], model(X))
 
 
-def test_every_instance_keeps_its_own_attributes():
+def test_each_instance_keeps_its_attributes():
     model = nn.Sequential(OwnNorm(10, eps=1e-5), nn.Linear(10, 10), OwnNorm(10, eps=0.25)).eval()
     program = externalized(model, X, modules=[RMS_NORM])
     found = composites(program, "rms_norm")
@@ -129,7 +129,7 @@ def test_equal_instances_are_both_called():
     assert len(graphs(program)["main"].callees) == 2
 
 
-def test_a_subclass_is_matched():
+def test_subclass_matches():
     class Special(RMSNormImpl):
         pass
 
@@ -145,17 +145,17 @@ def test_attributes_are_optional():
     assert only_composite(program, "rms_norm").attrs == {"version": "1 : si64"}
 
 
-def test_an_attribute_the_class_lacks_is_an_error_that_names_it():
+def test_missing_attribute_raises_with_its_name():
     spec = ExternalizeSpec(RMSNormImpl, "rms_norm", composite_attrs=["epsilon"])
     with pytest.raises((ValueError, AttributeError), match="epsilon"):
         externalized(ModelWithNorm(OwnNorm(10)), X, modules=[spec])
 
 
-# The module itself as the whole model -----------------------------------------------------------
+# The module as the root of the model -------------------------------------------------------------
 
 
 class RMSNormComposite(nn.Module):
-    """As in the externalization guide, where it is the model itself."""
+    """The module of the externalization guide, where it is the model."""
 
     def __init__(self, axes=-1, eps=1e-5, version=1) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class RMSNormComposite(nn.Module):
         return (input * inv_rms).to(input.dtype) * scale
 
 
-def test_the_root_module_is_an_instance_like_any_other():
+def test_root_module_can_be_externalized():
     x, scale = torch.randn(10), torch.randn(10)
     spec = ExternalizeSpec(RMSNormComposite, "rms_norm", ["axes", "eps", "version"])
     program = externalized(RMSNormComposite(version=3), x, scale, modules=[spec])
@@ -210,11 +210,11 @@ AFFINE = ExternalizeSpec(Affine, composite_op_name="affine")
 
 
 @pytest.mark.parametrize("with_extra", [False, True])
-def test_inputs_come_from_parameters_buffers_and_signature(with_extra):
+def test_inputs_are_parameters_buffers_and_arguments(with_extra):
     model = CallsAffine(with_extra)
     program = externalized(model, X, modules=[AFFINE])
     graph = only_composite(program, "affine")
-    # An optional argument left as None does not appear.
+    # An optional argument that is None is not an input.
     expected = {"gain", "shift", "value"} | ({"extra"} if with_extra else set())
     assert set(graph.inputs) == expected
     assert len(graph.inputs) == graph.argument_count == len(expected)
@@ -236,7 +236,7 @@ class CallsWithNumber(nn.Module):
         return self.scale(x, 2.0)
 
 
-def test_an_argument_that_is_no_tensor_is_an_error_that_names_it():
+def test_argument_that_is_not_a_tensor_raises_with_its_name():
     spec = ExternalizeSpec(TakesNumber, composite_op_name="scale")
     with pytest.raises((ValueError, TypeError), match="factor"):
         externalized(CallsWithNumber(), X, modules=[spec])
@@ -246,7 +246,7 @@ def test_an_argument_that_is_no_tensor_is_an_error_that_names_it():
 
 
 @pytest.mark.parametrize("spec", [OwnNorm, ExternalizeSpec(OwnNorm)], ids=["class", "spec"])
-def test_a_bare_class_makes_a_graph_without_a_declaration(spec, model):
+def test_class_alone_makes_a_graph_without_declaration(spec, model):
     program = externalized(model, X, modules=[spec])
     (called,) = graphs(program)["main"].callees
     graph = graphs(program)[called]
@@ -261,7 +261,7 @@ def test_a_bare_class_makes_a_graph_without_a_declaration(spec, model):
 # The spec ---------------------------------------------------------------------------------------
 
 
-def test_the_spec_is_a_dataclass_with_three_fields():
+def test_spec_is_a_dataclass_with_three_fields():
     assert [field.name for field in dataclasses.fields(ExternalizeSpec)] == [
         "target_class",
         "composite_op_name",
@@ -271,12 +271,12 @@ def test_the_spec_is_a_dataclass_with_three_fields():
     assert (spec.composite_op_name, spec.composite_attrs) == (None, None)
 
 
-def test_attributes_without_a_name_are_an_error():
+def test_attributes_without_a_name_raise():
     with pytest.raises(ValueError, match="composite_op_name"):
         ExternalizeSpec(target_class=RMSNormImpl, composite_attrs=["eps"])
 
 
-def test_a_class_that_matches_nothing_is_a_warning():
+def test_class_that_matches_nothing_warns():
     model = nn.Linear(10, 5).eval()
     converter = TorchConverter()
     with pytest.warns(UserWarning, match="RMSNormImpl"):
@@ -289,7 +289,7 @@ def test_a_class_that_matches_nothing_is_a_warning():
 
 
 class Inside(nn.Module):
-    """The op as a named submodule, its arguments passed on by name."""
+    """The op as a named submodule with arguments passed by name."""
 
     def __init__(self, op: nn.Module, names: list[str]) -> None:
         super().__init__()
@@ -342,7 +342,7 @@ BUILT_IN = {
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_the_three_steps_work_for_every_built_in_op(name):
+def test_every_built_in_op_converts_to_a_composite(name):
     op, attrs, feeds = BUILT_IN[name]
     model = Inside(op, list(feeds)).eval()
     values = tuple(feeds.values())

@@ -1,4 +1,4 @@
-"""What the seed documents promise of Metal kernels; to run one needs a device with Metal."""
+"""Promises of the seed documents about Metal kernels; running one needs a device with Metal."""
 
 import pytest
 import torch
@@ -43,17 +43,17 @@ def test_registering_returns_the_converter():
     assert converter.register_custom_kernels([VECTOR_ADD]) is converter
 
 
-def test_a_kernel_runs_its_torch_definition():
+def test_kernel_runs_its_torch_definition():
     assert torch.equal(Adds()(X, Y), X + Y)
 
 
-def test_a_kernel_survives_export_and_decomposition():
+def test_kernel_survives_export_and_decomposition():
     program = exported(Adds(), X, Y)
     assert any("promised_vector_add" in str(node.target) for node in program.graph.nodes)
     assert torch.equal(program.module()(X, Y), X + Y)
 
 
-def test_a_registered_kernel_becomes_a_core_ai_operation():
+def test_registered_kernel_becomes_a_core_ai_operation():
     converter = TorchConverter().register_custom_kernels([VECTOR_ADD])
     program = converter.add_exported_program(exported(Adds(), X, Y)).to_coreai()
     program.optimize()
@@ -62,7 +62,7 @@ def test_a_registered_kernel_becomes_a_core_ai_operation():
     assert "output[id] = x[id] + y[id];" in text
 
 
-def test_a_model_without_the_kernel_converts_too():
+def test_model_without_the_kernel_converts():
     converter = TorchConverter().register_custom_kernels([VECTOR_ADD])
     program = converter.add_exported_program(exported(nn.Linear(8, 2), X)).to_coreai()
     assert "metal4_kernel" not in str(program)
@@ -95,11 +95,11 @@ def open_tuple(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize("definition", [unannotated, text_argument, no_return, open_tuple])
-def test_a_definition_without_known_types_is_a_type_error(definition):
+def test_definition_with_unsupported_types_raises(definition):
     with pytest.raises(TypeError):
         _of(definition)
 
 
-def test_as_many_names_as_parameters():
+def test_wrong_number_of_input_names_raises():
     with pytest.raises(ValueError, match="input_names"):
         _of(torch_add, names=("x",))

@@ -1,6 +1,6 @@
-"""What the seed documents promise of lowerings that a user registers."""
+"""Promises of the seed documents about lowerings that a user registers."""
 
-import coreai.authoring  # first: in coreai-core 1.0.0b3 the dialects import in a circle
+import coreai.authoring  # first: the dialects of coreai-core 1.0.0b3 have an import cycle
 import numpy as np
 import pytest
 import torch
@@ -14,7 +14,7 @@ from coreai_torch import TorchConverter, generate_composite_decl, get_decomp_tab
 from coreai_torch._aten_to_core import _aten_to_core_resolver
 from coreai_torch._utils import get_operand, get_operands
 
-# The documents define `my_lib::scaled_add`; another namespace keeps this process clear of theirs.
+# Another namespace than `my_lib::scaled_add` of the documents, which can be defined only once.
 
 
 @torch.library.custom_op("promises::scaled_add", mutates_args=())
@@ -63,7 +63,7 @@ def lower_scaled_add(values_map, node, loc):
 
 
 def lower_negated(values_map, node, loc):
-    """Wrong on purpose, so that its use shows in the numbers."""
+    """Lower to wrong numbers on purpose, to detect that this lowering is used."""
     x = get_operand(values_map, node, 0, loc)
     return dialect.broadcasting_mul(x, dialect.constant(-1.0, dtype=x.type.element_type), loc=loc)
 
@@ -77,19 +77,19 @@ def program_of(converter, module, *args, **names):
 # A custom op ------------------------------------------------------------------------------------
 
 
-def test_decomposition_leaves_a_custom_op_as_one_node():
+def test_decomposition_keeps_a_custom_op():
     targets = [node.target for node in exported(ScaledAdd(), X, Y).graph.nodes]
     assert targets.count(torch.ops.promises.scaled_add.default) == 1
 
 
-def test_an_op_without_a_lowering_is_an_error_that_names_it():
+def test_op_without_lowering_raises_with_its_name():
     with pytest.raises(ValueError, match=r"promises.*scaled_add") as refused:
         program_of(TorchConverter(), ScaledAdd(), X, Y)
     assert "register_torch_lowering" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["promises::scaled_add.default", "promises::scaled_add"])
-def test_a_registered_lowering_is_used(name):
+def test_registered_lowering_is_used(name):
     converter = TorchConverter()
     assert converter.register_torch_lowering(name)(lower_scaled_add) is lower_scaled_add
     program = program_of(
@@ -99,7 +99,7 @@ def test_a_registered_lowering_is_used(name):
     assert_close(run(program, {"x": X, "y": Y})["result"], X + 0.5 * Y)
 
 
-def test_a_lowering_gets_values_node_and_location():
+def test_lowering_receives_values_node_and_location():
     converter, seen = TorchConverter(), {}
 
     @converter.register_torch_lowering("promises::scaled_add.default")
@@ -117,7 +117,7 @@ def test_a_lowering_gets_values_node_and_location():
     assert all(isinstance(seen["values"][name], Value) for name in ("x", "y"))
 
 
-def test_several_results_are_a_list_and_found_by_number():
+def test_several_results_are_returned_as_a_list():
     converter, seen = TorchConverter(), {}
 
     @converter.register_torch_lowering("promises::sum_and_difference.default")
@@ -144,7 +144,7 @@ def test_several_results_are_a_list_and_found_by_number():
 @pytest.mark.parametrize(
     "name", ["scaled_add", "promises.scaled_add", "::scaled_add", "promises::", ""]
 )
-def test_a_name_of_another_form_is_an_error(name):
+def test_malformed_op_name_raises(name):
     with pytest.raises(ValueError, match="namespace::op"):
         TorchConverter().register_torch_lowering(name)
 
@@ -158,7 +158,7 @@ def test_reserved_namespaces_need_allow_override(namespace):
 
 
 @pytest.mark.parametrize("again", ["promises::scaled_add.default", "promises::scaled_add"])
-def test_a_second_lowering_needs_allow_override(again):
+def test_second_lowering_needs_allow_override(again):
     converter = TorchConverter()
     converter.register_torch_lowering("promises::scaled_add.default")(lower_negated)
     with pytest.raises(ValueError, match="allow_override"):
@@ -171,7 +171,7 @@ def test_a_second_lowering_needs_allow_override(again):
 # Overrides --------------------------------------------------------------------------------------
 
 
-def test_a_built_in_lowering_is_replaced_in_this_converter_only():
+def test_override_applies_to_this_converter_only():
     before = dict(_aten_to_core_resolver)
     converter = TorchConverter()
     converter.register_torch_lowering("aten::relu.default", allow_override=True)(lower_negated)
@@ -182,7 +182,7 @@ def test_a_built_in_lowering_is_replaced_in_this_converter_only():
     assert dict(_aten_to_core_resolver) == before
 
 
-def test_a_custom_lowering_is_unknown_to_other_converters():
+def test_custom_lowering_belongs_to_one_converter():
     TorchConverter().register_torch_lowering("promises::scaled_add.default")(lower_scaled_add)
     with pytest.raises(ValueError, match=r"promises.*scaled_add"):
         program_of(TorchConverter(), ScaledAdd(), X, Y)
@@ -229,7 +229,7 @@ def lower_adaptive_avg_pool2d_static(values_map, node, loc):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 4)])
-def test_the_documented_override_of_adaptive_pooling_is_used_and_right(size):
+def test_documented_override_of_adaptive_pooling(size):
     converter, calls = TorchConverter(), []
 
     @converter.register_torch_lowering("aten::_adaptive_avg_pool2d.default", allow_override=True)
@@ -244,14 +244,14 @@ def test_the_documented_override_of_adaptive_pooling_is_used_and_right(size):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 4), (3, 5)])
-def test_the_default_handles_sizes_that_do_not_divide(size):
+def test_default_pooling_with_sizes_that_do_not_divide(size):
     x = torch.randn(1, 3, 8, 8)
     program = program_of(TorchConverter(), Pool(*size), x, output_names=["y"])
     assert_close(run(program, {"x": x})["y"], Pool(*size)(x))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 4)])
-def test_the_default_handles_dynamic_shapes(size):
+def test_default_pooling_with_dynamic_shapes(size):
     height, width = torch.export.Dim("height", min=2, max=64), torch.export.Dim("width", min=4)
     raw = torch.export.export(
         Pool(*size), (torch.randn(1, 3, 8, 8),), dynamic_shapes=({2: height, 3: width},)
@@ -264,10 +264,10 @@ def test_the_default_handles_dynamic_shapes(size):
         assert_close(run(program, {"x": x})["y"], Pool(*size)(x))
 
 
-# A composite of one's own -----------------------------------------------------------------------
+# A composite of the user ------------------------------------------------------------------------
 
 
-def test_a_lowering_may_build_a_composite():
+def test_lowering_can_build_a_composite():
     converter = TorchConverter()
 
     @converter.register_torch_lowering("promises::scaled_add.default")
@@ -293,6 +293,6 @@ def test_a_lowering_may_build_a_composite():
     assert_close(run(program, {"x": X, "y": Y})["result"], X + 0.5 * Y)
 
 
-def test_a_composite_declaration_needs_a_version():
+def test_composite_declaration_needs_a_version():
     with coreai.authoring.Context() as context, pytest.raises(ValueError, match="version"):
         generate_composite_decl(context, "scaled_add", ["x"], ["output"], {"scale": 0.5})

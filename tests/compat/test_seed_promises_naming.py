@@ -1,4 +1,4 @@
-"""What the seed documents promise of input, output and state names, and of what is state."""
+"""Promises of the seed documents about input, output and state names, and about states."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ class KVCache(nn.Module):
 
 
 class TwoOfEach(nn.Module):
-    """Buffers registered in the opposite order of their use, arguments mutated last one first."""
+    """Buffers are registered in reverse order of use, arguments mutated in reverse order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def test_all_three_lists_reach_the_runtime_in_order():
     )
 
 
-def test_names_belong_to_the_right_values():
+def test_names_belong_to_the_correct_values():
     program = converted(
         KVCache(),
         *arguments(3, 1, 4),
@@ -88,14 +88,14 @@ def test_names_belong_to_the_right_values():
     outputs, state = run_with_state(program, {"query": x, "context": z}, state)
     assert_close(outputs["attn_out"], cache + x + y * 2)
     assert_close(outputs["scaled"], z * 3)
-    # One name per state: what came in under it went out under it.
+    # Each state has one name, for its input and its output.
     assert_close(state["kv_cache"], cache + x)
     assert_close(state["pos_idx"], position + 1)
     assert_close(state["y_state"], y * 2)
     assert set(outputs) == {"attn_out", "scaled"}
 
 
-def test_state_survives_from_call_to_call():
+def test_state_persists_between_calls():
     program = converted(KVCache(), *arguments(3, 1, 4), output_names=["out", "scaled"])
     x, y, z = arguments(3, 1, 4)
     state = {"b_kv_cache": torch.zeros(1, 4), "b_pos_idx": torch.zeros(1), "y": y}
@@ -108,13 +108,13 @@ def test_state_survives_from_call_to_call():
 # Default names ----------------------------------------------------------------------------------
 
 
-def test_inputs_and_outputs_are_called_as_in_the_graph():
+def test_default_names_are_node_names():
     assert descriptor(converted(Reader(), *arguments(2, 3))) == Descriptor(
         ["x", "z"], ["add", "mul"], []
     )
 
 
-def test_states_are_called_as_their_placeholders():
+def test_default_state_names_are_placeholder_names():
     assert descriptor(converted(KVCache(), *arguments(3, 1, 4))) == Descriptor(
         ["x", "z"],
         ["add_2", "mul_1"],
@@ -130,11 +130,11 @@ def test_states_are_called_as_their_placeholders():
     ],
     ids=["inputs", "outputs"],
 )
-def test_each_list_may_be_given_alone(given, expected):
+def test_each_list_of_names_is_optional(given, expected):
     assert descriptor(converted(Reader(), *arguments(2, 3), **given)) == expected
 
 
-def test_state_names_may_be_given_alone():
+def test_state_names_alone():
     program = converted(KVCache(), *arguments(3, 1, 4), state_names=["s", "t", "u"])
     assert descriptor(program).state_names == ["s", "t", "u"]
     assert descriptor(program).input_names == ["x", "z"]
@@ -143,7 +143,7 @@ def test_state_names_may_be_given_alone():
 # Order ------------------------------------------------------------------------------------------
 
 
-def test_order_is_that_of_registration_and_signature_not_of_use():
+def test_order_is_registration_and_signature_order():
     program = converted(TwoOfEach(), *arguments(4, 2))
     names = descriptor(program)
     assert names.state_names == ["b_second", "b_first", "m", "n"]
@@ -169,7 +169,7 @@ def test_given_state_names_follow_that_order():
     assert_close(state["N"], n - b)
 
 
-# What is state ----------------------------------------------------------------------------------
+# States ------------------------------------------------------------------------------------------
 
 
 class Mutates(nn.Module):
@@ -191,7 +191,7 @@ class OutOfPlace(nn.Module):
         return x_scaled + 1
 
 
-def test_an_argument_mutated_in_place_is_state_and_no_input():
+def test_argument_mutated_in_place_is_state():
     program = converted(Mutates(), *arguments(1, 3), output_names=["y"])
     assert descriptor(program) == Descriptor([], ["y"], ["x"])
     (x,) = arguments(1, 3)
@@ -201,7 +201,7 @@ def test_an_argument_mutated_in_place_is_state_and_no_input():
 
 
 @pytest.mark.parametrize("model", [ClonesFirst, OutOfPlace])
-def test_without_the_mutation_it_is_an_input(model):
+def test_argument_that_is_not_mutated_is_an_input(model):
     program = converted(model(), *arguments(1, 3), output_names=["y"])
     assert descriptor(program) == Descriptor(["x"], ["y"], [])
     (x,) = arguments(1, 3)
@@ -217,7 +217,7 @@ class ReadsBuffer(nn.Module):
         return x + self.offset
 
 
-def test_a_buffer_that_is_only_read_is_no_state():
+def test_buffer_that_is_only_read_is_not_state():
     program = converted(ReadsBuffer(), *arguments(1, 3))
     assert descriptor(program) == Descriptor(["x"], ["add"], [])
     (x,) = arguments(1, 3)
@@ -236,7 +236,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_number_of_names_says_what_was_given_and_what_exists(case):
+def test_wrong_number_of_names_raises(case):
     names, parameter, existing = WRONG[case]
     with pytest.raises(ValueError, match=parameter) as refused:
         converted(KVCache(), *arguments(3, 1, 4), **names)
@@ -245,6 +245,6 @@ def test_a_wrong_number_of_names_says_what_was_given_and_what_exists(case):
     assert all(name in str(refused.value) for name in names[parameter])
 
 
-def test_names_for_states_of_a_stateless_model_are_an_error():
+def test_state_names_of_a_stateless_model_raise():
     with pytest.raises(ValueError, match="state_names"):
         converted(Reader(), *arguments(2, 3), state_names=["s"])

@@ -1,4 +1,4 @@
-"""Every program in the seed documents runs as written, block after block."""
+"""Every program in the seed documents runs as written."""
 
 import json
 import subprocess
@@ -10,14 +10,14 @@ import pytest
 from compat.documents import DOCUMENTS, Block, blocks, marks
 
 TESTS = Path(__file__).parents[1]
-# One worker plays a whole document (with pytest's `--dist loadgroup`; else each plays it again).
+# One worker runs all blocks of a document (with `--dist loadgroup`; otherwise each runs it again).
 PROGRAMS = [
     pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(document))
     for document in DOCUMENTS
     for block in blocks(document)
 ]
 
-# What a block prints is part of what the document shows.
+# The output of a block is part of the document.
 PRINTS = {
     ("composite_ops_guide", 5): ["Outputs match: True"],
     ("custom_op_lowering", 6): ["coreai.graph @main", '"x"', '"y"', '"result"'],
@@ -26,7 +26,7 @@ PRINTS = {
 
 @dataclass(frozen=True)
 class Played:
-    """What became of a document: a record for each block that ended, and how the process did."""
+    """Result of a document: a record for each finished block, and the process result."""
 
     records: list[dict[str, str | None]]
     returncode: int
@@ -71,7 +71,7 @@ def test_block_runs_as_written(play, block: Block):
         assert expected in record["printed"]
 
 
-def test_every_fence_is_a_program_or_says_what_else_it_is():
+def test_every_fence_has_a_known_mark():
     assert {mark for document in DOCUMENTS for mark in marks(document)} == {
         "python",
         "python signature",
@@ -80,7 +80,7 @@ def test_every_fence_is_a_program_or_says_what_else_it_is():
     }
 
 
-def test_the_documents_are_whole():
+def test_documents_are_complete():
     counts = {document: len(blocks(document)) for document in DOCUMENTS}
     assert counts == {
         "composite_ops_guide": 5,

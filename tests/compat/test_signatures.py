@@ -1,4 +1,4 @@
-"""The public surface as the contract writes it: names, order, kinds and defaults of parameters."""
+"""Names, order, kinds and defaults of parameters are those of the API specification."""
 
 import dataclasses
 import importlib
@@ -10,8 +10,7 @@ from coreai.authoring import AIProgram
 import coreai_torch
 from coreai_torch import composite_ops
 
-# A `*` stands before what goes by keyword alone; parameters of ours that come after are allowed
-# only if they go by keyword too, or have a default.
+# `*` separates keyword-only parameters. Additional parameters are allowed if they have a default.
 SURFACE = {
     "coreai_torch:TorchConverter": "",
     "coreai_torch:TorchConverter.add_exported_program": (
@@ -50,6 +49,27 @@ SURFACE = {
     "coreai_torch._utils:get_operand": "values_map, node, i, loc",
     "coreai_torch._utils:get_operands": "values_map, node, indices, loc",
     "coreai_torch.asset.program:Program.save_asset": "self, path, metadata=None",
+    "coreai_torch.asset.program:Program.optimize": "self",
+    "coreai_torch.composite_ops:RMSNormImpl.forward": "self, input, scale",
+    "coreai_torch.composite_ops:RMSNorm.forward": "self, x",
+    "coreai_torch.composite_ops:RoPE.forward": (
+        "self, input, cos=None, sin=None, position_ids=None, freqs=None, offset=None"
+    ),
+    "coreai_torch.composite_ops:SDPA.forward": (
+        "self, query, key, value, attn_mask=None, sinks=None"
+    ),
+    "coreai_torch.composite_ops:GatherMM.forward": (
+        "self, lhs, rhs, lhs_indices=None, rhs_indices=None"
+    ),
+    "coreai_torch.composite_ops:GatedDeltaUpdate.forward": (
+        "self, query, key, value, g, beta, initial_state"
+    ),
+    "coreai_torch.debugging.graph_diff:compute_exported_program_diff": "source, target",
+    "coreai_torch.debugging.graph_diff:compute_coreai_program_diff": "source, target",
+    "coreai_torch.debugging.graph_diff:write_diff": "diff, output",
+    "coreai_torch.debugging.validator:Validator.check_for_nans": "self, *, inputs",
+    "coreai_torch.debugging.validator:Validator.check_for_infs": "self, *, inputs",
+    "coreai_torch.debugging.validator:Validator.check": "self, predicate, *, inputs",
     "coreai_torch.composite_ops:RMSNormImpl": "eps=1e-5",
     "coreai_torch.composite_ops:RMSNorm": "dim, eps=1e-5, n_heads=None",
     "coreai_torch.composite_ops:RoPE": "scale=1.0, base=1e4, dims=None, interleaved=False",
@@ -84,7 +104,7 @@ SURFACE = {
     "coreai_torch.debugging.torch_utils:load_intermediates": "path",
 }
 
-AWAITED = {
+COROUTINES = {
     "coreai_torch.debugging.validator:create_validator_for_coreai_program",
     "coreai_torch.debugging.validator:Validator.check_for_nans",
     "coreai_torch.debugging.validator:Validator.check_for_infs",
@@ -105,18 +125,18 @@ def resolved(name):
 
 
 def documented(text):
-    """The parameters of a signature written without types."""
+    """Parse a signature that is written without types."""
     return inspect.signature(eval(f"lambda {text}: None")).parameters
 
 
 @pytest.mark.parametrize("name", SURFACE)
-def test_parameters_are_those_of_the_contract(name):
+def test_parameters_match_the_specification(name):
     wanted = documented(SURFACE[name])
     actual = dict(inspect.signature(resolved(name)).parameters)
     for parameter in wanted.values():
         found = actual.pop(parameter.name)
         assert found.kind is parameter.kind, parameter
-        # What the contract passes may have a default of ours besides.
+        # A parameter that the specification requires may have a default.
         assert parameter.default in (found.default, parameter.empty), parameter
     assert all(extra.default is not extra.empty for extra in actual.values()), actual
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -125,8 +145,8 @@ def test_parameters_are_those_of_the_contract(name):
     assert [p.name for p in given if p.kind in positional][: len(places)] == places
 
 
-@pytest.mark.parametrize("name", sorted(AWAITED))
-def test_what_the_contract_awaits_is_awaited(name):
+@pytest.mark.parametrize("name", sorted(COROUTINES))
+def test_specified_coroutine_is_a_coroutine_function(name):
     assert inspect.iscoroutinefunction(resolved(name))
 
 
@@ -136,7 +156,7 @@ def test_every_composite_op_has_a_version(name):
     assert (module(4) if name == "RMSNorm" else module()).version == 1
 
 
-def test_a_spec_is_a_dataclass_and_a_program_an_ai_program():
+def test_spec_is_a_dataclass_and_program_is_an_ai_program():
     assert dataclasses.is_dataclass(coreai_torch.ExternalizeSpec)
     returned = inspect.signature(coreai_torch.TorchConverter.to_coreai).return_annotation
     assert issubclass(

@@ -5,15 +5,15 @@ import inspect
 import pytest
 import torch
 
-import coreai_torch.composite_ops as room
+from coreai_torch import composite_ops
 from coreai_torch.composite_ops._gather_mm import _gather
 from coreai_torch.composite_ops._sdpa import scaled_dot_product_attention
 
 
 def test_public_names():
     names = {"GatedDeltaUpdate", "GatherMM", "RMSNorm", "RMSNormImpl", "RoPE", "SDPA"}
-    assert set(room.__all__) == names
-    assert all(issubclass(getattr(room, name), torch.nn.Module) for name in names)
+    assert set(composite_ops.__all__) == names
+    assert all(issubclass(getattr(composite_ops, name), torch.nn.Module) for name in names)
 
 
 def test_functional_forms():
@@ -49,6 +49,6 @@ def test_signatures(name, options, arguments):
             p.name if p.default is p.empty else f"{p.name}={p.default}" for p in parameters
         )
 
-    module = getattr(room, name)
+    module = getattr(composite_ops, name)
     assert signature(module.__init__) == options
     assert signature(module.forward) == arguments
