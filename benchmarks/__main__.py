@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks import bars, page
 from benchmarks.environments import HOME, PEERS
 from benchmarks.measure import import_seconds, latencies, measured
+from tests.provenance import current
 
 MODELS = ("bert", "vit", "resnet", "whisper", "decoder", "decoder_f16")
 WORKLOADS = (*MODELS, "linears_500", "linears_1gb", "mapped_1gb", "linears_4gb")
@@ -57,6 +58,7 @@ def _figures(workload, peers, folder):
     if "problem" not in found["ours"]:  # measure memory in a run without repeats
         once = measured("memory", workload, repeats=1)
         found["ours"] |= {key: once[key] for key in MEMORY if key in once}
+    found["ours"]["measured"] = current("transformers")
     return found
 
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bars import MB, STEP
+from tests.provenance import describe
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 STAGES = ("export", "decompose", "convert", "optimize", "save", "load", "first run")
@@ -18,6 +19,8 @@ Written by `make bench`, which measures each converter on each workload in a sep
 and a separate environment. The figures of a workload come from one run
 on one machine ({platform.machine()}, {{cores}} cores).
 Seconds are CPU seconds, the best of several; read them as ratios. All models have random weights.
+
+{{measured}}
 
 """
 
@@ -109,10 +112,25 @@ def _markdown(header, rows):
     return "\n".join(lines) + "\n"
 
 
+def _measured(figures):
+    """Return a sentence for each commit that workloads were measured at, and the workloads."""
+    workloads = {}
+    for workload, by_converter in figures.items():
+        measured = by_converter["ours"].get("measured")
+        sentence = describe(measured) if measured else "Commit not recorded."
+        workloads.setdefault(sentence, []).append(workload)
+    return "\n\n".join(
+        f"{sentence[:-1]}: {', '.join(names)}."
+        if sentence
+        else f"Commit not recorded: {', '.join(names)}."
+        for sentence, names in workloads.items()
+    )
+
+
 def show(figures, judged, cores):
     """Print all tables and write the page."""
     console = Console()
-    text = HEAD.format(cores=cores)
+    text = HEAD.format(cores=cores, measured=_measured(figures))
     parts = {
         "Cost of a conversion": stages(figures),
         "Comparison with other converters (convert step)": ratios(figures),

@@ -1,4 +1,4 @@
-"""Prefill and decode of a decoder as two entrypoints of one program, sharing cache and weights."""
+"""Prefill and decode as two entry points of one program that share cache and weights."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from .. import provenance
 from . import entries
 from .known_refusals import KNOWN_REFUSALS
 from .out_of_scope import OUT_OF_SCOPE
@@ -28,8 +28,7 @@ def score(results: list[Result], most: dict[str, int | None]) -> dict[str, Any]:
             by_entry[entry] = {"samples": {}}
     left = sorted(set(entries.entries()) - set(by_entry) - set(OUT_OF_SCOPE))
     return {
-        "torch": version("torch").partition("+")[0],
-        "coreai-core": version("coreai-core"),
+        "measured": provenance.current(),
         "samples of each dtype at most": most,
         "seconds of a processor": round(sum(r.seconds for r in results)),
         "entries in the database": len(entries.entries()),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numeric_limits
 import torch
+
+from .. import numeric_limits
 
 # Relative and absolute, by the dtype of the result; integers and booleans are exact.
 BY_DTYPE = numeric_limits.pairs(numeric_limits.EXACT_FLOAT8)

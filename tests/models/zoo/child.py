@@ -1,4 +1,4 @@
-"""Judges models in child processes: a native abort takes down no more than its model."""
+"""Judge each model in a child process, so that a crash affects only that model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from .judge import Verdict, judge
 
-PATIENCE = 600  # seconds that a model may take, on a machine with much else to do
+PATIENCE = 600  # seconds that a model may take on a busy machine
 
-# Loaded once, by the server that forks the children: together they take six seconds.
+# The fork server imports these once; together they take six seconds.
 _PRELOADED = [
     "torch",
     "torch._dynamo",
@@ -27,12 +27,12 @@ _PRELOADED = [
 
 
 def _serve(pipe: Any, work: Callable[..., Any], *args: Any) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries greet on stderr
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # some libraries print on stderr when imported
     pipe.send(work(*args))
 
 
 def _context() -> Any:
-    """A server that has the libraries loaded forks a child for each model."""
+    """Return a fork server that has imported the libraries; it forks a child for each model."""
     for folder in (Path(__file__).parents[1], Path(__file__).parents[2]):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
@@ -49,7 +49,7 @@ def judged(
     patience: float = PATIENCE,
     work: Callable[..., Verdict] = judge,
 ) -> Verdict:
-    """The verdict on one model, whatever happens to the child."""
+    """Return the verdict on one model, also if the child crashes or hangs."""
     context = _context()
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, work, name, dtype), daemon=True)
@@ -62,7 +62,7 @@ def judged(
     except (EOFError, ConnectionError):
         process.join(60)
         code = process.exitcode or 0
-        failure = f"died of {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        failure = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     finally:
         process.kill()
         process.join()

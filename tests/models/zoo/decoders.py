@@ -1,10 +1,10 @@
-"""Decoders of `transformers`: plain, with windows, sinks, experts, and state-space models."""
+"""Decoders of `transformers`: dense, sliding-window, sink, expert and state-space models."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .row import Open, Row, tokens
+from .row import Dynamic, Row, tokens
 from .small_configs import EXPERTS, GPT, LANGUAGE, MAMBA, MAMBA_HEADS, MIXED_LAYERS
 from .transformers_rows import hf
 
@@ -12,7 +12,7 @@ _SMALL = {**LANGUAGE, "use_cache": False}
 _GROUPED = {**_SMALL, "num_key_value_heads": 2}
 _HEADED = {**_GROUPED, "head_dim": 16}
 _TOKENS = {"input_ids": tokens(2, 9)}
-_SEQUENCE = Open({"input_ids": (0, 1)}, {"input_ids": tokens(3, 5)})
+_SEQUENCE = Dynamic({"input_ids": (0, 1)}, {"input_ids": tokens(3, 5)})
 
 
 def decoder(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
@@ -29,7 +29,7 @@ def state_space(name: str, class_name: str, config: dict[str, Any], **more: Any)
 
 
 ROWS = [
-    decoder("llama", "LlamaForCausalLM", _GROUPED, open=_SEQUENCE),
+    decoder("llama", "LlamaForCausalLM", _GROUPED, dynamic=_SEQUENCE),
     decoder("qwen2", "Qwen2ForCausalLM", _GROUPED),
     decoder("qwen3", "Qwen3ForCausalLM", _HEADED),
     decoder("gemma2", "Gemma2ForCausalLM", {**_HEADED, **MIXED_LAYERS}),

@@ -1,4 +1,4 @@
-"""Denoisers and autoencoders of the last years, of `diffusers`."""
+"""Recent denoisers and autoencoders of `diffusers`."""
 
 from __future__ import annotations
 

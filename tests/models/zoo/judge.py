@@ -1,4 +1,4 @@
-"""Exports, converts, optimizes, saves and runs one model, and compares it with eager torch."""
+"""Export, convert, optimize, save and run one model, and compare it with eager torch."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from typing import Any
 
 @dataclass
 class Verdict:
-    """What came of one model; `failure` is empty when it agrees with torch."""
+    """The result for one model; `failure` is empty if it agrees with torch."""
 
     name: str
     failure: str = ""
     trace: str = ""
-    error: float = float("nan")  # the worst, of the largest value of its output
+    error: float = float("nan")  # the largest, relative to the largest value of the output
     parameters: int = 0
     nodes: int = 0
     operations: int = 0
-    cpu: float = 0.0  # seconds of processor time that all of it took
-    seconds: dict[str, float] = field(default_factory=dict)  # by the clock, by stage
+    cpu: float = 0.0  # CPU seconds, all stages
+    seconds: dict[str, float] = field(default_factory=dict)  # wall time by stage
     composites: dict[str, int] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
 
 
-# Every op rounds to 11 or 8 bits, the program's and eager torch's not always at the same places:
-# of the largest output, what some tens of roundings add up to.
+# Tolerance relative to the largest output. Every op rounds to 11 or 8 bits, and the program rounds
+# at other points than eager torch; this is what some tens of roundings add up to.
 HALF = {"float16": 5e-3, "bfloat16": 8e-2}
 
 
@@ -40,7 +40,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def judge(name: str, dtype: str = "") -> Verdict:
-    """Never raises: what goes wrong is the verdict."""
+    """Return the verdict on a model; an exception becomes its `failure`."""
     import torch
 
     import zoo
@@ -74,9 +74,9 @@ def _judge(row: Any, dtype: Any, verdict: Verdict) -> None:
     stages = _Stages(verdict)
     torch.manual_seed(0)
     model = row.build().eval()
-    _shake(model, row.gain)
+    _add_noise(model, row.gain)
     model = model.to(dtype)
-    inputs = _made(row.inputs, dtype)
+    inputs = _make_inputs(row.inputs, dtype)
     verdict.parameters = sum(p.numel() for p in model.parameters())
     stages.done("build")
     with torch.no_grad():
@@ -85,9 +85,9 @@ def _judge(row: Any, dtype: Any, verdict: Verdict) -> None:
     program = _converted(row, model, inputs, verdict, stages)
     _count(program, verdict)
     calls = [inputs]
-    if row.open is not None:
+    if row.dynamic is not None:
         torch.manual_seed(1)
-        calls.append({**inputs, **_made(row.open.other, dtype)})
+        calls.append({**inputs, **_make_inputs(row.dynamic.other, dtype)})
         with torch.no_grad():
             wanted.append(_results(model, calls[1], row.flags))
     stages = _Stages(verdict)
@@ -101,7 +101,7 @@ def _judge(row: Any, dtype: Any, verdict: Verdict) -> None:
 def _converted(
     row: Any, model: Any, inputs: dict[str, Any], verdict: Verdict, stages: _Stages
 ) -> Any:
-    """The optimized program, or the asset that the model's own library made."""
+    """Return the optimized program, or the asset that the library of the model exported."""
     from coreai.authoring import AIModelAsset
 
     from coreai_torch import TorchConverter
@@ -118,10 +118,10 @@ def _converted(
     return program
 
 
-def _shake(model: Any, gain: float) -> None:
-    """Give noise to what an initialiser left constant: gains of one and biases of zero hide much.
+def _add_noise(model: Any, gain: float) -> None:
+    """Add noise to constant parameters: scales of one and biases of zero hide errors.
 
-    Heads of zeros would also give equal scores, and no order among them is right or wrong.
+    Heads of zeros would also give equal scores, whose order is undefined.
     """
     import torch
 
@@ -138,7 +138,7 @@ def _shake(model: Any, gain: float) -> None:
                 tensor.mul_(torch.rand_like(tensor) + 0.5)
 
 
-def _made(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
+def _make_inputs(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
     made = {name: tensor.make() for name, tensor in inputs.items()}
     return {n: t.to(dtype) if t.is_floating_point() else t for n, t in made.items()}
 
@@ -153,22 +153,22 @@ def _results(model: Any, inputs: dict[str, Any], flags: dict[str, Any]) -> list[
 
 
 def _exported(row: Any, model: Any, inputs: dict[str, Any]) -> Any:
-    """As `coreai_torch.convert` exports and decomposes."""
+    """Export and decompose as `coreai_torch.convert` does."""
     from torch.export import Dim
 
     from coreai_torch import get_decomp_table
     from coreai_torch.capture.exporting import decompose, export
 
     shapes = None
-    if row.open is not None:
-        shapes = {n: dict.fromkeys(row.open.axes.get(n, ()), Dim.DYNAMIC) for n in inputs}
+    if row.dynamic is not None:
+        shapes = {n: dict.fromkeys(row.dynamic.axes.get(n, ()), Dim.DYNAMIC) for n in inputs}
         shapes.update(dict.fromkeys(row.flags))
     program = export(model, (), {**inputs, **row.flags}, shapes)
     return decompose(program, get_decomp_table())
 
 
 def _count(program: Any, verdict: Verdict) -> None:
-    """Operations of the optimized program, and its composites by name."""
+    """Count the operations of the optimized program, and its composites by name."""
     from coreai_torch.asset.program import mlir_module_of
 
     module = mlir_module_of(getattr(program, "program", program))
@@ -183,7 +183,7 @@ def _count(program: Any, verdict: Verdict) -> None:
 
 
 def _run(program: Any, calls: list[dict[str, Any]], dtype: Any) -> list[dict[str, Any]]:
-    """On the runtime; float16 by torch, since the runtime on Linux adds up in float16."""
+    """Run on the runtime; run float16 with torch, since the runtime on Linux sums in float16."""
     import torch
 
     from coreai_torch import to_torch
@@ -222,7 +222,7 @@ def _compare(got: dict[str, Any], wanted: list[Any], tolerance: float, verdict: 
         want = torch.as_tensor(other)
         assert value.shape == want.shape, f"{name} is {[*value.shape]}, not {[*want.shape]}"
         if not want.is_floating_point():
-            assert torch.equal(value.long(), want.long()), f"{name}: whole numbers differ"
+            assert torch.equal(value.long(), want.long()), f"{name}: integers differ"
             continue
         worst = max(worst, _distance(name, value.double(), want.double()))
     verdict.error = max(worst, verdict.error) if verdict.error == verdict.error else worst
@@ -230,11 +230,14 @@ def _compare(got: dict[str, Any], wanted: list[Any], tolerance: float, verdict: 
 
 
 def _distance(name: str, value: Any, want: Any) -> float:
-    """The greatest difference, of the largest wanted value; infinities and NaN must agree."""
+    """Return the largest difference relative to the largest wanted value.
+
+    Infinities and NaN must be at the same positions.
+    """
     import torch
 
     finite = want.isfinite()
-    assert torch.equal(value.isfinite(), finite), f"{name}: other places are finite"
+    assert torch.equal(value.isfinite(), finite), f"{name}: other elements are finite"
     same = torch.where(finite, 0.0, want)
     assert torch.equal(torch.where(finite, 0.0, value).nan_to_num(9.0), same.nan_to_num(9.0)), (
         f"{name}: infinities differ"

@@ -1,14 +1,14 @@
-"""Models of pictures with text, of `transformers`."""
+"""Image and text models of `transformers`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .row import Row, exactly, normal, ones, tokens
-from .small_configs import LAYERS, LLAMA, MIXED_LAYERS, SIGHT, TEXT
+from .small_configs import LAYERS, LLAMA, MIXED_LAYERS, TEXT, VISION
 from .transformers_rows import hf, model
 
-_PICTURE = normal(1, 3, 32, 32)
+_IMAGE = normal(1, 3, 32, 32)
 _PAIRED = {
     "input_ids": tokens(2, 7),
     "pixel_values": normal(2, 3, 32, 32),
@@ -16,7 +16,7 @@ _PAIRED = {
 }
 
 
-def _with_picture(count: int, token: int) -> Any:
+def _with_image(count: int, token: int) -> Any:
     return exactly([[1, *[token] * count, 5, 8, 13]])
 
 
@@ -48,8 +48,8 @@ _QWEN2_VL: dict[str, Any] = {
 }
 
 
-def _of_one_size(qwen: Any) -> Any:
-    """The model for a picture of 4 x 4 patches in the second place of the text."""
+def _with_one_image_size(qwen: Any) -> Any:
+    """Wrap the model for one image of 4 x 4 patches, at the second position of the text."""
     import torch
 
     class OneSize(torch.nn.Module):
@@ -74,14 +74,14 @@ ROWS = [
         "clip",
         "CLIPModel",
         "multimodal",
-        {"text_config": TEXT, "vision_config": SIGHT, "projection_dim": 32},
+        {"text_config": TEXT, "vision_config": VISION, "projection_dim": 32},
         _PAIRED,
     ),
     hf(
         "siglip",
         "SiglipModel",
         "multimodal",
-        {"text_config": TEXT, "vision_config": SIGHT},
+        {"text_config": TEXT, "vision_config": VISION},
         {k: _PAIRED[k] for k in ("input_ids", "pixel_values")},
     ),
     hf(
@@ -90,7 +90,7 @@ ROWS = [
         "multimodal",
         {
             "text_config": TEXT,
-            "vision_config": {**SIGHT, "num_hidden_layers": 3},
+            "vision_config": {**VISION, "num_hidden_layers": 3},
             "projection_dim": 32,
             "reduce_dim": 16,
             "extract_layers": [0, 1, 2],
@@ -106,24 +106,24 @@ ROWS = [
         "multimodal",
         {
             "text_config": {**TEXT, "max_position_embeddings": 16},
-            "vision_config": SIGHT,
+            "vision_config": VISION,
             "projection_dim": 48,
         },
-        {"input_ids": tokens(2, 7), "pixel_values": _PICTURE, "attention_mask": ones(2, 7)},
+        {"input_ids": tokens(2, 7), "pixel_values": _IMAGE, "attention_mask": ones(2, 7)},
     ),
     hf(
         "blip",
         "BlipForConditionalGeneration",
         "multimodal",
-        {"text_config": {**TEXT, "encoder_hidden_size": 48}, "vision_config": SIGHT},
-        {"pixel_values": _PICTURE, "input_ids": tokens(1, 7)},
+        {"text_config": {**TEXT, "encoder_hidden_size": 48}, "vision_config": VISION},
+        {"pixel_values": _IMAGE, "input_ids": tokens(1, 7)},
     ),
     hf(
         "blip2",
         "Blip2ForConditionalGeneration",
         "multimodal",
         {
-            "vision_config": SIGHT,
+            "vision_config": VISION,
             "qformer_config": {
                 "vocab_size": 96,
                 **LAYERS,
@@ -133,22 +133,22 @@ ROWS = [
             "num_query_tokens": 4,
             "image_token_index": 90,
         },
-        {"pixel_values": _PICTURE, "input_ids": _with_picture(4, 90), "attention_mask": ones(1, 8)},
+        {"pixel_values": _IMAGE, "input_ids": _with_image(4, 90), "attention_mask": ones(1, 8)},
         flags={"use_cache": False},
     ),
     hf(
         "git",
         "GitForCausalLM",
         "multimodal",
-        {**TEXT, "vision_config": SIGHT, "num_image_with_embedding": None, "use_cache": False},
-        {"pixel_values": _PICTURE, "input_ids": tokens(1, 7)},
+        {**TEXT, "vision_config": VISION, "num_image_with_embedding": None, "use_cache": False},
+        {"pixel_values": _IMAGE, "input_ids": tokens(1, 7)},
     ),
     hf(
         "vilt",
         "ViltModel",
         "multimodal",
-        {**TEXT, **SIGHT, "max_image_length": -1},
-        {"input_ids": tokens(1, 7), "pixel_values": _PICTURE, "pixel_mask": ones(1, 32, 32)},
+        {**TEXT, **VISION, "max_image_length": -1},
+        {"input_ids": tokens(1, 7), "pixel_values": _IMAGE, "pixel_mask": ones(1, 32, 32)},
         refused="Could not guard on data-dependent expression",
         because="torch.export: the model branches on the mask's sizes, and draws patches at random",
     ),
@@ -157,13 +157,13 @@ ROWS = [
         "LlavaForConditionalGeneration",
         "multimodal",
         {
-            "vision_config": {**SIGHT, "model_type": "clip_vision_model"},
+            "vision_config": {**VISION, "model_type": "clip_vision_model"},
             "text_config": LLAMA,
             "image_token_index": 90,
             "image_seq_length": 16,
             "use_cache": False,
         },
-        {"input_ids": _with_picture(16, 90), "pixel_values": _PICTURE},
+        {"input_ids": _with_image(16, 90), "pixel_values": _IMAGE},
         flags={"use_cache": False},
     ),
     hf(
@@ -172,7 +172,7 @@ ROWS = [
         "multimodal",
         {
             "vision_config": {
-                **SIGHT,
+                **VISION,
                 "model_type": "siglip_vision_model",
                 "vision_use_head": False,
             },
@@ -187,8 +187,8 @@ ROWS = [
             "projection_dim": 48,
         },
         {
-            "input_ids": _with_picture(16, 90),
-            "pixel_values": _PICTURE,
+            "input_ids": _with_image(16, 90),
+            "pixel_values": _IMAGE,
             "attention_mask": ones(1, 20),
             "token_type_ids": exactly([[0] * 20]),
         },
@@ -213,7 +213,7 @@ ROWS = [
         "qwen2_vl_of_one_size",
         "transformers",
         "multimodal",
-        lambda: _of_one_size(model("Qwen2VLForConditionalGeneration", _QWEN2_VL)),
+        lambda: _with_one_image_size(model("Qwen2VLForConditionalGeneration", _QWEN2_VL)),
         {"input_ids": exactly([[88, 90, 90, 90, 90, 89, 5, 8]]), "pixel_values": normal(16, 96)},
     ),
     hf(
@@ -233,13 +233,13 @@ ROWS = [
         "Idefics3ForConditionalGeneration",
         "multimodal",
         {
-            "vision_config": SIGHT,
+            "vision_config": VISION,
             "text_config": LLAMA,
             "image_token_id": 90,
             "scale_factor": 2,
             "use_cache": False,
         },
-        {"input_ids": _with_picture(4, 90), "pixel_values": normal(1, 1, 3, 32, 32)},
+        {"input_ids": _with_image(4, 90), "pixel_values": normal(1, 1, 3, 32, 32)},
         flags={"use_cache": False},
     ),
     hf(
@@ -248,7 +248,7 @@ ROWS = [
         "multimodal",
         {
             "vision_config": {
-                **SIGHT,
+                **VISION,
                 "image_size": [32, 32],
                 "patch_size": [8, 8],
                 "model_type": "internvl_vision",
@@ -258,7 +258,7 @@ ROWS = [
             "downsample_ratio": 0.5,
             "use_cache": False,
         },
-        {"input_ids": _with_picture(4, 90), "pixel_values": _PICTURE},
+        {"input_ids": _with_image(4, 90), "pixel_values": _IMAGE},
         flags={"use_cache": False},
     ),
     hf(
@@ -267,7 +267,7 @@ ROWS = [
         "multimodal",
         {
             "vision_config": {
-                **SIGHT,
+                **VISION,
                 "model_type": "siglip_vision_model",
                 "vision_use_head": False,
             },
@@ -282,8 +282,8 @@ ROWS = [
             "mm_tokens_per_image": 4,
         },
         {
-            "input_ids": _with_picture(4, 90),
-            "pixel_values": _PICTURE,
+            "input_ids": _with_image(4, 90),
+            "pixel_values": _IMAGE,
             "attention_mask": ones(1, 8),
             "token_type_ids": exactly([[0, 1, 1, 1, 1, 0, 0, 0]]),
         },

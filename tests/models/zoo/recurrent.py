@@ -1,10 +1,10 @@
-"""Recurrent layers of torch itself."""
+"""Recurrent layers of torch."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .row import Open, Row, normal
+from .row import Dynamic, Row, normal
 
 
 def _recurrent(kind: str) -> Any:
@@ -30,7 +30,7 @@ def _row(kind: str) -> Row:
         "recurrent",
         lambda: _recurrent(kind),
         {"x": normal(2, 7, 6)},
-        open=Open({"x": (0, 1)}, {"x": normal(3, 11, 6)}),
+        dynamic=Dynamic({"x": (0, 1)}, {"x": normal(3, 11, 6)}),
     )
 
 

@@ -14,12 +14,12 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Tensor:
-    """An example input, made when it is wanted: a row costs nothing until it is run."""
+    """An example input, created when the row runs."""
 
     shape: tuple[int, ...]
     kind: str = "normal"  # or "tokens", "ones", "uniform"
     below: int = 96  # tokens are less than this
-    values: Any = None  # the tensor itself, as nested lists
+    values: Any = None  # the values, as nested lists
 
     def make(self) -> Any:
         import torch
@@ -56,8 +56,8 @@ def exactly(values: Any) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Open:
-    """Sizes that may vary, by input and axis, and other inputs to try."""
+class Dynamic:
+    """Dynamic axes by input, and inputs of other sizes to run."""
 
     axes: dict[str, tuple[int, ...]]
     other: dict[str, Tensor]
@@ -65,23 +65,25 @@ class Open:
 
 @dataclass(frozen=True)
 class Row:
-    """One architecture with random weights: how to build it, call it and judge it."""
+    """One architecture with random weights: how to build, call and judge it."""
 
     name: str
     library: str
     family: str
     build: Callable[[], Any]
     inputs: dict[str, Tensor]
-    flags: dict[str, Any] = field(default_factory=dict)  # keyword arguments that are no tensors
-    open: Open | None = None
-    dtype: str = "float32"  # that it is judged in, unless the caller names another
-    asset: Callable[[Any], Any] | None = None  # where a library that exports by itself left it
-    gain: float = 1.0  # of convolutions whose initialiser lets the picture fade to a constant
+    flags: dict[str, Any] = field(default_factory=dict)  # keyword arguments that are not tensors
+    dynamic: Dynamic | None = None
+    dtype: str = "float32"  # of the model, unless the caller chooses another
+    asset: Callable[[Any], Any] | None = None  # the asset, if the library exports
+    gain: float = 1.0  # scales convolutions whose initial weights reduce the image to a constant
     tolerance: float = TOLERANCE
-    refused: str = ""  # a part of the message, for a model that cannot be converted
-    because: str = ""  # why it is refused, or has a tolerance of its own
+    refused: str = ""  # part of the error message of a model that cannot be converted
+    because: str = ""  # the reason for `refused` or for another tolerance
 
     def __post_init__(self) -> None:
         usual = math.isclose(self.tolerance, TOLERANCE) and not self.refused
         if usual != (not self.because):
-            raise ValueError(f"{self.name}: what is not usual has a reason, and nothing else has")
+            raise ValueError(
+                f"{self.name}: give `because` exactly if `refused` or `tolerance` is set"
+            )

@@ -1,4 +1,4 @@
-"""The configurations that rows of `transformers` share: known architectures, at a small size."""
+"""Small configurations that rows of `transformers` share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAYERS: dict[str, Any] = {
     "num_attention_heads": 4,
     "intermediate_size": 64,
 }
-SIGHT = {**LAYERS, "image_size": 32, "patch_size": 8}
+VISION = {**LAYERS, "image_size": 32, "patch_size": 8}
 LANGUAGE = {**LAYERS, "vocab_size": 96, "max_position_embeddings": 64, "pad_token_id": 0}
 TEXT = {**LANGUAGE, "bos_token_id": 1, "eos_token_id": 2}
 GROUPED_TEXT = {**TEXT, "num_key_value_heads": 2, "use_cache": False}
@@ -53,5 +53,5 @@ TWO_STACKS: dict[str, Any] = {
 TEXT_TO_TEXT = {**TWO_STACKS, "vocab_size": 96, "d_model": 48, "pad_token_id": 0}
 BART = {**TEXT_TO_TEXT, "max_position_embeddings": 64}
 
-PICTURE = {"pixel_values": normal(1, 3, 32, 32)}
-LARGER_PICTURE = {"pixel_values": normal(1, 3, 64, 64)}
+IMAGE = {"pixel_values": normal(1, 3, 32, 32)}
+LARGER_IMAGE = {"pixel_values": normal(1, 3, 64, 64)}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .row import Open, Row, exactly, ones, tokens
+from .row import Dynamic, Row, exactly, ones, tokens
 from .small_configs import BART, LANGUAGE
 from .transformers_rows import hf
 
 _MASK = exactly([[1] * 9, [1] * 6 + [0] * 3])
 _TEXT = {"input_ids": tokens(2, 9), "attention_mask": _MASK}
-_SEQUENCE = Open(
+_SEQUENCE = Dynamic(
     {"input_ids": (0, 1), "attention_mask": (0, 1)},
     {"input_ids": tokens(3, 5), "attention_mask": ones(3, 5)},
 )
@@ -33,7 +33,7 @@ _BART = {
 }
 
 ROWS = [
-    _encoder("bert", "BertModel", open=_SEQUENCE),
+    _encoder("bert", "BertModel", dynamic=_SEQUENCE),
     _encoder("roberta", "RobertaForSequenceClassification", {**LANGUAGE, "pad_token_id": 1}),
     _encoder(
         "distilbert",

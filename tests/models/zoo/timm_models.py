@@ -1,11 +1,11 @@
-"""Vision models of `timm`, at small pictures and, where a keyword allows, with few layers."""
+"""Vision models of `timm`, for small images and, where an argument allows it, with few layers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from . import torchvision_library
-from .row import Open, Row, normal
+from .row import Dynamic, Row, normal
 
 
 def _build(name: str, keywords: dict[str, Any]) -> Any:
@@ -33,10 +33,10 @@ def _row(
     )
 
 
-_OPEN = Open({"x": (0, 2, 3)}, {"x": normal(3, 3, 96, 64)})
+_DYNAMIC = Dynamic({"x": (0, 2, 3)}, {"x": normal(3, 3, 96, 64)})
 
 ROWS = [
-    _row("resnet18", batch=2, more={"open": _OPEN}),
+    _row("resnet18", batch=2, more={"dynamic": _DYNAMIC}),
     _row("resnetv2_50", layers=(1, 1, 1, 1)),
     _row("seresnet18"),
     _row("efficientnet_lite0"),

@@ -1,7 +1,7 @@
 """Detectors of `torchvision`: heads up to the suppression of boxes, and the pooling of regions.
 
-The detectors as they stand keep what scores above a threshold and branch on how many that are,
-which torch.export cannot follow; here the best of a fixed number go on from the heads.
+The unmodified detectors keep the boxes that score above a threshold and branch on their number,
+which torch.export rejects; here a fixed number of the best boxes follows the heads.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .row import Row, exactly, normal
 from .torchvision_library import models, ops
 
 _SIZE, _KEPT, _OVERLAP = 96, 40, 0.2
-# One for each level of a pyramid whose smallest regions are of 6 pixels; in a pyramid for larger
-# ones all are on the lowest level, and the others pool nothing.
+# One region for each level of a pyramid whose smallest regions have 6 pixels. In a pyramid for
+# larger regions all four are on the lowest level, and the other levels pool nothing.
 _REGIONS = exactly(
     [
         [8.0, 8.0, 14.0, 13.0],
@@ -27,7 +27,7 @@ _REGIONS = exactly(
 
 
 def _anchors(sizes: Any = ((8, 16), (16, 32), (32, 64)), ratios: Any = (0.5, 1.0)) -> Any:
-    """Boxes at every place of the three maps."""
+    """Return a generator of boxes at every position of the three feature maps."""
     return models("detection.anchor_utils").AnchorGenerator(sizes, (ratios,) * 3)
 
 
@@ -40,7 +40,7 @@ def _detector(name: str, **keywords: Any) -> Any:
 
 
 def _with_forward(model: Any, forward: Callable[..., Any]) -> Any:
-    """The model called by parts, as its own `forward` does, without what export cannot follow."""
+    """Replace `forward` by one that calls the same parts, without the code that export rejects."""
     from torch import nn
 
     class Parts(nn.Module):
@@ -58,7 +58,7 @@ def _located(x: Any, features: list[Any], generator: Any) -> Any:
 
 
 def _suppressed(boxes: Any, scores: Any) -> dict[str, Any]:
-    """The best boxes that do not overlap, their scores and labels."""
+    """Return the best boxes that do not overlap, their scores and labels."""
     best, labels = scores.max(-1)
     best, order = best.topk(min(_KEPT, len(best)))
     kept = ops().nms(boxes[order], best, _OVERLAP)
@@ -106,7 +106,7 @@ def _boxes(model: Any, x: Any, regions: Any) -> Any:
 
 
 def _found(model: Any, x: Any, regions: Any) -> tuple[Any, dict[str, Any], Any]:
-    """The maps, the box of each region with its score and label, and which of them stay."""
+    """Return the feature maps, the box of each region with score and label, and the kept boxes."""
     heads, maps = model.roi_heads, model.backbone(x)
     pooled = heads.box_roi_pool(maps, [regions], [(_SIZE, _SIZE)])
     logits, moves = heads.box_predictor(heads.box_head(pooled))
@@ -121,7 +121,7 @@ def _found(model: Any, x: Any, regions: Any) -> tuple[Any, dict[str, Any], Any]:
 
 
 def _masks(model: Any, x: Any, regions: Any) -> Any:
-    """Masks come before the suppression: the pooling takes no number that the data decide."""
+    """Return masks, computed before the suppression: pooling rejects a data-dependent number."""
     maps, found, kept = _found(model, x, regions)
     heads = model.roi_heads
     pooled = heads.mask_roi_pool(maps, [found["boxes"]], [(_SIZE, _SIZE)])
@@ -132,7 +132,7 @@ def _masks(model: Any, x: Any, regions: Any) -> Any:
 
 
 def _heatmaps(model: Any, x: Any, regions: Any) -> Any:
-    """For each box that stays a map of every keypoint."""
+    """Return a map of every keypoint for each kept box."""
     maps, found, kept = _found(model, x, regions)
     heads = model.roi_heads
     pooled = heads.keypoint_roi_pool(maps, [found["boxes"]], [(_SIZE, _SIZE)])
@@ -152,7 +152,7 @@ def _row(name: str, build: Callable[[], Any], forward: Callable[..., Any], **inp
 
 
 def _pyramid() -> Any:
-    """A detector that pools regions from four levels, those of 6 pixels from the lowest."""
+    """Return a detector that pools regions from four levels, those of 6 pixels from the lowest."""
     backbone = models("detection.backbone_utils").resnet_fpn_backbone(
         backbone_name="resnet18", weights=None, trainable_layers=5
     )
@@ -164,7 +164,7 @@ _WIDTH = 32
 
 
 def _small(name: str, **heads: Any) -> Any:
-    """Mask and Keypoint R-CNN of the library's parts, all of them narrow."""
+    """Return a Mask or Keypoint R-CNN with few channels."""
     detection = models("detection.faster_rcnn")
     backbone = models("detection.backbone_utils").BackboneWithFPN(
         models("resnet").resnet18(),

@@ -1,10 +1,10 @@
-"""Loads torchvision from where it does no harm, with its own ops written out.
+"""Load torchvision from its own folder, with its ops written in Python.
 
-The wheel on PyPI is linked to CUDA: with a CPU build of torch its ops do not load and importing
-it fails, and with it every library that imports it when it is there. So it is installed beside
-the environment's packages, and only the children that build a model with it see it. The ops are
-written here as torchvision documents them, loop by loop: they are what eager torch runs, and not
-what the converter puts in their place.
+The wheel on PyPI is linked to CUDA: with a CPU build of torch its ops fail to load, importing it
+fails, and so does every library that imports it if it is installed. So it is installed in a folder
+outside site-packages, and only the child processes that build a model with it see it. The ops are
+loops written from the documentation of torchvision, independent of the converter: eager torch runs
+them as the reference.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load() -> None:
 
 
 def models(path: str) -> Any:
-    """A module of the library, by its path below `torchvision.models`."""
+    """Import a module by its path below `torchvision.models`."""
     load()
     return importlib.import_module(f"torchvision.models{'.' * bool(path)}{path}")
 
@@ -55,7 +55,7 @@ def ops() -> Any:
 
 
 def nms(dets: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:
-    """The best box stays and takes away what overlaps it too much; then the next best."""
+    """Keep the box with the best score, remove those that overlap it, and repeat."""
     left = scores.argsort(descending=True, stable=True).tolist()
     kept: list[int] = []
     while left:
@@ -70,7 +70,7 @@ def _overlap(a: torch.Tensor, b: torch.Tensor) -> float:
     u1, v1, u2, v2 = b.tolist()
     shared = max(min(x2, u2) - max(x1, u1), 0.0) * max(min(y2, v2) - max(y1, v1), 0.0)
     union = (x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - shared
-    return shared / union if union else math.nan  # two points overlap no more than any threshold
+    return shared / union if union else math.nan  # two points never exceed a threshold
 
 
 def roi_align(
@@ -82,7 +82,7 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> torch.Tensor:
-    """The mean of the samples of each bin; samples lie between places."""
+    """Return the mean of the bilinear samples of each bin."""
     shift = 0.5 if aligned else 0.0
     result = input.new_zeros(len(rois), input.shape[1], pooled_height, pooled_width)
     for number, (index, *corners) in enumerate(rois.tolist()):
@@ -90,25 +90,25 @@ def roi_align(
         width, height = x2 - x1, y2 - y1
         if not aligned:
             width, height = max(width, 1.0), max(height, 1.0)
-        picture = input[int(index)]
+        image = input[int(index)]
         for row in range(pooled_height):
             for column in range(pooled_width):
                 for i in range(sampling_ratio):
                     y = y1 + (row + (i + 0.5) / sampling_ratio) * height / pooled_height
                     for j in range(sampling_ratio):
                         x = x1 + (column + (j + 0.5) / sampling_ratio) * width / pooled_width
-                        result[number, :, row, column] += _between(picture, y, x)
+                        result[number, :, row, column] += _bilinear(image, y, x)
     return result / sampling_ratio**2
 
 
-def _between(picture: torch.Tensor, y: float, x: float) -> torch.Tensor:
-    height, width = picture.shape[1:]
+def _bilinear(image: torch.Tensor, y: float, x: float) -> torch.Tensor:
+    height, width = image.shape[1:]
     if y < -1 or y > height or x < -1 or x > width:
-        return torch.zeros(picture.shape[0])
+        return torch.zeros(image.shape[0])
     y, x = min(max(y, 0.0), height - 1), min(max(x, 0.0), width - 1)
     top, left = int(y), int(x)
     below, right = min(top + 1, height - 1), min(left + 1, width - 1)
     v, u = y - top, x - left
-    upper = picture[:, top, left] * (1 - u) + picture[:, top, right] * u
-    lower = picture[:, below, left] * (1 - u) + picture[:, below, right] * u
+    upper = image[:, top, left] * (1 - u) + image[:, top, right] * u
+    lower = image[:, below, left] * (1 - u) + image[:, below, right] * u
     return upper * (1 - v) + lower * v

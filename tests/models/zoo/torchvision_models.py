@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .row import Open, Row, Tensor, normal, uniform
+from .row import Dynamic, Row, Tensor, normal, uniform
 from .torchvision_library import models
 
 
@@ -70,7 +70,7 @@ def _maxvit() -> Any:
 
 
 def _slices() -> Any:
-    """A network for video of the library's parts, with one block in each stage."""
+    """Return a video ResNet with one block in each stage."""
     resnet = models("video.resnet")
     makers = [resnet.Conv3DSimple] * 4
     return resnet.VideoResNet(resnet.BasicBlock, makers, [1, 1, 1, 1], resnet.BasicStem, 10)
@@ -91,10 +91,10 @@ def _mvit() -> Any:
     return mvit.MViT((32, 32), 4, stages, True, True, True, True, num_classes=10)
 
 
-_OPEN = {"open": Open({"x": (0, 2, 3)}, {"x": normal(3, 3, 96, 64)})}
+_DYNAMIC = {"dynamic": Dynamic({"x": (0, 2, 3)}, {"x": normal(3, 3, 96, 64)})}
 _VIT = {"image_size": 64, "patch_size": 16, "num_layers": 2, "num_heads": 4}
 ROWS = [
-    _picture("resnet18", batch=2, more=_OPEN),
+    _picture("resnet18", batch=2, more=_DYNAMIC),
     _picture("squeezenet1_1"),
     _picture("densenet121"),
     _picture("googlenet", init_weights=False),

@@ -1,4 +1,4 @@
-"""How a row of `transformers` is written: a model class by name and its configuration."""
+"""Build rows of `transformers` from the name of a model class and a configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .row import Row, Tensor
 
 
 def model(class_name: str, config: dict[str, Any]) -> Any:
-    """The unmodified model with random weights; `use_cache` is off unless the row says more."""
+    """Return the unmodified model with random weights."""
     import transformers
 
     cls = getattr(transformers, class_name)

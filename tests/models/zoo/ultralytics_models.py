@@ -1,9 +1,8 @@
-"""YOLO and RT-DETR of `ultralytics`, by its own `export(format="coreai")`.
+"""YOLO and RT-DETR of `ultralytics`, through its own `export(format="coreai")`.
 
-The library exports, decomposes, converts and saves by itself, as its users have it do: what it
-imports from the converter is there and does what it expects. The asset it leaves is then judged
-as any other. Installed beside the environment's packages, as torchvision is: it asks for another
-torch.
+The library exports, decomposes, converts and saves by itself, with the functions that it imports
+from the converter; its asset is then judged like any other. It is installed in a folder outside
+site-packages, like torchvision, because it requires another torch.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SIZE = 64
 
 
 def _library() -> Any:
-    """The library, kept from installing packages, asking the network and writing outside."""
+    """Import the library with package installation and network access disabled."""
     load()
     if str(FOLDER) not in sys.path:
         sys.path.append(str(FOLDER))
@@ -44,7 +43,7 @@ def _build(name: str, options: dict[str, Any]) -> Any:
     yolo.add_callback("on_export_end", seen.append)
 
     class Exported(nn.Module):
-        """Exports when first called: the weights may be given noise until then."""
+        """Export at the first call, after noise was added to the weights."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -54,7 +53,7 @@ def _build(name: str, options: dict[str, Any]) -> Any:
             if not seen:
                 folder = tempfile.mkdtemp()
                 before = Path.cwd()
-                os.chdir(folder)  # it writes where it is called
+                os.chdir(folder)  # it writes to the current directory
                 try:
                     self.asset = Path(folder, yolo.export(format="coreai", imgsz=_SIZE, **options))
                 finally:
@@ -80,9 +79,9 @@ def _row(
     )
 
 
-# With the weights it starts from, two scores differ by no more than their error.
-_APART = 1.7
-# Without `nms=False` the library exports all places of the maps; with it, the best of them.
+# With the initial weights, two scores differ by less than their error.
+_SCORE_GAIN = 1.7
+# By default the library exports all positions of the maps; with `nms=False`, the best of them.
 _BEST = {"options": {"nms": False}}
 _HALF = {
     "options": {"quantize": 16},
@@ -95,7 +94,7 @@ ROWS = [
     _row("yolov8n", batch=2),
     _row("yolov8s-worldv2"),
     _row("yolov9t"),
-    _row("yolov10n", called="yolov10n_best", gain=_APART, **_BEST),
+    _row("yolov10n", called="yolov10n_best", gain=_SCORE_GAIN, **_BEST),
     _row("yolo11n"),
     _row("yolo11n", called="yolo11n_half", **_HALF),
     _row("yolo11n-seg", "segmentation"),
@@ -105,7 +104,7 @@ ROWS = [
     _row("yolo12n"),
     _row("yolo26n", called="yolo26n_best", **_BEST),
     _row("yolo26n-seg", "segmentation", called="yolo26n-seg_best", **_BEST),
-    _row("yolo26n-pose", "keypoints", called="yolo26n-pose_best", gain=_APART, **_BEST),
+    _row("yolo26n-pose", "keypoints", called="yolo26n-pose_best", gain=_SCORE_GAIN, **_BEST),
     _row("yolo26n-depth", "depth"),
     _row("rtdetr-l"),
 ]

