@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import torch.fx as fx
+if TYPE_CHECKING:
+    import torch.fx as fx
 
 REGISTER_HINT = "register a lowering with TorchConverter.register_torch_lowering(...)"
 REPORT_HINT = "report this bug of the converter with the model"
@@ -104,6 +106,12 @@ class NothingStagedError(ConversionError, RuntimeError):
     code = "CAT114"
 
 
+class UnsupportedTorchError(CodedError, ImportError):
+    """The installed torch is too old for this package."""
+
+    code = "CAT117"
+
+
 class TorchFaultError(ConversionError):
     """The installed torch exported an op with a wrong shape or dtype, and other ops read it."""
 
@@ -171,6 +179,12 @@ class GuardWarning(UserWarning):
     """A program was exported for fewer sizes than its ranges state."""
 
     code = "CAT402"
+
+
+class TorchVersionWarning(UserWarning):
+    """The installed torch is newer than the versions that this package is tested with."""
+
+    code = "CAT403"
 
 
 def describe(node: fx.Node, problem: str, hint: str) -> str:

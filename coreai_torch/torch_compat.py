@@ -11,6 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from . import torch_version
+
+torch_version.check(torch.__version__)  # first: an old torch lacks some of the names below
+
 from torch._decomp import global_decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._higher_order_ops.while_loop import while_loop_op

@@ -6,13 +6,15 @@ import dataclasses
 import platform
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from .. import torch_version
 from .console import Json, answer, size, table
 
 HELP = """Check the environment, and an asset for known problems on devices.
@@ -32,11 +34,9 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check the environment and the asset."""
-    from ..report import hazards
-
     environment = _environment()
     problems = list(_problems(environment))
-    found = hazards(asset) if asset is not None else []
+    found = _hazards(asset) if asset is not None else []
     data: dict[str, Any] = {
         "environment": environment,
         "problems": problems,
@@ -57,22 +57,22 @@ def doctor(
     answer(data, lines, as_json=as_json, ok=ok)
 
 
-def _environment() -> dict[str, str]:
-    from ..errors import KernelError
-    from ..kernels.compiler import compiler
+def _hazards(asset: Path) -> list[Any]:
+    from ..report import hazards
 
+    return list(hazards(asset))
+
+
+def _environment() -> dict[str, str]:
     found = {"python": platform.python_version(), "platform": platform.platform()}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             found[package] = "not installed"
+    found["torch versions tested"] = torch_version.TESTED
     found["coreai_torch from"] = str(Path(__file__).parents[1])
     found["free for temporary files"] = size(shutil.disk_usage(tempfile.gettempdir()).free)
-    try:
-        found["C++ compiler for Metal kernels"] = compiler()[0]
-    except KernelError:
-        found["C++ compiler for Metal kernels"] = "none"
     return found
 
 
@@ -82,3 +82,35 @@ def _problems(environment: dict[str, str]) -> Iterator[str]:
     here = Path.cwd() / "coreai_torch"
     if here.is_dir() and here != Path(environment["coreai_torch from"]):
         yield f"{here} shadows the installed package when Python runs in this folder"
+    torch = environment["torch"]
+    if torch != "not installed" and torch_version.is_too_new(torch):
+        yield f"torch {torch} is newer than the tested versions, {torch_version.TESTED}"
+    yield from _import_problems(environment)
+
+
+def _import_problems(environment: dict[str, str]) -> Iterator[str]:
+    """Import torch, the bindings and the converter, and say which of them fails and why."""
+    for module in ("torch", "coreai.runtime", "coreai_torch.converter"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                import_module(module)
+        except Exception as error:  # whatever a broken installation raises
+            reason = str(error).strip().splitlines() or [""]
+            yield f"{module} cannot be imported: {type(error).__name__}: {reason[0]}"
+            return
+    environment.update(_converter_facts())
+
+
+def _converter_facts() -> dict[str, str]:
+    """Return what only a working installation can tell."""
+    from ..errors import KernelError
+    from ..kernels.compiler import compiler
+    from ..lowering.registry import BUILTIN
+
+    missing = ", ".join(sorted(BUILTIN.missing)) or "none"
+    try:
+        found = compiler()[0]
+    except KernelError:
+        found = "none"
+    return {"ops that this torch lacks": missing, "C++ compiler for Metal kernels": found}
