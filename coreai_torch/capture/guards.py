@@ -1,8 +1,8 @@
-"""Sizes that a program was not exported for, though its ranges seem to allow them.
+"""Warn about sizes that the ranges of a program allow but its guards do not.
 
-With `Dim.AUTO` torch asks nobody: `y[:, y.shape[0] // 2] = 3` is exported with the guard
-`size // 2 == 3` beside a size of 2 and more. `ExportedProgram.module()` looks at its guards; a
-converted program does not, and at another size its results would be wrong.
+With `Dim.AUTO` torch adds guards silently: `y[:, y.shape[0] // 2] = 3` is exported with the guard
+`size // 2 == 3` and a range from 2 on. `ExportedProgram.module()` checks the guards; a converted
+program does not, and its results at another size would be wrong.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import torch
 from ..errors import GuardWarning
 from ..torch_compat import guards_code, pytree
 
-_TRIED = 16  # sizes of each symbol, from the least on
+_TRIED = 16  # sizes of each symbol, from the smallest on
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class _Sized:
-    """Stands for a tensor in a guard, which asks for sizes alone."""
+    """Stand in for a tensor in a guard, which reads sizes only."""
 
     sizes: tuple[int, ...]
 
@@ -35,15 +35,15 @@ class _Sized:
 
 
 def warn(program: torch.export.ExportedProgram) -> None:
-    """Name the guards that fail at sizes within the program's ranges."""
+    """Warn about guards that fail at sizes within the program's ranges."""
     broken = [_readable(code) for code in _broken(program)]
     if not broken:
         return
     more = f", and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
     warnings.warn(
-        f"the program was exported for sizes with {', '.join(broken[:_SHOWN])}{more}; nothing "
-        "checks that when it runs, and at other sizes its results may be wrong\n"
-        "  try   torch.export.Dim with a name and a range, where torch refuses such sizes",
+        f"the program was exported for sizes with {', '.join(broken[:_SHOWN])}{more}; this is not "
+        "checked at run time, and results at other sizes may be wrong\n"
+        "  try   export with a named torch.export.Dim and its range: torch then rejects such sizes",
         GuardWarning,
         stacklevel=4,
     )
@@ -54,7 +54,7 @@ def _readable(code: str) -> str:
 
 
 def _broken(program: torch.export.ExportedProgram) -> list[str]:
-    # Only these settle a size; `size // 2 != 1` tells that none of the small ones was tried.
+    # Only equalities fix a size; `size // 2 != 1` only excludes small sizes.
     codes = [code for code in guards_code(program) if " == " in code]
     if not codes or not program.range_constraints:
         return []
@@ -62,36 +62,36 @@ def _broken(program: torch.export.ExportedProgram) -> list[str]:
         compiled = {code: compile(code, "<guard>", "eval") for code in codes}
         trials = list(_trials(program))
         return [code for code in codes if any(_fails(compiled[code], at) for at in trials)]
-    except Exception:  # torch's own words, which another version may put differently
+    except Exception:  # the format of the guards may differ in another version of torch
         return []
 
 
 def _fails(code: CodeType, inputs: Mapping[str, Any]) -> bool:
     try:
-        return not eval(code, {"L": inputs, "math": math, "torch": torch})  # torch wrote it
-    except ZeroDivisionError:  # `size % (size // 8) == 0` of 7
+        return not eval(code, {"L": inputs, "math": math, "torch": torch})  # written by torch
+    except ZeroDivisionError:  # `size % (size // 8) == 0` at size 7
         return True
 
 
 def _trials(program: torch.export.ExportedProgram) -> Iterator[Mapping[str, Any]]:
-    """Inputs by name: one symbol after the other at small sizes, the rest as exported."""
+    """Yield inputs by name: each symbol in turn at small sizes, the others as exported."""
     exported = _exported_sizes(program)
     for symbol in exported:
         range_ = program.range_constraints[symbol]
-        least = max(int(range_.lower), 1)
-        for extent in range(least, least + _TRIED):
-            if extent <= range_.upper:
-                yield _inputs(program, exported | {symbol: extent})
+        smallest = max(int(range_.lower), 1)
+        for size in range(smallest, smallest + _TRIED):
+            if size <= range_.upper:
+                yield _inputs(program, exported | {symbol: size})
 
 
 def _exported_sizes(program: torch.export.ExportedProgram) -> dict[Any, int]:
     found = {}
     leaves = pytree.tree_leaves(program.example_inputs)
-    for promised, leaf in zip(_user_inputs(program), leaves, strict=True):
-        if isinstance(promised, torch.Tensor):
-            for extent, size in zip(promised.shape, leaf.shape, strict=True):
-                if isinstance(extent, torch.SymInt) and extent.node.expr.is_Symbol:
-                    found[extent.node.expr] = int(size)
+    for fake, leaf in zip(_user_inputs(program), leaves, strict=True):
+        if isinstance(fake, torch.Tensor):
+            for symbolic, size in zip(fake.shape, leaf.shape, strict=True):
+                if isinstance(symbolic, torch.SymInt) and symbolic.node.expr.is_Symbol:
+                    found[symbolic.node.expr] = int(size)
     return found
 
 
@@ -101,16 +101,16 @@ def _user_inputs(program: torch.export.ExportedProgram) -> list[Any]:
     return [placeholders[n] if isinstance(n, str) else n for n in names]
 
 
-def _inputs(program: torch.export.ExportedProgram, numbers: Mapping[Any, int]) -> dict[str, Any]:
-    leaves = [_at(value, numbers) for value in _user_inputs(program)]
+def _inputs(program: torch.export.ExportedProgram, sizes: Mapping[Any, int]) -> dict[str, Any]:
+    leaves = [_substitute(value, sizes) for value in _user_inputs(program)]
     args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     signature = program.module_call_graph[0].signature
     return dict(zip(signature.forward_arg_names, [*args, *kwargs.values()], strict=True))
 
 
-def _at(value: Any, numbers: Mapping[Any, int]) -> Any:
+def _substitute(value: Any, sizes: Mapping[Any, int]) -> Any:
     if isinstance(value, torch.Tensor):
-        return _Sized(tuple(_at(size, numbers) for size in value.shape))
+        return _Sized(tuple(_substitute(size, sizes) for size in value.shape))
     if isinstance(value, torch.SymInt):
-        return int(value.node.expr.subs(numbers))
+        return int(value.node.expr.subs(sizes))
     return value

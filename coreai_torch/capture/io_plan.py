@@ -1,4 +1,4 @@
-"""What goes in and out of a program, under which name, and which pairs are state."""
+"""Plan the inputs, outputs and states of a program, with their names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Input:
 
 @dataclass(frozen=True)
 class State:
-    """A value that outlives a call: the node that reads it and the one that is written back."""
+    """A value that persists between calls: the node that reads it and the one written back."""
 
     name: str
     node: fx.Node
@@ -35,7 +35,7 @@ class State:
 
 @dataclass(frozen=True)
 class Output:
-    """A value that the program returns; `held` is a node, or a number returned as it is."""
+    """A value that the program returns; `held` is a node or a Python number."""
 
     name: str
     held: Any
@@ -43,18 +43,18 @@ class Output:
 
 @dataclass(frozen=True)
 class IOPlan:
-    """The ports of a program in their order, and what the other placeholders stand for."""
+    """Inputs, states and outputs of a program in order, and the values of other placeholders."""
 
     inputs: tuple[Input, ...]
     states: tuple[State, ...]
     outputs: tuple[Output, ...]
     constants: dict[fx.Node, tuple[str, torch.Tensor]] = field(repr=False)
-    folded: dict[fx.Node, Any] = field(repr=False)  # arguments that are no tensors
+    folded: dict[fx.Node, Any] = field(repr=False)  # arguments that are not tensors
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names a caller gave, if any."""
+    """Names given by the caller; None means default names."""
 
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
@@ -62,7 +62,7 @@ class Names:
 
 
 def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
-    """Read the ports off the graph signature and give them their names."""
+    """Read inputs, outputs and states from the graph signature and name them."""
     signature = program.graph_signature
     nodes = {n.name: n for n in program.graph.nodes}
     specs = {s.arg.name: s for s in signature.input_specs if hasattr(s.arg, "name")}
@@ -83,7 +83,7 @@ def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
                 folded[node] = _constant_argument(spec)
         else:
             constants[node] = _constant(program, spec, node)
-    # Buffers come before arguments in the signature already; registration order within.
+    # The signature lists buffers before arguments, each in registration order.
     states = _named_states(state_nodes, written, specs, names.states)
     outputs = _named_outputs(program, nodes, names.outputs, [s.name for s in states])
     inputs = _named("input_names", [n.name for n in input_nodes], names.inputs)
@@ -103,7 +103,7 @@ def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
 def _written(
     program: torch.export.ExportedProgram, nodes: dict[str, fx.Node]
 ) -> dict[fx.Node, fx.Node]:
-    """From the placeholder of each mutated buffer or argument to the node written back."""
+    """Map the placeholder of each mutated buffer or argument to the node written back."""
     signature = program.graph_signature
     placeholder_of = {s.target: s.arg.name for s in signature.input_specs if s.target is not None}
     pairs = {}
@@ -119,12 +119,12 @@ def _constant(
     program: torch.export.ExportedProgram, spec: InputSpec, node: fx.Node
 ) -> tuple[str, torch.Tensor]:
     path = str(spec.target)
-    for home in (program.state_dict, program.constants):
-        if path in home and isinstance(home[path], torch.Tensor):
-            return path, home[path]
+    for values in (program.state_dict, program.constants):
+        if path in values and isinstance(values[path], torch.Tensor):
+            return path, values[path]
     raise ConversionError(
-        f"placeholder %{node.name} stands for {spec.kind.name.lower()} {path!r}, "
-        "which holds no tensor\n  try   a model whose forward needs tensors and numbers only"
+        f"placeholder %{node.name} is the {spec.kind.name.lower()} {path!r}, which is not a "
+        "tensor\n  try   change the model so that its forward uses tensors and numbers only"
     )
 
 
@@ -135,11 +135,11 @@ def _constant_argument(spec: InputSpec) -> Any:
 def _named(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:
     if given is None:
         return list(default)
-    # A dictionary or a set would do as its keys in an order that nobody gave.
+    # The order of the keys of a dictionary or a set may not be the intended one.
     listed = isinstance(given, Sequence) and not isinstance(given, str)
     if not listed or not all(isinstance(name, str) and name for name in given):
         raise NamingError(
-            f"{what} is {given!r}\n  try   a list of names, one for each of {list(default)}"
+            f"{what} is {given!r}\n  try   pass a list of names, one for each of {list(default)}"
         )
     if len(given) != len(default):
         raise wrong_count(what, given, default)
@@ -176,22 +176,22 @@ def _named_outputs(
         elif isinstance(value := getattr(spec.arg, "value", None), bool | int | float):
             held.append(value)
             default.append(of_structure or f"output_{len(default)}")
-        # None and strings cannot leave a program; torch's caller gets them from the structure.
+        # A program cannot return None or a string; torch adds them from the output structure.
     names = _unique(default, states) if given is None else _named("output_names", default, given)
     return tuple(Output(n, h) for n, h in zip(names, held, strict=True))
 
 
 def _unique(names: Sequence[str], states: Iterable[str]) -> list[str]:
-    """A tensor returned twice keeps both places: `add`, `add_1`; so does a state's old value."""
-    taken, unique = set(names), []
-    seen = set(states)
+    """Number repeated names (`add`, `add_1`): a tensor returned twice, a state's old value."""
+    given, unique = set(names), []
+    used = set(states)
     for name in names:
-        fresh, count = name, 0
-        while fresh in seen or (fresh != name and fresh in taken):
+        candidate, count = name, 0
+        while candidate in used or (candidate != name and candidate in given):
             count += 1
-            fresh = f"{name}_{count}"
-        seen.add(fresh)
-        unique.append(fresh)
+            candidate = f"{name}_{count}"
+        used.add(candidate)
+        unique.append(candidate)
     return unique
 
 
@@ -199,7 +199,7 @@ def _check_unique(what: str, names: Sequence[str]) -> None:
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise NamingError(
-            f"{what} must have different names; {', '.join(map(repr, twice))} is there more "
-            f"than once in {list(names)}\n  try   other names: the run time tells them apart "
-            "by nothing else"
+            f"{what} must have different names; {', '.join(map(repr, twice))} occurs more than "
+            f"once in {list(names)}\n  try   pass a different name for each: the runtime "
+            "identifies them by name only"
         )

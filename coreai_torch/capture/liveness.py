@@ -1,4 +1,4 @@
-"""What an exported graph holds for torch's sake alone, and what nothing asks for."""
+"""Find the nodes of an exported graph that its outputs depend on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import torch.fx as fx
 
 
 def live_nodes(
-    graph: fx.Graph, together: Sequence[tuple[Collection[fx.Node], Collection[fx.Node]]] = ()
+    graph: fx.Graph, linked: Sequence[tuple[Collection[fx.Node], Collection[fx.Node]]] = ()
 ) -> set[fx.Node]:
-    """The nodes that an output depends on.
+    """Return the nodes that an output depends on; the graph is not changed.
 
-    Assertions, range constraints and results that nobody reads compute nothing that a
-    converted program returns; they are passed over, and the graph is left as it is. Of each
-    pair in `together`, a live node on the left makes all those on the right live.
+    Assertions, range constraints and unused results are not among them. If a node on the left of
+    a pair in `linked` is live, all nodes on the right are live.
     """
     live: set[fx.Node] = set()
     stack = [node for node in graph.nodes if node.op in ("output", "placeholder")]
@@ -22,7 +21,7 @@ def live_nodes(
         _reach(stack, live)
         stack = [
             node
-            for some, ends in together
+            for some, ends in linked
             if not live.isdisjoint(some)
             for node in ends
             if node not in live

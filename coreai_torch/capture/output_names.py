@@ -1,4 +1,4 @@
-"""Names of outputs from the structure a model returns: `logits`, `hidden_states_0`."""
+"""Derive output names from the structure that a model returns: `logits`, `hidden_states_0`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..torch_compat import child_specs, pytree
 
 
 def from_structure(program: torch.export.ExportedProgram) -> list[str | None]:
-    """One for each returned value, `None` among them: its path from the first key on.
+    """Return a name for each returned value: its path from the first key on.
 
-    A value that no mapping, dataclass or named tuple holds has no name of its own.
+    The name is None for a value outside of mappings, dataclasses and named tuples.
     """
     user = [s for s in program.graph_signature.output_specs if s.kind is OutputKind.USER_OUTPUT]
     structure = program.call_spec.out_spec
     if structure is None or structure.num_leaves != len(user) or not _has_paths(structure):
         return [None] * len(user)
-    # The classes are built again, and see what they saw when the model was traced.
+    # Unflattening constructs the classes again, with the values they had during tracing.
     nodes = {n.name: n.meta.get("val") for n in program.graph.nodes}
     leaves = [nodes.get(s.arg.name, getattr(s.arg, "value", None)) for s in user]
     paths, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(leaves, structure))

@@ -1,4 +1,4 @@
-"""Finds 64-bit arithmetic that 32 bits may not hold, so that none wraps silently."""
+"""Warn about 64-bit integer arithmetic that may overflow 32 bits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _ACCUMULATES = {
     "index_add", "pow",
 }
 # fmt: on
-# Any product of unknown numbers might be large, but few are meant to be: those with a large factor.
+# A product of unknown numbers may overflow but rarely does; warn if one factor is large.
 _SCALES = {"mul", "bitwise_left_shift", "__lshift__"}
 _LARGE = 2**16
 _WIDE = (torch.int64, torch.uint64)
 
 
 def warn(program: torch.export.ExportedProgram) -> None:
-    """One warning that names every accumulation at risk."""
+    """Issue one warning that names every operation at risk."""
     ranges = Ranges(_constants(program))
     risky = [node for node in calls(program.graph_module) if _at_risk(ranges, node)]
     if not risky:
@@ -32,9 +32,9 @@ def warn(program: torch.export.ExportedProgram) -> None:
     named = "\n".join(
         describe(
             node,
-            f"{target_name(node.target)} computes in 64 bits; the devices have 32, "
-            "and a larger result would wrap",
-            "a smaller integer range, or floating point, if results beyond 2**31 can occur",
+            f"{target_name(node.target)} computes in 64 bits, devices compute in 32, and a larger "
+            "result would overflow",
+            "use a smaller integer range, or floating point, if results can exceed 2**31",
         )
         for node in risky
     )
@@ -42,19 +42,19 @@ def warn(program: torch.export.ExportedProgram) -> None:
 
 
 def _constants(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
-    """The integer constants of a program by the name of their placeholder."""
+    """Return the constants of a program by the name of their placeholder."""
     mutated = set(program.graph_signature.buffers_to_mutate.values())
     found = {}
     for spec in program.graph_signature.input_specs:
-        held = program.state_dict.get(spec.target, program.constants.get(spec.target))
-        if isinstance(held, torch.Tensor) and spec.target not in mutated:
-            found[spec.arg.name] = held
+        value = program.state_dict.get(spec.target, program.constants.get(spec.target))
+        if isinstance(value, torch.Tensor) and spec.target not in mutated:
+            found[spec.arg.name] = value
     return found
 
 
 def _at_risk(ranges: Ranges, node: fx.Node) -> bool:
-    """Whether a result may leave 32 bits though every operand fits them."""
-    found = ranges.note(node)
+    """Return whether a result may overflow 32 bits although every operand fits."""
+    found = ranges.infer(node)
     val = node.meta.get("val")
     if not isinstance(val, torch.Tensor) or val.dtype not in _WIDE or found & WIDEST == found:
         return False

@@ -1,4 +1,4 @@
-"""The range that integers of a graph can take, as far as it is plain to see."""
+"""Infer ranges of the integers in a graph by interval arithmetic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Interval:
 
     @property
     def reach(self) -> int:
-        """The greatest magnitude in it."""
+        """Return the largest magnitude in the interval."""
         return max(abs(self.low), abs(self.high))
 
     def __or__(self, other: Interval) -> Interval:
@@ -41,43 +41,43 @@ class Interval:
         return Interval(min(ends), max(ends))
 
     def at_least(self, other: Interval) -> Interval:
-        """What the greater of two numbers can be."""
+        """Return the interval of the maximum of two numbers."""
         return Interval(max(self.low, other.low), max(self.high, other.high))
 
     def at_most(self, other: Interval) -> Interval:
-        """What the smaller of two numbers can be."""
+        """Return the interval of the minimum of two numbers."""
         return Interval(min(self.low, other.low), min(self.high, other.high))
 
     def repeated(self, times: int) -> Interval:
-        """What a sum of up to so many such numbers can be."""
+        """Return the interval of a sum of up to `times` such numbers."""
         return self * Interval(0, times)
 
 
 ZERO = Interval(0, 0)
-WIDEST = Interval(-(2**31), 2**31 - 1)  # what narrowing allows a 64-bit number to be
-LONGEST = 2**16  # what a size that only the run time knows is taken to be at most
+WIDEST = Interval(-(2**31), 2**31 - 1)  # the range of int32, to which int64 is narrowed
+LONGEST = 2**16  # the assumed upper bound of a dynamic size
 
 Rule = Callable[["Ranges", fx.Node], Interval]
 
 
 class Ranges:
-    """The ranges of the nodes seen so far; what is not known is taken to fit 32 bits."""
+    """Store the ranges of the nodes seen so far; an unknown value is assumed to fit 32 bits."""
 
     def __init__(self, constants: Mapping[str, torch.Tensor]) -> None:
         self._constants = constants
         self._known: dict[fx.Node, Interval] = {}
 
-    def note(self, node: fx.Node) -> Interval:
-        """The range of a call's result before narrowing; remembered within 32 bits."""
+    def infer(self, node: fx.Node) -> Interval:
+        """Return the range of a call's result before narrowing; store it narrowed to 32 bits."""
         val = node.meta.get("val")
         limits = _limits(val)
-        rule = _RULES.get(op_name(node)) if _is_whole(val) else None
+        rule = _RULES.get(op_name(node)) if _is_integer(val) else None
         found = rule(self, node) if rule else limits
         self._known[node] = found & limits
         return found
 
     def of(self, given: Any) -> Interval:
-        """The range of a node, a number, or all of a list."""
+        """Return the range of a node, of a number, or of all elements of a list."""
         if isinstance(given, list | tuple):
             return _union(self.of(g) for g in given)
         if isinstance(given, bool | int):
@@ -103,8 +103,8 @@ def _span(tensor: torch.Tensor) -> Interval:
     return Interval(int(low), int(high))
 
 
-def _is_whole(val: Any) -> bool:
-    """Whether these are integers, so that a range says something."""
+def _is_integer(val: Any) -> bool:
+    """Return whether the values are integers."""
     first = val[0] if isinstance(val, list | tuple) and val else val
     if not isinstance(first, torch.Tensor):
         return isinstance(first, torch.SymInt)
@@ -112,9 +112,9 @@ def _is_whole(val: Any) -> bool:
 
 
 def _limits(val: Any) -> Interval:
-    """What the dtype alone says."""
+    """Return the range of the dtype."""
     if isinstance(val, torch.SymInt):
-        return Interval(0, extent(val))
+        return Interval(0, upper_bound(val))
     dtype = val.dtype if isinstance(val, torch.Tensor) else None
     if dtype == torch.bool:
         return Interval(0, 1)
@@ -123,29 +123,29 @@ def _limits(val: Any) -> Interval:
     return WIDEST
 
 
-def extent(size: Any) -> int:
-    """A size, or how large it can be expected to get."""
+def upper_bound(size: Any) -> int:
+    """Return a size, or an upper bound for a dynamic one."""
     if isinstance(size, int):
         return size
     upper = size.node.shape_env.bound_sympy(size.node.expr).upper
     return int(upper) if upper.is_finite and upper < LONGEST else LONGEST
 
 
-def terms(node: fx.Node, position: int = 0) -> int:
-    """How many elements an argument has."""
+def element_count(node: fx.Node, position: int = 0) -> int:
+    """Return the number of elements of an argument."""
     source: Any = node.args[position]
-    return math.prod(extent(s) for s in source.meta["val"].shape)
+    return math.prod(upper_bound(s) for s in source.meta["val"].shape)
 
 
 def argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
-    """An argument by its place or its name."""
+    """Return an argument by its position or its name."""
     if position < len(node.args):
         return node.args[position]
     return node.kwargs.get(name, default)
 
 
 def op_name(node: fx.Node) -> str:
-    """The name that all overloads of an op share."""
+    """Return the name that all overloads of an op share."""
     packet = getattr(node.target, "overloadpacket", node.target)
     return str(getattr(packet, "__name__", packet))
 
@@ -160,20 +160,20 @@ def _any_of(*positions: int) -> Rule:
     )
 
 
-def _place(ranges: Ranges, node: fx.Node) -> Interval:
-    """An index into one of the tensors, whichever it is and whatever it counts along."""
+def _index(ranges: Ranges, node: fx.Node) -> Interval:
+    """Return the range of an index into one of the tensor arguments, along any axis."""
     tensors = [
         i
         for i, a in enumerate(node.args)
         if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)
     ]
-    return Interval(0, max(terms(node, i) for i in tensors))
+    return Interval(0, max(element_count(node, i) for i in tensors))
 
 
 def _item(ranges: Ranges, node: fx.Node) -> Interval:
     source: Any = node.args[0]
-    if node.args[1] == 1 and op_name(source) in _WITH_PLACES:
-        return _place(ranges, source)
+    if node.args[1] == 1 and op_name(source) in _RETURNS_INDICES:
+        return _index(ranges, source)
     return ranges.of(source)
 
 
@@ -182,12 +182,12 @@ def _arange(ranges: Ranges, node: fx.Node) -> Interval:
     return _union(bounds) | ZERO if len(bounds) == 1 else _union(bounds)
 
 
-def _added(ranges: Ranges, node: fx.Node) -> Interval:
+def _sum_of_two(ranges: Ranges, node: fx.Node) -> Interval:
     alpha = ranges.of(argument(node, 2, "alpha", 1))
     return ranges.of(node.args[0]) + ranges.of(node.args[1]) * alpha
 
 
-def _subtracted(ranges: Ranges, node: fx.Node) -> Interval:
+def _difference(ranges: Ranges, node: fx.Node) -> Interval:
     alpha = ranges.of(argument(node, 2, "alpha", 1))
     return ranges.of(node.args[0]) + -(ranges.of(node.args[1]) * alpha)
 
@@ -205,8 +205,8 @@ def _magnitude(ranges: Ranges, node: fx.Node) -> Interval:
     return Interval(0, ranges.of(node.args[0]).reach)
 
 
-def _smaller(ranges: Ranges, node: fx.Node) -> Interval:
-    """A quotient of integers is no further from zero than the dividend, but for its sign."""
+def _quotient(ranges: Ranges, node: fx.Node) -> Interval:
+    """Return the range of a quotient: its magnitude is at most that of the dividend."""
     dividend = ranges.of(node.args[0])
     if ranges.of(node.args[1]).low > 0:
         return dividend | Interval(-1, 0) if dividend.low < 0 else dividend | ZERO
@@ -229,7 +229,7 @@ def _masked_bits(ranges: Ranges, node: fx.Node) -> Interval:
     return Interval(0, min(tops)) if tops else WIDEST
 
 
-def _clamped(ranges: Ranges, node: fx.Node) -> Interval:
+def _clamp(ranges: Ranges, node: fx.Node) -> Interval:
     least, most = argument(node, 1, "min"), argument(node, 2, "max")
     found = ranges.of(node.args[0])
     if least is not None:
@@ -237,59 +237,60 @@ def _clamped(ranges: Ranges, node: fx.Node) -> Interval:
     return found if most is None else found.at_most(ranges.of(most))
 
 
-def _greater(ranges: Ranges, node: fx.Node) -> Interval:
+def _maximum(ranges: Ranges, node: fx.Node) -> Interval:
     return ranges.of(node.args[0]).at_least(ranges.of(node.args[1]))
 
 
-def _lesser(ranges: Ranges, node: fx.Node) -> Interval:
+def _minimum(ranges: Ranges, node: fx.Node) -> Interval:
     return ranges.of(node.args[0]).at_most(ranges.of(node.args[1]))
 
 
-def _reduced(node: fx.Node) -> int:
-    """How many elements end in one, by the `dim` of a reduction."""
+def _reduced_count(node: fx.Node) -> int:
+    """Return the number of elements that a reduction over `dim` combines into one."""
     source: Any = node.args[0]
     dims = argument(node, 1, "dim")
     if dims is None or dims == []:
-        return terms(node)
+        return element_count(node)
     sizes = source.meta["val"].shape
-    return math.prod(extent(sizes[d]) for d in ([dims] if isinstance(dims, int) else dims) if sizes)
+    axes = [dims] if isinstance(dims, int) else dims
+    return math.prod(upper_bound(sizes[axis]) for axis in axes if sizes)
 
 
-def _summed(ranges: Ranges, node: fx.Node) -> Interval:
-    return _first(ranges, node).repeated(_reduced(node))
+def _reduced_sum(ranges: Ranges, node: fx.Node) -> Interval:
+    return _first(ranges, node).repeated(_reduced_count(node))
 
 
-def _multiplied(ranges: Ranges, node: fx.Node) -> Interval:
-    factor, count = _first(ranges, node).reach, _reduced(node)
+def _reduced_product(ranges: Ranges, node: fx.Node) -> Interval:
+    factor, count = _first(ranges, node).reach, _reduced_count(node)
     most = factor ** min(count, 64) if factor > 1 else factor
     return Interval(0 if _first(ranges, node).low >= 0 else -most, max(most, 1))
 
 
-def _powered(ranges: Ranges, node: fx.Node) -> Interval:
+def _power(ranges: Ranges, node: fx.Node) -> Interval:
     base, exponent = ranges.of(node.args[0]), ranges.of(node.args[1])
     most = base.reach ** max(0, min(exponent.high, 64)) if base.reach > 1 else 1
     return Interval(0 if base.low >= 0 else -most, most)
 
 
-def _contracted(first: int) -> Rule:
-    """A matrix product of two neighbouring arguments."""
+def _matrix_product(first: int) -> Rule:
+    """Return the rule for a matrix product of two consecutive arguments."""
 
     def rule(ranges: Ranges, node: fx.Node) -> Interval:
         source: Any = node.args[first]
-        inner = extent(source.meta["val"].shape[-1])
+        inner = upper_bound(source.meta["val"].shape[-1])
         product = ranges.of(source) * ranges.of(node.args[first + 1])
         return product.repeated(inner) + (ranges.of(node.args[0]) if first else ZERO)
 
     return rule
 
 
-def _gathered(ranges: Ranges, node: fx.Node) -> Interval:
-    """`self` with entries of the source added at places that may all be the same."""
-    return ranges.of(node.args[0]) + ranges.of(node.args[3]).repeated(terms(node, 3))
+def _scatter_add(ranges: Ranges, node: fx.Node) -> Interval:
+    """Return the range of `self` plus elements of the source that may all have the same index."""
+    return ranges.of(node.args[0]) + ranges.of(node.args[3]).repeated(element_count(node, 3))
 
 
 # fmt: off
-_SAME = (
+_KEEPS_RANGE = (
     "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select",
     "squeeze", "unsqueeze", "clone", "alias", "detach", "flip", "roll", "repeat", "gather", "index",
     "index_select", "diagonal", "unfold", "as_strided", "_to_copy", "sort", "topk", "max", "min",
@@ -297,21 +298,21 @@ _SAME = (
     "split_with_sizes", "chunk", "unbind", "contiguous", "cat", "stack", "scalar_tensor",
 )
 # fmt: on
-_WITH_PLACES = {"sort", "topk", "max", "min", "kthvalue", "median", "mode", "cummax", "cummin"}
-_PLACES = ("argmax", "argmin", "argsort", "nonzero", "searchsorted", "bucketize")
+_RETURNS_INDICES = {"sort", "topk", "max", "min", "kthvalue", "median", "mode", "cummax", "cummin"}
+_INDICES = ("argmax", "argmin", "argsort", "nonzero", "searchsorted", "bucketize")
 
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(_SAME, _first),
-    **dict.fromkeys(_PLACES, _place),
+    **dict.fromkeys(_KEEPS_RANGE, _first),
+    **dict.fromkeys(_INDICES, _index),
     **dict.fromkeys(("full", "full_like"), _any_of(1)),
-    **dict.fromkeys(("div", "floor_divide"), _smaller),
-    **dict.fromkeys(("maximum", "clamp_min"), _greater),
-    **dict.fromkeys(("minimum", "clamp_max"), _lesser),
-    **dict.fromkeys(("sum", "cumsum"), _summed),
-    **dict.fromkeys(("prod", "cumprod"), _multiplied),
-    **dict.fromkeys(("mm", "bmm", "matmul"), _contracted(0)),
-    **dict.fromkeys(("addmm", "baddbmm"), _contracted(1)),
-    **dict.fromkeys(("scatter_add", "index_add"), _gathered),
+    **dict.fromkeys(("div", "floor_divide"), _quotient),
+    **dict.fromkeys(("maximum", "clamp_min"), _maximum),
+    **dict.fromkeys(("minimum", "clamp_max"), _minimum),
+    **dict.fromkeys(("sum", "cumsum"), _reduced_sum),
+    **dict.fromkeys(("prod", "cumprod"), _reduced_product),
+    **dict.fromkeys(("mm", "bmm", "matmul"), _matrix_product(0)),
+    **dict.fromkeys(("addmm", "baddbmm"), _matrix_product(1)),
+    **dict.fromkeys(("scatter_add", "index_add"), _scatter_add),
     **dict.fromkeys(("bitwise_left_shift", "__lshift__"), _shift),
     "getitem": _item,
     "arange": _arange,
@@ -323,15 +324,15 @@ _RULES: dict[str, Rule] = {
     "scatter": _any_of(0, 3),
     "index_put": _any_of(0, 2),
     "copy": _any_of(1),
-    "add": _added,
-    "sub": _subtracted,
+    "add": _sum_of_two,
+    "sub": _difference,
     "mul": _product,
-    "pow": _powered,
+    "pow": _power,
     "neg": lambda ranges, node: -_first(ranges, node),
     "abs": _magnitude,
     "relu": lambda ranges, node: _first(ranges, node).at_least(ZERO),
     "remainder": _remainder,
     "fmod": _fmod,
     "bitwise_and": _masked_bits,
-    "clamp": _clamped,
+    "clamp": _clamp,
 }

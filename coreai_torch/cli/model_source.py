@@ -1,4 +1,4 @@
-"""From what was typed to a model: an exported program, or a factory and example inputs."""
+"""Load the model that a command names: an exported program, or a factory with example inputs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model or an exported program, and what to call it with."""
+    """A model or an exported program, and its example inputs."""
 
     model_or_exported: Any
     args: tuple[Any, ...] | None = None
     kwargs: dict[str, Any] | None = None
     dynamic_shapes: Any = None
-    kernels: tuple[Any, ...] = ()  # Metal kernels that the factory's module or the model holds
+    kernels: tuple[Any, ...] = ()  # Metal kernels of the factory's module or the model
 
     def capture(self, converter: TorchConverter) -> torch.export.ExportedProgram:
         """Return the decomposed program."""
@@ -44,10 +44,10 @@ class Loaded:
 
 
 def load(source: str, inputs: Sequence[str]) -> Loaded:
-    """The model that `source` names, ready to be converted."""
+    """Load the model that `source` names."""
     path, _, factory = source.rpartition(":")
     if source.endswith(".pt2"):
-        return _exported(Path(source), inputs)
+        return _load_exported(Path(source), inputs)
     if not path:
         raise typer.BadParameter(
             f"{source!r} is neither a .pt2 nor module:factory; "
@@ -55,56 +55,56 @@ def load(source: str, inputs: Sequence[str]) -> Loaded:
         )
     import torch
 
-    torch.manual_seed(0)  # so that untrained weights are the same for `convert` and for `verify`
+    torch.manual_seed(0)  # untrained weights are then the same in `convert` and `verify`
     module = _module(path)
-    loaded = _made(source, _called(module, path, factory))
+    loaded = _check_result(source, _call_factory(module, path, factory))
     if inputs or loaded.args is None:
-        loaded = _bound(loaded.model_or_exported, inputs)
+        loaded = _bind_inputs(loaded.model_or_exported, inputs)
     return replace(loaded, kernels=_kernels(module, loaded.model_or_exported))
 
 
-def _made(source: str, made: Any) -> Loaded:
-    """What a factory gave, told apart."""
+def _check_result(source: str, result: Any) -> Loaded:
+    """Check the result of a factory: a model, or a tuple of a model, its args and its kwargs."""
     import torch
 
-    model, *given = made if isinstance(made, tuple) and made else (made,)
+    model, *rest = result if isinstance(result, tuple) and result else (result,)
     if not isinstance(model, torch.nn.Module):
         raise typer.BadParameter(
-            f"{source} gave a {type(model).__name__}; a factory returns an nn.Module, "
-            "or a tuple of one with its args and kwargs"
+            f"{source} returned a {type(model).__name__}; a factory returns an nn.Module, "
+            "or a tuple of a module, its args and its kwargs"
         )
-    kinds: list[tuple[type, ...]] = [(tuple, list), (dict,)]
-    if len(given) > 2 or not all(map(isinstance, given, kinds)):
-        shown = ", ".join(type(part).__name__ for part in given)
+    types: list[tuple[type, ...]] = [(tuple, list), (dict,)]
+    if len(rest) > 2 or not all(map(isinstance, rest, types)):
+        shown = ", ".join(type(part).__name__ for part in rest)
         raise typer.BadParameter(
-            f"{source} gave a model with {shown}; behind the model come a tuple of its args "
+            f"{source} returned a model and {shown}; after the model comes a tuple of its args "
             "and a dictionary of its kwargs, as in  return model, (x,), {'scale': s}"
         )
     model.eval()
-    return Loaded(model, *(kind(part) for kind, part in zip((tuple, dict), given, strict=False)))
+    return Loaded(model, *(kind(part) for kind, part in zip((tuple, dict), rest, strict=False)))
 
 
 def _kernels(module: ModuleType, model: torch.nn.Module) -> tuple[Any, ...]:
     from ..kernels import TorchMetalKernel
 
-    held = [*vars(module).values(), *(v for m in model.modules() for v in vars(m).values())]
-    return tuple(dict.fromkeys(v for v in held if isinstance(v, TorchMetalKernel)))
+    values = [*vars(module).values(), *(v for m in model.modules() for v in vars(m).values())]
+    return tuple(dict.fromkeys(v for v in values if isinstance(v, TorchMetalKernel)))
 
 
-def _exported(path: Path, inputs: Sequence[str]) -> Loaded:
+def _load_exported(path: Path, inputs: Sequence[str]) -> Loaded:
     if inputs:
-        raise typer.BadParameter("an exported program brings its inputs; --input is for factories")
+        raise typer.BadParameter("an exported program has its own inputs; --input is for factories")
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {path}")
     import torch
 
-    from .. import converter  # noqa: F401  defines the ops that a saved program may hold
+    from .. import converter  # noqa: F401  defines ops that a saved program may contain
 
     try:
         return Loaded(torch.export.load(path))
     except Exception as cause:
         raise typer.BadParameter(
-            f"{path} holds no exported program that this torch can read: {_first_line(cause)}; "
+            f"{path} is not an exported program that this torch can read: {_first_line(cause)}; "
             "try  torch.export.save(torch.export.export(model, args), 'model.pt2')"
         ) from cause
 
@@ -113,58 +113,58 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
-def _called(module: ModuleType, path: str, factory: str) -> Any:
+def _call_factory(module: ModuleType, path: str, factory: str) -> Any:
     import torch
 
-    made = getattr(module, factory, None)
-    if made is None:
+    found = getattr(module, factory, None)
+    if found is None:
         names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise typer.BadParameter(f"{path} has no {factory!r}; it has {names}")
-    if isinstance(made, torch.nn.Module) or not callable(made):
-        return made
+    if isinstance(found, torch.nn.Module) or not callable(found):
+        return found
     try:
-        inspect.signature(made).bind()
+        inspect.signature(found).bind()
     except TypeError as error:
         raise typer.BadParameter(
-            f"{path}:{factory} is called without arguments, but it is {factory}"
-            f"{inspect.signature(made)}: {error}; write a function that calls it with them"
+            f"{path}:{factory} is called without arguments, but its signature is {factory}"
+            f"{inspect.signature(found)}: {error}; write a function that calls it with them"
         ) from error
-    except ValueError:  # builtins need not have a signature
+    except ValueError:  # some builtins have no signature
         pass
-    with _users_code(f"{path}:{factory}"):
-        return made()
+    with _report_user_error(f"{path}:{factory}"):
+        return found()
 
 
 @contextmanager
-def _users_code(what: str) -> Iterator[None]:
-    """What the user's own code raises is told with its line, and is no bug of ours."""
+def _report_user_error(what: str) -> Iterator[None]:
+    """Raise `ModelCodeError` with the line if the user's code fails."""
     from ..errors import ModelCodeError
 
     try:
         yield
     except (Exception, SystemExit) as cause:
         frames = traceback.extract_tb(cause.__traceback__)
-        own = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
-        at = f'\n  at    File "{own[-1].filename}", line {own[-1].lineno}' if own else ""
-        left = isinstance(cause, SystemExit)
-        told = f"called sys.exit({cause})" if left else f"raised {type(cause).__name__}: {cause}"
+        user = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
+        at = f'\n  at    File "{user[-1].filename}", line {user[-1].lineno}' if user else ""
+        exited = isinstance(cause, SystemExit)
+        event = f"called sys.exit({cause})" if exited else f"raised {type(cause).__name__}: {cause}"
         raise ModelCodeError(
-            f"{what} {told}{at}\n  try   the same in Python: it must return a model there first"
+            f"{what} {event}{at}\n  try   call it in Python first: it must return a model there"
         ) from cause
 
 
 def module_at(path: str) -> ModuleType:
-    """A module that the model may have come from: its classes are those of the model then."""
+    """Return the module at a path; if it is imported already, its classes stay the same."""
     if path.endswith(".py"):
-        held = sys.modules.get(Path(path).stem)
-        if held is not None and Path(held.__file__ or "").absolute() == Path(path).absolute():
-            return held
+        known = sys.modules.get(Path(path).stem)
+        if known is not None and Path(known.__file__ or "").absolute() == Path(path).absolute():
+            return known
     return _module(path)
 
 
 def _module(path: str) -> ModuleType:
     if not path.endswith(".py"):
-        return _imported(path)
+        return _import_module(path)
     file = Path(path)
     if not file.is_file():
         raise typer.BadParameter(f"there is no file {file}")
@@ -174,17 +174,17 @@ def _module(path: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
-    with _users_code(path):
+    with _report_user_error(path):
         spec.loader.exec_module(module)
     return module
 
 
-def _imported(path: str) -> ModuleType:
+def _import_module(path: str) -> ModuleType:
     from ..errors import ModelCodeError
 
     sys.path.insert(0, str(Path.cwd()))
     try:
-        with _users_code(path):
+        with _report_user_error(path):
             return importlib.import_module(path)
     except ModelCodeError as error:
         missing = getattr(error.__cause__, "name", None)
@@ -195,21 +195,21 @@ def _imported(path: str) -> ModuleType:
         raise
 
 
-def _bound(model: torch.nn.Module, inputs: Sequence[str]) -> Loaded:
-    """Named inputs in the places that `forward` has for them."""
+def _bind_inputs(model: torch.nn.Module, inputs: Sequence[str]) -> Loaded:
+    """Bind named inputs to the parameters of `forward`."""
     specs = [input_spec.parse(text) for text in inputs]
     if twice := [s.name for i, s in enumerate(specs) if s.name in {o.name for o in specs[:i]}]:
         raise typer.BadParameter(f"the input {twice[0]!r} is given more than once")
-    given = {s.name: s.tensor() for s in specs}
+    tensors = {s.name: s.tensor() for s in specs}
     try:
         signature = inspect.signature(model.forward)
-    except ValueError:  # of a traced module, which tells no names
-        return Loaded(model, tuple(given.values()))
+    except ValueError:  # a traced module has no names
+        return Loaded(model, tuple(tensors.values()))
     try:
-        bound = signature.bind(**given)
+        bound = signature.bind(**tensors)
     except TypeError as error:
         raise typer.BadParameter(
-            f"{type(model).__name__}.forward{signature}: {error}; give each with --input"
+            f"{type(model).__name__}.forward{signature}: {error}; pass each with --input"
         ) from error
     shapes = {s.name: s.dynamic() for s in specs}
     dynamic = shapes if any(shapes.values()) else None

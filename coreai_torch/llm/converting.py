@@ -57,13 +57,13 @@ def convert(
     _check_size("max_source_length", source_length, SHORTEST)
     from . import export_steps
 
-    wish = export_steps.Wish(batch_size, max_length, source_length, verify, turn_weights)
+    options = export_steps.Options(batch_size, max_length, source_length, verify, turn_weights)
     has_encoder = model.config.is_encoder_decoder
     converter = TorchConverter(recognize=recognize)
     with torch.no_grad(), stages() as stage:
         with stage("exporting"):
             add_steps = export_steps.encoder_decoder if has_encoder else export_steps.decoder
-            description = add_steps(converter, model, wish)
+            description = add_steps(converter, model, options)
         with stage("converting", live=False):
             program = GenerationProgram.of(converter.to_coreai(), description)
         with stage("optimizing"):

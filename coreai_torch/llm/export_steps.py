@@ -1,4 +1,4 @@
-"""Exports the steps of a model and stages them as entrypoints of one converter."""
+"""Export the steps of a generative model and stage them as entrypoints of one converter."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .entrypoints import CrossStep, Encode, Pair, Step, layer_names
 from .pretranspose import transpose_weights
 from .program import Description
 
-SEVERAL = 3  # tokens of an example whose length is left open
+EXAMPLE_LENGTH = 3  # tokens of an example input with a dynamic length
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the program is made for, and how."""
+class Options:
+    """Sizes of the program, and options of its conversion."""
 
     batch: int
     length: int
@@ -33,54 +33,56 @@ class Wish:
     turn_weights: bool
 
 
-def decoder(staging: TorchConverter, model: Any, wish: Wish) -> Description:
+def decoder(staging: TorchConverter, model: Any, options: Options) -> Description:
     """Stage `prefill` and `decode` of a model without an encoder."""
-    _check_positions(model, "max_length", wish.length)
-    made = model(input_ids=_tokens(wish.batch, 1), use_cache=True)
-    step = Step(model, _pairs(model, getattr(made, "past_key_values", None)), wish.length)
+    _check_positions(model, "max_length", options.length)
+    first = model(input_ids=_tokens(options.batch, 1), use_cache=True)
+    step = Step(model, _pairs(model, getattr(first, "past_key_values", None)), options.length)
     programs = {
-        entrypoint: _capture(staging, step, (tokens, _position()), (open_, None))
-        for entrypoint, tokens, open_ in _steps(wish)
+        entrypoint: _capture(staging, step, (tokens, _position()), (shape, None))
+        for entrypoint, tokens, shape in _steps(options)
     }
-    vocabulary = made.logits.shape[-1]
-    if wish.verify:
-        tokens = checking.trial(wish.batch, wish.length, vocabulary)
+    vocabulary = first.logits.shape[-1]
+    if options.verify:
+        tokens = checking.trial(options.batch, options.length, vocabulary)
         want = model(input_ids=tokens, use_cache=False).logits[:, -1]
         checking.check_steps(model, programs, tokens, (), want)
-    if wish.turn_weights:
+    if options.turn_weights:
         transpose_weights(programs.values())
     for entrypoint, program in programs.items():
         staging.add_exported_program(program, None, ["logits"], step.states, entrypoint)
-    return _description(model, wish, vocabulary)
+    return _description(model, options, vocabulary)
 
 
-def encoder_decoder(staging: TorchConverter, model: Any, wish: Wish) -> Description:
+def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> Description:
     """Stage `encode`, `prefill` and `decode` of a model with an encoder."""
-    _check_positions(model, "max_length", wish.length)
-    source = _Source.of(model, wish)
-    made = model(
-        **{source.name: source.example}, decoder_input_ids=_tokens(wish.batch, 1), use_cache=True
+    _check_positions(model, "max_length", options.length)
+    source = _Source.of(model, options)
+    first = model(
+        **{source.name: source.example}, decoder_input_ids=_tokens(options.batch, 1), use_cache=True
     )
-    held = made.past_key_values
+    cache = first.past_key_values
     own, crossed = (
-        _pairs(model, one) for one in (held.self_attention_cache, held.cross_attention_cache)
+        _pairs(model, one) for one in (cache.self_attention_cache, cache.cross_attention_cache)
     )
-    given = [one for pair in crossed for one in pair]
+    encoded = [one for pair in crossed for one in pair]
     encode = _capture(staging, Encode(model, len(crossed)), source.inputs, source.shapes)
-    step = CrossStep(model, own, wish.length)
-    beside = (given, *source.inputs[1:])
-    shapes = ([source.crossed] * len(given), *source.shapes[1:])
+    step = CrossStep(model, own, options.length)
+    extra_inputs = (encoded, *source.inputs[1:])
+    shapes = ([source.crossed] * len(encoded), *source.shapes[1:])
     programs = {
-        entrypoint: _capture(staging, step, (tokens, _position(), *beside), (open_, None, *shapes))
-        for entrypoint, tokens, open_ in _steps(wish)
+        entrypoint: _capture(
+            staging, step, (tokens, _position(), *extra_inputs), (shape, None, *shapes)
+        )
+        for entrypoint, tokens, shape in _steps(options)
     }
-    vocabulary = made.logits.shape[-1]
-    if wish.verify:
-        tokens = checking.trial(wish.batch, wish.length, vocabulary)
+    vocabulary = first.logits.shape[-1]
+    if options.verify:
+        tokens = checking.trial(options.batch, options.length, vocabulary)
         whole = model(**{source.name: source.example}, decoder_input_ids=tokens, use_cache=False)
-        checking.check_encoded(model, encode.module()(*source.inputs), given)
-        checking.check_steps(model, programs, tokens, beside, whole.logits[:, -1])
-    if wish.turn_weights:
+        checking.check_encoded(model, encode.module()(*source.inputs), encoded)
+        checking.check_steps(model, programs, tokens, extra_inputs, whole.logits[:, -1])
+    if options.turn_weights:
         transpose_weights([encode, *programs.values()])
     names = layer_names(("cross_keys", "cross_values"), len(crossed))
     staging.add_exported_program(encode, [source.name, *source.mask], names, None, "encode")
@@ -89,36 +91,36 @@ def encoder_decoder(staging: TorchConverter, model: Any, wish: Wish) -> Descript
         staging.add_exported_program(program, inputs, ["logits"], step.states, entrypoint)
     return _description(
         model,
-        wish,
+        options,
         vocabulary,
         source=source.name,
-        source_shape=(wish.source,) if source.mask else tuple(source.example.shape[1:]),
+        source_shape=(options.source,) if source.mask else tuple(source.example.shape[1:]),
         start_token_id=_start(model),
     )
 
 
 @dataclass(frozen=True)
 class _Source:
-    """What an encoder takes: tokens of any number with their mask, or features of one shape."""
+    """The input of an encoder: a dynamic number of tokens and their mask, or fixed features."""
 
     name: str
     example: Tensor
-    length: Any  # of tokens
+    length: Any  # the dynamic number of tokens, or None
 
     @classmethod
-    def of(cls, model: Any, wish: Wish) -> _Source:
+    def of(cls, model: Any, options: Options) -> _Source:
         if model.main_input_name == "input_ids":
-            _check_positions(model, "max_source_length", wish.source)
-            length = Dim("source", min=2, max=wish.source)
-            return cls("input_ids", _tokens(wish.batch, SEVERAL), length)
+            _check_positions(model, "max_source_length", options.source)
+            length = Dim("source", min=2, max=options.source)
+            return cls("input_ids", _tokens(options.batch, EXAMPLE_LENGTH), length)
         config = model.config
         if config.model_type == "whisper":
             frames = 2 * config.max_source_positions  # the encoder's convolutions halve them
-            shape = (wish.batch, config.num_mel_bins, frames)
+            shape = (options.batch, config.num_mel_bins, frames)
             return cls("input_features", torch.zeros(shape, dtype=model.dtype), None)
         raise ConversionError(
-            f"{type(model).__name__} encodes {model.main_input_name!r}; encoders of text and "
-            "Whisper's are known\n  try   coreai_torch.convert(model.get_encoder(), args)"
+            f"{type(model).__name__} encodes {model.main_input_name!r}; only text encoders and "
+            "Whisper are supported\n  try   call coreai_torch.convert(model.get_encoder(), args)"
         )
 
     @property
@@ -138,15 +140,15 @@ class _Source:
         return ({1: self.length},) * 2 if self.length else (None,)
 
 
-def _steps(wish: Wish) -> list[tuple[str, Tensor, Any]]:
-    """Each step with an example, and the axes of it that are left open.
+def _steps(options: Options) -> list[tuple[str, Tensor, Any]]:
+    """Return the name of each step, example tokens, and the dynamic sizes of the tokens.
 
-    A length of one is what torch specializes on, so that `prefill` begins at two.
+    `prefill` takes at least two tokens, because torch specializes on a length of one.
     """
-    length = Dim("length", min=2, max=wish.length)
+    length = Dim("length", min=2, max=options.length)
     return [
-        ("prefill", _tokens(wish.batch, SEVERAL), {1: length}),
-        ("decode", _tokens(wish.batch, 1), None),
+        ("prefill", _tokens(options.batch, EXAMPLE_LENGTH), {1: length}),
+        ("decode", _tokens(options.batch, 1), None),
     ]
 
 
@@ -164,50 +166,50 @@ def _capture(
     return prepare(module, args, None, shapes, rules=capture_rules(staging)).program
 
 
-def _pairs(model: Any, held: Any) -> list[Pair]:
-    """Keys and values of a first step; refuses what remembers in another way.
+def _pairs(model: Any, cache: Any) -> list[Pair]:
+    """Return the keys and values of a cache; raise for any other kind of cache.
 
-    Layers of other kinds add to keys and values something that would be lost.
+    Layers of other classes store more than keys and values, which would be lost.
     """
-    layers = getattr(held, "layers", [])
+    layers = getattr(cache, "layers", [])
     known = (DynamicLayer, DynamicSlidingWindowLayer)
     other = sorted({type(one).__name__ for one in layers if type(one) not in known})
     if other or not layers:
-        kind = ", ".join(other) or "a cache of its own kind"
+        kind = ", ".join(other) or "an unknown kind of cache"
         raise ConversionError(
-            f"{type(model).__name__} remembers in {kind}; only keys and values of attention can "
-            "be states of the program\n"
-            "  try   coreai_torch.convert(model, args) with use_cache=False, for whole sequences"
+            f"{type(model).__name__} stores its state in {kind}; only keys and values of "
+            "attention can be states of the program\n"
+            "  try   call coreai_torch.convert(model, args) with use_cache=False for full sequences"
         )
     return [(layer.keys, layer.values) for layer in layers]
 
 
 def _check_positions(model: Any, what: str, length: int) -> None:
-    """Beyond its last position a table of positions has nothing to read."""
+    """Raise if the length exceeds the model's table of positions."""
     config = model.config.get_text_config(decoder=True)
     for name in ("max_position_embeddings", "max_target_positions"):
         most = getattr(config, name, None)
         if most is not None and length > most:
             raise ConversionError(
-                f"{what} is {length}, {type(model).__name__} has {most} positions "
-                f"({name})\n  try   {what}={most}, or a model for more"
+                f"{what} is {length}, but {type(model).__name__} has {most} positions "
+                f"({name})\n  try   pass {what}={most}, or use a model with more positions"
             )
 
 
 def _start(model: Any) -> int | None:
-    """What the decoder begins with, in the order in which transformers looks for it."""
+    """Return the decoder's first token, with the same precedence as transformers."""
     config = model.generation_config
     start = config.decoder_start_token_id
-    held: int | None = config.bos_token_id if start is None else start
-    return held
+    token: int | None = config.bos_token_id if start is None else start
+    return token
 
 
-def _description(model: Any, wish: Wish, vocabulary: int, **more: Any) -> Description:
+def _description(model: Any, options: Options, vocabulary: int, **more: Any) -> Description:
     config = model.generation_config
     ends: int | Sequence[int] | None = config.eos_token_id
     return Description(
-        batch_size=wish.batch,
-        max_length=wish.length,
+        batch_size=options.batch,
+        max_length=options.length,
         vocabulary=vocabulary,
         eos_token_ids=() if ends is None else (ends,) if isinstance(ends, int) else tuple(ends),
         pad_token_id=config.pad_token_id,

@@ -1,4 +1,4 @@
-"""Runs the cases that the built-in lowerings carry, on the machine they are installed on."""
+"""Run the test cases of the built-in lowerings on the machine where they are installed."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from .isolation import Isolated, ProgramFile
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case of one op, before or after `optimize()`."""
+    """The result of one case of one op, before or after `optimize()`."""
 
     op: str
     case: int
     optimized: bool
     ok: bool
-    told: str
+    told: str  # the problem, empty if there is none; a key of `coreai-torch ops --check --json`
 
 
 @dataclass(frozen=True)
 class CaseRun:
-    """One case of one op that is to be run."""
+    """One case of one op to run, before or after `optimize()`."""
 
     op: str
     target: Any
@@ -47,7 +47,7 @@ class CaseRun:
 
 
 def case_runs(pattern: str = "") -> list[CaseRun]:
-    """Every run of the ops whose name contains the pattern, as `aten::trunc` or `aten.trunc`."""
+    """Return every run of the ops whose name contains the pattern (`aten::trunc`, `aten.trunc`)."""
     return [
         CaseRun(name, entry.target, number, case, optimized)
         for entry in BUILTIN
@@ -60,7 +60,7 @@ def case_runs(pattern: str = "") -> list[CaseRun]:
 
 
 def _names(target: Any) -> tuple[str, str]:
-    """As it is registered, and as errors and lists write it."""
+    """Return the name in the registry, and the name in errors and lists."""
     return key(target), target_name(target)
 
 
@@ -69,22 +69,22 @@ def check_ops(pattern: str = "") -> Iterator[CaseResult]:
     runner: Isolated | None = None
     try:
         for run in case_runs(pattern):
-            told, runner = _tried(run.target, run.case, run.optimized, runner)
-            yield CaseResult(run.op, run.number, run.optimized, not told, told)
+            problem, runner = _run_case(run.target, run.case, run.optimized, runner)
+            yield CaseResult(run.op, run.number, run.optimized, not problem, problem)
     finally:
         if runner is not None:
             runner.close()
 
 
-def _tried(
+def _run_case(
     target: Any, case: Case, optimized: bool, runner: Isolated | None
 ) -> tuple[str, Isolated | None]:
-    """What is wrong, if anything, and the child to go on with."""
+    """Return the problem, empty if there is none, and the child process for the next case."""
     model = _CaseModel(target, case)
     try:
         with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
             path = Path(folder) / "case.mlirbc"
-            names = _converted(model, path)
+            names = _convert(model, path)
             if runner is None or not runner.alive:
                 runner = Isolated(ProgramFile(bytecode=path), optimize=optimized)
             else:
@@ -92,12 +92,13 @@ def _tried(
             feeds = zip(names, model.feeds, strict=True)
             raw, _ = runner.call({n: array(v) for n, v in feeds}, {})
         got = [tensor(raw[name]) for name in runner.ports.outputs]
-        return _differences(got, model.outputs(), case), runner
+        return _compare_results(got, model.outputs(), case), runner
     except (ConversionError, NativeError) as error:
         return str(error), runner if runner is not None and runner.alive else None
 
 
-def _converted(model: _CaseModel, path: Path) -> list[str]:
+def _convert(model: _CaseModel, path: Path) -> list[str]:
+    """Write the converted case to the path and return the names of its inputs."""
     converter = TorchConverter()
     exported = export(model, model.feeds, None, None)
     program = prepare(exported, rules=capture_rules(converter)).program
@@ -108,7 +109,7 @@ def _converted(model: _CaseModel, path: Path) -> list[str]:
     return [s.arg.name for s in program.graph_signature.input_specs if s.target is None]
 
 
-def _differences(got: list[torch.Tensor], want: list[torch.Tensor], case: Case) -> str:
+def _compare_results(got: list[torch.Tensor], want: list[torch.Tensor], case: Case) -> str:
     allowed = limits()
     if case.tolerance is not None:
         allowed = dict.fromkeys(allowed, max(case.tolerance))
@@ -120,57 +121,58 @@ def _differences(got: list[torch.Tensor], want: list[torch.Tensor], case: Case) 
 
 
 class _CaseModel(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
-    """Calls one op with a case's arguments; constants of the case become buffers."""
+    """Call one op with the arguments of a case; the constants of the case are buffers."""
 
     def __init__(self, target: Any, case: Case) -> None:
         super().__init__()
         self._target = target
         self.feeds: list[torch.Tensor] = []
-        self._fixed = 0
-        self._args = [self._placed(a) for a in case.args]
-        self._kwargs = {k: self._placed(v) for k, v in case.kwargs.items()}
+        self._constants = 0
+        self._args = [self._to_reference(a) for a in case.args]
+        self._kwargs = {k: self._to_reference(v) for k, v in case.kwargs.items()}
 
-    def _placed(self, given: Any) -> Any:
-        if isinstance(given, list):
-            return [self._placed(g) for g in given]
-        if not isinstance(given, T):
-            return given
-        made = given.make(len(self.feeds) + self._fixed)
-        if given.constant:
-            self.register_buffer(f"constant_{self._fixed}", made)
-            self._fixed += 1
-            return _Held(f"constant_{self._fixed - 1}")
-        self.feeds.append(made)
-        return _Fed(len(self.feeds) - 1)
+    def _to_reference(self, argument: Any) -> Any:
+        """Replace the tensors of an argument by references to buffers and inputs."""
+        if isinstance(argument, list):
+            return [self._to_reference(element) for element in argument]
+        if not isinstance(argument, T):
+            return argument
+        value = argument.make(len(self.feeds) + self._constants)
+        if argument.constant:
+            self.register_buffer(f"constant_{self._constants}", value)
+            self._constants += 1
+            return _Buffer(f"constant_{self._constants - 1}")
+        self.feeds.append(value)
+        return _Input(len(self.feeds) - 1)
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        def given(placed: Any) -> Any:
-            if isinstance(placed, list):
-                return [given(p) for p in placed]
-            if isinstance(placed, _Held):
-                return getattr(self, placed.name)
-            return inputs[placed.index] if isinstance(placed, _Fed) else placed
+        def resolve(argument: Any) -> Any:
+            if isinstance(argument, list):
+                return [resolve(element) for element in argument]
+            if isinstance(argument, _Buffer):
+                return getattr(self, argument.name)
+            return inputs[argument.index] if isinstance(argument, _Input) else argument
 
-        kwargs = {k: given(v) for k, v in self._kwargs.items()}
-        result = self._target(*(given(a) for a in self._args), **kwargs)
+        kwargs = {k: resolve(v) for k, v in self._kwargs.items()}
+        result = self._target(*(resolve(a) for a in self._args), **kwargs)
         return result + 0 if isinstance(result, int | torch.SymInt) else result
 
     def outputs(self) -> list[torch.Tensor]:
-        """What torch gives."""
+        """Return the results of torch."""
         result = self(*self.feeds)
-        listed: Sequence[Any] = result if isinstance(result, list | tuple) else [result]
-        return [torch.as_tensor(r) for r in listed if r is not None]
+        results: Sequence[Any] = result if isinstance(result, list | tuple) else [result]
+        return [torch.as_tensor(r) for r in results if r is not None]
 
 
 @dataclass(frozen=True)
-class _Held:
-    """A buffer of the model."""
+class _Buffer:
+    """Refer to a buffer of the model."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class _Fed:
-    """An input of the model."""
+class _Input:
+    """Refer to an input of the model."""
 
     index: int

@@ -1,4 +1,4 @@
-"""`verify`: one call that says whether a program does what the model does."""
+"""`verify`: compare the results of a converted program with those of the model."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from .subject import Leaves, Subject
 from .trials import Runner, Trials
 from .verdict import Divergence, Verdict
 
-_LARGE = 1 << 30  # bytes of a program that is loaded only once at a time
+_LARGE = 1 << 30  # bytes from which on a program is not loaded twice at a time
 
 ProgramLike: TypeAlias = "AIProgram | AIModelAsset | Path | str"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a program is examined; `verify` tells what each of them means."""
+    """Options of a comparison; the docstring of `verify` explains them."""
 
     entrypoint: str = "main"
-    named: bool = False  # the names of the plan were asked for, and others are wrong
+    named: bool = False  # the caller gave names, and the program must have them
     converter: TorchConverter | None = None
     trials: TrialPlan = field(default_factory=TrialPlan)
     tolerance: float | None = None
@@ -62,11 +62,11 @@ def verify(
     entrypoint_name: str = "main",
     **settings: Any,
 ) -> Verdict:
-    """Run torch and the program on the same inputs and say how far they are apart.
+    """Run torch and a converted program on the same inputs and compare the results.
 
-    The model is run as it is; an exported program is run by torch. `program` is what was converted
-    from it, or the path of an asset; without one the model is converted now. Inputs are `args` and
-    `kwargs`, or those of the export, and others like them.
+    Torch runs the model, or the exported program. `program` is the converted program or the path
+    of an asset; without it the model is converted first. The inputs are `args` and `kwargs`, or
+    the example inputs of the export, and generated inputs of the same kind.
 
     ```python
     verdict = coreai_torch.verify(model, "linear.aimodel", (x,))
@@ -74,38 +74,39 @@ def verify(
     ```
 
     Args:
-        model_or_exported: what was converted.
-        program: what it became.
-        args: inputs by place.
+        model_or_exported: a model, or an `ExportedProgram`, decomposed or not.
+        program: the program that was converted from it.
+        args: positional inputs.
         kwargs: inputs by name.
-        dynamic_shapes: as for `torch.export`, if a model is given.
-        input_names: the names the program should have; other names are then wrong.
+        dynamic_shapes: dynamic sizes of a model, as for `torch.export.export`.
+        input_names: the names that the program must have.
         output_names: likewise.
         state_names: likewise.
         entrypoint_name: the function of the program.
-        settings: `trials`, a `TrialPlan` of the inputs to generate; `seconds` (60) for trying them;
-            `tolerance`, relative to the largest value of an output, in place of that of its dtype;
-            `converter`, whose lowerings and kernels made the program; `locate=False` to leave out
-            the search for the first wrong op; `engine`, the `runtime` of this machine or `torch`,
-            which executes the program op by op, runs Metal kernels from their source and adds up
-            float16 products as devices do (`auto` takes the runtime unless there are such);
-            `timeout` (600), which no step of the native code may exceed.
+        settings: `trials`, a `TrialPlan` of the inputs to generate; `seconds` (60), the time limit
+            for generated inputs; `tolerance`, relative to the largest value of an output, instead
+            of the tolerance of its dtype; `converter`, the converter that made the program;
+            `locate=False` to skip the search for the first wrong op; `engine`, either `runtime`
+            of this machine or `torch`, which executes the program op by op, runs Metal kernels
+            from their source and accumulates float16 products as devices do (`auto` chooses the
+            runtime unless the program needs these); `timeout` (600), the limit in seconds for
+            each step of native code.
     """
     names = Names(input_names, output_names, state_names)
     named = any(n is not None for n in (input_names, output_names, state_names))
-    how = _settings(entrypoint_name, named, settings)
+    options = _settings(entrypoint_name, named, settings)
     captured = prepare(
         model_or_exported,
         args,
         kwargs,
         dynamic_shapes,
-        rules=capture_rules(how.converter),
+        rules=capture_rules(options.converter),
         names=names,
     )
     subject = Subject(captured.program, captured.plan, captured.reference)
     if program is None:
-        program = _converted(subject, names, how)
-    return examine(subject, program, subject.leaves(args, kwargs), how)
+        program = _convert(subject, names, options)
+    return examine(subject, program, subject.leaves(args, kwargs), options)
 
 
 def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
@@ -117,45 +118,46 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
         given.pop("trials", None)
     if not isinstance(given.get("trials", TrialPlan()), TrialPlan):
         raise ArgumentTypeError(
-            f"trials is {given['trials']!r}\n  try   TrialPlan(seeds=2, steps=3)"
+            f"trials is {given['trials']!r}\n  try   pass TrialPlan(seeds=2, steps=3)"
         )
     check_converter(given.get("converter"))
     engine = given.pop("engine", Engine.AUTO)
     if engine not in list(Engine):
-        raise VerificationInputError(f"no engine {engine!r}\n  try   one of {[*map(str, Engine)]}")
+        known_engines = [*map(str, Engine)]
+        raise VerificationInputError(f"no engine {engine!r}\n  try   pass one of {known_engines}")
     engine = Engine(engine)
     return Settings(entrypoint, named, engine=engine, **given)
 
 
-def examine(subject: Subject, program: ProgramLike, given: Leaves, how: Settings) -> Verdict:
-    """Hold a program to a subject that is at hand; what `verify` does once it has one."""
+def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Settings) -> Verdict:
+    """Compare a program with a captured model; `leaves` are the flattened inputs."""
     began = time.monotonic()
-    made = Trials(subject, _limits(subject, how.tolerance), how.named, how.seconds)
-    steps = max(1, how.trials.steps) if subject.plan.states else 1
-    engine, reason = chosen(how.engine, subject.exported)
-    with _starter(engine, program, how) as starter:
+    trials = Trials(subject, _limits(subject, options.tolerance), options.named, options.seconds)
+    steps = max(1, options.trials.steps) if subject.plan.states else 1
+    engine, reason = chosen(options.engine, subject.exported)
+    with _starter(engine, program, options) as starter:
         for variants in _loaded_together(starter.source):
-            made.run(starter, draws(subject, given, how.trials), steps, variants)
-        blame = _second_opinion(made, engine, starter) if made.failure else ""
-    divergence, found = _cause(made, engine, how) if how.locate else (None, "")
+            trials.run(starter, draws(subject, leaves, options.trials), steps, variants)
+        opinion = _second_opinion(trials, engine, starter) if trials.failure else ""
+    divergence, found = _locate(trials, engine, options) if options.locate else (None, "")
     return Verdict(
-        how.entrypoint,
-        tuple(made.done),
-        tuple(made.problems),
-        tuple(made.left_out),
-        tuple(note for note in (reason, blame, found) if note),
+        options.entrypoint,
+        tuple(trials.done),
+        tuple(trials.problems),
+        tuple(trials.left_out),
+        tuple(note for note in (reason, opinion, found) if note),
         kernels(subject.exported) if engine is Engine.TORCH else (),
         divergence,
         time.monotonic() - began,
     )
 
 
-def _converted(subject: Subject, names: Names, how: Settings) -> AIProgram:
-    fresh = (how.converter or TorchConverter()).empty(TorchConverter.Mode.DEBUG)
-    fresh.add_exported_program(
-        subject.exported, names.inputs, names.outputs, names.states, how.entrypoint
+def _convert(subject: Subject, names: Names, options: Settings) -> AIProgram:
+    converter = (options.converter or TorchConverter()).empty(TorchConverter.Mode.DEBUG)
+    converter.add_exported_program(
+        subject.exported, names.inputs, names.outputs, names.states, options.entrypoint
     )
-    return fresh.to_coreai()
+    return converter.to_coreai()
 
 
 def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, float]:
@@ -164,14 +166,15 @@ def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, floa
 
 
 @contextmanager
-def _starter(engine: Engine, program: ProgramLike, how: Settings) -> Iterator[Starter]:
+def _starter(engine: Engine, program: ProgramLike, options: Settings) -> Iterator[Starter]:
     with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
-        yield Starter(engine, _source(program, Path(folder)), how.entrypoint, how.timeout)
+        source = _program_file(program, Path(folder))
+        yield Starter(engine, source, options.entrypoint, options.timeout)
 
 
 @dataclass(frozen=True)
 class Starter:
-    """Loads a program from its file."""
+    """Load a program from its file into an engine."""
 
     engine: Engine
     source: ProgramFile
@@ -179,7 +182,7 @@ class Starter:
     timeout: float
 
     def __call__(self, *, optimize: bool) -> Runner:
-        """As it is, or optimized."""
+        """Load the program as it is, or optimized."""
         return start(
             self.engine,
             self.source,
@@ -190,50 +193,53 @@ class Starter:
 
 
 def _loaded_together(source: ProgramFile) -> list[tuple[bool, ...]]:
-    """A large program is loaded once at a time, though torch then runs twice."""
+    """Return which variants (optimized or not) are loaded at the same time.
+
+    Those of a large program are loaded one after the other to save memory; torch then runs twice.
+    """
     path = source.bytecode if source.asset is None else source.asset / "main.mlirb"
     large = path is not None and path.exists() and path.stat().st_size > _LARGE
     return [(False,), (True,)] if large else [(False, True)]
 
 
-def _second_opinion(made: Trials, engine: Engine, starter: Starter) -> str:
-    """Whose fault a difference is: another engine runs the same program on the same inputs."""
-    assert made.failure is not None
-    other = Engine.RUNTIME if engine is Engine.TORCH else Engine.TORCH
-    if other is Engine.RUNTIME:  # it was passed over for a reason
+def _second_opinion(trials: Trials, engine: Engine, starter: Starter) -> str:
+    """Run the failed trial in the torch engine, to tell wrong programs from runtime faults."""
+    assert trials.failure is not None
+    if engine is Engine.TORCH:  # chosen because the runtime cannot run this program
         return ""
     try:
-        runner = replace(starter, engine=other)(optimize=made.failure.trial.optimized)
+        runner = replace(starter, engine=Engine.TORCH)(optimize=trials.failure.trial.optimized)
     except NativeError as error:
-        return f"no second opinion: {error}"
-    return made.opinion(runner)
+        return f"the torch engine could not run the program: {error}"
+    return trials.opinion(runner)
 
 
-def _source(program: ProgramLike, folder: Path) -> ProgramFile:
+def _program_file(program: ProgramLike, folder: Path) -> ProgramFile:
     if isinstance(program, AIProgram):
         path = folder / "program.mlirbc"
         write_module(program, path)
         return ProgramFile(bytecode=path)
     if not isinstance(program, AIModelAsset | Path | str):
         raise ArgumentTypeError(
-            f"a {type(program).__name__} is no Core AI program\n"
-            "  try   an AIProgram, an AIModelAsset or the path of an .aimodel"
+            f"expected a Core AI program, not a {type(program).__name__}\n"
+            "  try   pass an AIProgram, an AIModelAsset or the path of an .aimodel"
         )
     path = Path(program.path if isinstance(program, AIModelAsset) else program).absolute()
     if not path.is_dir():
         raise VerificationInputError(
-            f"there is no asset at {path}\n  try   the path of an .aimodel, or a program"
+            f"there is no asset at {path}\n  try   pass the path of an .aimodel, or a program"
         )
     resources.check(path)
     return ProgramFile(asset=path)
 
 
-def _cause(made: Trials, engine: Engine, how: Settings) -> tuple[Divergence | None, str]:
-    if made.failure is None or made.problems:  # wrong names or orders are explanation enough
+def _locate(trials: Trials, engine: Engine, options: Settings) -> tuple[Divergence | None, str]:
+    """Search for the first op that diverges; return it, and a note if the search failed."""
+    if trials.failure is None or trials.problems:  # wrong names or orders explain the failure
         return None, ""
-    registry = how.converter._registry if how.converter is not None else BUILTIN
-    search = Search(made.subject, registry, made.tolerance, engine, how.timeout)
+    registry = options.converter._registry if options.converter is not None else BUILTIN
+    search = Search(trials.subject, registry, trials.tolerance, engine, options.timeout)
     try:
-        return search.first(made.failure)
+        return search.first(trials.failure)
     except (ConversionError, NativeError) as error:
         return None, f"the first op that diverges could not be found: {error}"

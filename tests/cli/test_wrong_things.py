@@ -65,9 +65,9 @@ def factories(tmp_path):
         ("made.py:raises", 3, "made.py:raises raised KeyError: 'abc'"),
         ("made.py:leaves", 3, "made.py:leaves called sys.exit(0)"),
         ("made.py:needs", 2, "needs(width): missing a required argument: 'width'"),
-        ("made.py:row", 2, "gave a model with Tensor; behind the model come a tuple"),
-        ("made.py:many", 2, "gave a model with tuple, dict, int"),
-        ("made.py:nothing", 2, "gave a tuple; a factory returns an nn.Module"),
+        ("made.py:row", 2, "returned a model and Tensor; after the model comes a tuple"),
+        ("made.py:many", 2, "returned a model and tuple, dict, int"),
+        ("made.py:nothing", 2, "returned a tuple; a factory returns an nn.Module"),
         ("made.py:HELD", 2, "ReLU.forward(input: torch.Tensor)"),
         ("broken.py:f", 3, "broken.py raised SyntaxError: invalid syntax"),
         ("lacks.py:f", 3, "lacks.py raised ModuleNotFoundError: No module named 'no_such_package'"),
@@ -120,7 +120,7 @@ def test_pt2_without_program_is_rejected(shell, tmp_path, kind):
         torch.save(nn.Linear(2, 2).state_dict(), path)
     result = shell("check", path, "--json")
     assert result.code == 2
-    assert "holds no exported program that this torch can read" in result.json["error"]["message"]
+    assert "is not an exported program that this torch can read" in result.json["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_truncated_bytecode_without_hash_is_reported(shell, tmp_path):
 def test_unwritable_path_is_rejected_before_conversion(shell, monkeypatch, path):
     from coreai_torch import pipeline
 
-    monkeypatch.setattr(pipeline, "_staged", None)  # the first step of a conversion
+    monkeypatch.setattr(pipeline, "_stage_source", None)  # the first step of a conversion
     result = shell("convert", "models.py:with_args", "-o", path, "--json")
     assert result.code in (2, 3)
     assert os.listdir() == ["models.py"]

@@ -48,8 +48,8 @@ def _mixed():
         (lambda: decoder("llama"), {"max_length": 3}, "max_length is 3"),
         (lambda: decoder("llama"), {"batch_size": 0}, "batch_size is 0"),
         (lambda: decoder("llama"), {"max_length": 129}, "LlamaForCausalLM has 128 positions"),
-        (_recurrent, {}, "MambaForCausalLM remembers in a cache of its own kind"),
-        (_mixed, {}, "Lfm2ForCausalLM remembers in LinearAttentionLayer"),
+        (_recurrent, {}, "MambaForCausalLM stores its state in an unknown kind of cache"),
+        (_mixed, {}, "Lfm2ForCausalLM stores its state in LinearAttentionLayer"),
     ],
     ids=["other", "headless", "training", "short", "empty", "positions", "recurrent", "mixed"],
 )

@@ -117,9 +117,9 @@ def test_duplicate_names_are_refused():
             return x + y, x - y
 
     program = exported(Two(), torch.ones(2), torch.ones(2))
-    with pytest.raises(NamingError, match="'a' is there more than once"):
+    with pytest.raises(NamingError, match="'a' occurs more than once"):
         TorchConverter().add_exported_program(program, input_names=["a", "a"])
-    with pytest.raises(NamingError, match="'o' is there more than once"):
+    with pytest.raises(NamingError, match="'o' occurs more than once"):
         TorchConverter().add_exported_program(program, output_names=["o", "o"])
 
 

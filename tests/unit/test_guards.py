@@ -62,7 +62,7 @@ def _warnings(model, args, kwargs, sizes):
 def test_sizes_that_torch_settled_by_itself_are_named(model, args, kwargs, sizes, guard):
     (message,) = _warnings(model, args, kwargs, sizes)
     assert guard in message
-    assert "Dim with a name and a range" in message
+    assert "export with a named torch.export.Dim" in message
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,16 @@ def staged(**names):
 @pytest.mark.parametrize(
     ("call", "code", "told"),
     [
-        (lambda: convert(nn.ReLU(), (X,), converter="debug"), "CAT113", "try   TorchConverter()"),
+        (
+            lambda: convert(nn.ReLU(), (X,), converter="debug"),
+            "CAT113",
+            "try   pass TorchConverter()",
+        ),
         (lambda: convert(nn.ReLU(), (X,), output=3), "CAT113", "the path of an .aimodel"),
         (lambda: convert(nn.ReLU(), (X,), output=""), "CAT101", "ends in .aimodel"),
         (lambda: convert(nn.ReLU(), (X,), externalize_modules=3), "CAT110", "a list of"),
         (lambda: convert(nn.ReLU(), (X,), externalize_modules="ReLU"), "CAT110", "is 'ReLU'"),
-        (lambda: verify(nn.ReLU(), 3, (X,)), "CAT113", "a int is no Core AI program"),
+        (lambda: verify(nn.ReLU(), 3, (X,)), "CAT113", "expected a Core AI program, not a int"),
         (lambda: verify(nn.ReLU(), None, (X,), engine="gpu"), "CAT302", "'auto', 'runtime'"),
         (lambda: verify(nn.ReLU(), None, (X,), trials=3), "CAT113", "trials is 3"),
         (lambda: verify(nn.ReLU(), None, (X,), converter=3), "CAT113", "converter is 3"),
