@@ -3,7 +3,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test lint sweep bench docs clean
+.PHONY: demo test lint sweep bench docs clean matrix matrix-quick
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -15,6 +15,12 @@ sweep: $(VENV)/.test                    ## the op database into docs/ops.md, and
 	$(BIN)/pip install -q -c constraints.txt -e ".[sweep]"
 	$(BIN)/python -m tests.sweep --record --quiet --workers $$($(BIN)/python -c "import os; print(os.cpu_count())")
 	$(PYTEST) -n auto --dist loadgroup
+
+matrix: $(VENV)/.test                   ## every supported torch, Python and coreai-core; writes docs/compatibility.md
+	$(BIN)/python -m tests.matrix --delete
+
+matrix-quick: $(VENV)/.test             ## imports, seeds, op cases and five models on the newest and oldest torch
+	$(BIN)/python -m tests.matrix --quick 2.15.0 2.9.1
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .

@@ -1,0 +1,86 @@
+"""Run the tests with every supported version of torch, Python and coreai-core.
+
+    python -m tests.matrix                      all versions; writes docs/compatibility.md
+    python -m tests.matrix --quick 2.15.0 2.9.1 the quick parts; exit code 1 if a test fails
+
+An environment that exists is reused; `--delete` removes each one after its run, for machines
+whose disk does not hold all of them (6 GB each).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+
+from tests import provenance
+
+from .environment import Environment
+from .page import RESULTS, write_page
+from .parts import PARTS, Result, dumps, run
+
+TORCH = ("2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
+PYTHON = ("3.11", "3.12", "3.13")
+CORE = ("1.0.0b2", "1.0.0b3")
+
+
+def environments(versions: list[str]) -> list[Environment]:
+    """Return the combinations to run: all torch versions, and each Python and core with one."""
+    found = [Environment(torch) for torch in versions or TORCH]
+    if not versions:
+        installed = [v for v in PYTHON if shutil.which(f"python{v}")]
+        found += [Environment("2.13.0", python=python) for python in installed]
+        found += [Environment("2.13.0", core=core) for core in CORE]
+    return list(dict.fromkeys(found))
+
+
+def main() -> int:
+    """Run what is asked for; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("versions", nargs="*", help="versions of torch")
+    parser.add_argument("--quick", action="store_true", help="only the quick parts")
+    parser.add_argument("--delete", action="store_true", help="delete each environment")
+    given = parser.parse_args()
+    failed = 0
+    for environment in environments(given.versions):
+        if not environment.exists():
+            environment.build()
+        parts = [part for part in PARTS if part.quick or not given.quick]
+        results = [_run(part, environment) for part in parts]
+        failed += sum(result.failed for result in results)
+        if not given.quick:
+            _store(environment, results)
+        if given.delete:
+            environment.remove()
+    return bool(failed)
+
+
+def _run(part, environment: Environment) -> Result:
+    result = run(part, environment)
+    print(  # noqa: T201
+        f"torch {environment.torch}, Python {environment.python}, core {environment.core}: "
+        f"{result.part}: {result.passed} passed, {result.failed} failed, "
+        f"{result.skipped} skipped in {result.seconds:.0f} s",
+        flush=True,
+    )
+    for failure in result.failures:
+        print(f"  {failure}", flush=True)  # noqa: T201
+    return result
+
+
+def _store(environment: Environment, results: list[Result]) -> None:
+    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    stored[environment.folder.name] = {
+        "torch": environment.torch,
+        "python": environment.python,
+        "core": environment.core,
+        "commit": provenance.commit(),
+        "results": [result.as_json() for result in results],
+    }
+    RESULTS.write_text(dumps(stored))
+    write_page(stored)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""The parts of the test suite that run with every version of torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+
+from .environment import ROOT, Environment
+
+# Ten models of different families; the first five are the quick set.
+MODELS = (
+    "lstm",
+    "gpt2",
+    "distilbert",
+    "mistral",
+    "mamba",
+    "gru",
+    "opt",
+    "albert",
+    "roberta",
+    "mixtral",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A selection of tests."""
+
+    name: str
+    arguments: tuple[str, ...]
+    quick: bool = True
+
+
+def models(count: int) -> tuple[str, ...]:
+    """Return the arguments that select the first `count` models."""
+    return tuple(f"tests/models/test_zoo.py::test_fast_model[{name}]" for name in MODELS[:count])
+
+
+PARTS = (
+    Part("imports", ("tests/unit/test_imports.py", "tests/unit/test_torch_compat.py")),
+    Part("seed documents", ("tests/compat/test_seeds.py",)),
+    Part("op cases, static", ("tests/ops/test_cases.py", "-k", "static or void")),
+    Part("five models", models(5)),
+    Part("ten models", models(10), quick=False),
+    Part("unit tests", ("tests/unit",), quick=False),
+    Part("program tests", ("tests/program",), quick=False),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one part with one environment."""
+
+    part: str
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+    failures: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Return the result as stored."""
+        return asdict(self)
+
+
+def run(part: Part, environment: Environment) -> Result:
+    """Run one part and read pytest's summary."""
+    command = [
+        *(environment.interpreter, "-m", "pytest", "-n", str(os.cpu_count() or 1)),
+        *("--dist", "loadgroup", "-p", "no:cacheprovider", "-m", "not slow", "-rfE", "--tb=line"),
+        *part.arguments,
+    ]
+    started = time.monotonic()
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    counts = {
+        word: int(number)
+        for number, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)", done.stdout)
+    }
+    failures = tuple(re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE))
+    errors = counts.get("error", 0) + counts.get("errors", 0)
+    if done.returncode not in (0, 1) and not failures:  # pytest itself failed
+        failures, errors = ((done.stdout + done.stderr)[-2000:],), errors + 1
+    return Result(
+        part.name,
+        counts.get("passed", 0),
+        counts.get("failed", 0) + errors,
+        counts.get("skipped", 0),
+        round(time.monotonic() - started, 1),
+        failures,
+    )
+
+
+def dumps(results: object) -> str:
+    """Return results as stored in a file."""
+    return json.dumps(results, indent=1, sort_keys=True) + "\n"
