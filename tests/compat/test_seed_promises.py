@@ -33,7 +33,7 @@ class Scale(nn.Module):
 X = torch.tensor([[1.0, -2.0, 3.0]])
 
 
-# Signatures -------------------------------------------------------------------------------------
+# Signatures --------------------------------------------------------------------------------------
 
 
 def _documented() -> dict[str, ast.FunctionDef]:
@@ -80,7 +80,7 @@ def test_there_are_eight_documented_signatures():
     assert len(SIGNATURES) == 8
 
 
-# Staging ----------------------------------------------------------------------------------------
+# Staging -----------------------------------------------------------------------------------------
 
 
 def test_new_converter_without_program_raises():
@@ -165,7 +165,7 @@ def test_duplicate_entry_point_name_raises():
     assert_close(run(program, {"x": X}, entrypoint="a")["mul"], X * 2)
 
 
-# Converting -------------------------------------------------------------------------------------
+# Converting --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_entrypoints_is_keyword_only(two, method):
         getattr(two, method)(["encoder"])
 
 
-# clear ------------------------------------------------------------------------------------------
+# clear -------------------------------------------------------------------------------------------
 
 
 def test_clear_removes_the_named_programs(two):
@@ -233,7 +233,7 @@ def test_cleared_name_can_be_used_again(two):
     assert_close(run(program, {"x": X}, entrypoint="encoder")["mul"], X * 5)
 
 
-# The decomposition table ------------------------------------------------------------------------
+# The decomposition table -------------------------------------------------------------------------
 
 
 def test_each_call_returns_a_new_table():
@@ -284,7 +284,7 @@ def test_default_table_of_torch_decomposes_the_composites():
     assert_close(run(program, {fed: x})["y"], nn.PixelShuffle(2)(x))
 
 
-# The result -------------------------------------------------------------------------------------
+# The result --------------------------------------------------------------------------------------
 
 
 def test_conversion_and_optimize_are_silent(capfd):

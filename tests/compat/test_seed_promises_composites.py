@@ -44,7 +44,7 @@ def only_composite(program, name):
     return found
 
 
-# Composite externalization ----------------------------------------------------------------------
+# Composite externalization -----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_root_module_can_be_externalized():
     assert_close(run(program, {"input": x, "scale": scale})[output], RMSNormComposite()(x, scale))
 
 
-# Names of inputs --------------------------------------------------------------------------------
+# Names of inputs ---------------------------------------------------------------------------------
 
 
 class Affine(nn.Module):
@@ -242,7 +242,7 @@ def test_argument_that_is_not_a_tensor_raises_with_its_name():
         externalized(CallsWithNumber(), X, modules=[spec])
 
 
-# Simple externalization -------------------------------------------------------------------------
+# Simple externalization --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spec", [OwnNorm, ExternalizeSpec(OwnNorm)], ids=["class", "spec"])
@@ -258,7 +258,7 @@ def test_class_alone_makes_a_graph_without_declaration(spec, model):
     assert_close(run(program, {"x": X})[output], model(X))
 
 
-# The spec ---------------------------------------------------------------------------------------
+# The spec ----------------------------------------------------------------------------------------
 
 
 def test_spec_is_a_dataclass_with_three_fields():
@@ -285,7 +285,7 @@ def test_class_that_matches_nothing_warns():
         ).to_coreai()
 
 
-# Every built-in composite op --------------------------------------------------------------------
+# Every built-in composite op ---------------------------------------------------------------------
 
 
 class Inside(nn.Module):

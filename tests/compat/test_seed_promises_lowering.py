@@ -74,7 +74,7 @@ def program_of(converter, module, *args, **names):
     return program
 
 
-# A custom op ------------------------------------------------------------------------------------
+# A custom op -------------------------------------------------------------------------------------
 
 
 def test_decomposition_keeps_a_custom_op():
@@ -138,7 +138,7 @@ def test_several_results_are_returned_as_a_list():
     assert_close(outputs["total"], X + Y)
 
 
-# Names ------------------------------------------------------------------------------------------
+# Names -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_second_lowering_needs_allow_override(again):
     assert_close(run(program, {"x": X, "y": Y})["result"], X + 0.5 * Y)
 
 
-# Overrides --------------------------------------------------------------------------------------
+# Overrides ---------------------------------------------------------------------------------------
 
 
 def test_override_applies_to_this_converter_only():
@@ -198,7 +198,7 @@ def test_clear_keeps_lowerings(entrypoints):
     assert_close(run(program, {"x": X})["y"], -X)
 
 
-# Adaptive pooling, the documents' example -------------------------------------------------------
+# Adaptive pooling, the documents' example --------------------------------------------------------
 
 
 class Pool(nn.Module):
@@ -264,7 +264,7 @@ def test_default_pooling_with_dynamic_shapes(size):
         assert_close(run(program, {"x": x})["y"], Pool(*size)(x))
 
 
-# A composite of the user ------------------------------------------------------------------------
+# A composite of the user -------------------------------------------------------------------------
 
 
 def test_lowering_can_build_a_composite():

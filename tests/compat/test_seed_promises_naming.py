@@ -49,7 +49,7 @@ def arguments(count: int, *shape: int) -> list[torch.Tensor]:
     return [torch.randn(shape) for _ in range(count)]
 
 
-# Given names ------------------------------------------------------------------------------------
+# Given names -------------------------------------------------------------------------------------
 
 
 def test_stateless_names_reach_the_runtime():
@@ -105,7 +105,7 @@ def test_state_persists_between_calls():
     assert_close(state["b_pos_idx"], torch.tensor([2.0]))
 
 
-# Default names ----------------------------------------------------------------------------------
+# Default names -----------------------------------------------------------------------------------
 
 
 def test_default_names_are_node_names():
@@ -140,7 +140,7 @@ def test_state_names_alone():
     assert descriptor(program).input_names == ["x", "z"]
 
 
-# Order ------------------------------------------------------------------------------------------
+# Order -------------------------------------------------------------------------------------------
 
 
 def test_order_is_registration_and_signature_order():
@@ -224,7 +224,7 @@ def test_buffer_that_is_only_read_is_not_state():
     assert_close(run(program, {"x": x})["add"], x + torch.arange(3.0))
 
 
-# Wrong numbers of names -------------------------------------------------------------------------
+# Wrong numbers of names --------------------------------------------------------------------------
 
 WRONG = {
     "too few inputs": ({"input_names": ["query"]}, "input_names", "x"),

@@ -111,7 +111,7 @@ def test_half_precision_converts():
     assert saved_bytes(program) < 256 * 64 * (4 + 16 / 32) / 8 + 4_000
 
 
-# Which layers are compressed, and which are left unchanged --------------------------------------
+# Which layers are compressed, and which are left unchanged ---------------------------------------
 
 
 class Zoo(nn.Module):
@@ -273,7 +273,7 @@ def test_report_prints_a_table():
     assert lines[-1].startswith("7 of 12 weights")
 
 
-# Bad input -------------------------------------------------------------------------------------
+# Bad input ---------------------------------------------------------------------------------------
 
 
 def test_unknown_scheme_lists_the_known_ones():
@@ -306,7 +306,7 @@ def test_wrong_argument_raises(arguments, message):
         compress(linears(), **arguments)
 
 
-# Memory, and a complete decoder -----------------------------------------------------------------
+# Memory, and a complete decoder ------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -189,10 +189,10 @@ def test_quantized_activations_equal_torch(dtype, wide):
     scale = torch.tensor(0.37, dtype=wide)
     edges = [float("inf"), float("-inf"), 1e4, -1e4, 0.185, 0.555, -0.185, 0.0, 60000.0, 465.0]
     x = torch.cat([torch.randn(3000) * 20, torch.tensor(edges)]).to(wide)
-    held = None if dtype.is_floating_point else dtype
+    input_dtype = None if dtype.is_floating_point else dtype
     model = nn.Sequential(
         ActivationQuantizeModule(scale, dtype),
-        ActivationDequantizeModule(scale, input_dtype=held),
+        ActivationDequantizeModule(scale, input_dtype=input_dtype),
     )
     assert torch.equal(ran(converted(model, x), x), model(x))
 

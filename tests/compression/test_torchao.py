@@ -207,7 +207,7 @@ def test_embeddings(dtype):
     assert 512 * 64 < saved_bytes(program) < 512 * 64 + 512 * 4 * 5 + 4_000
 
 
-# Programs with quantize and dequantize nodes ---------------------------------------------------
+# Programs with quantize and dequantize nodes -----------------------------------------------------
 
 
 class Picture(nn.Module):
@@ -287,7 +287,7 @@ def test_quantized_programs(name):
     assert weights < saved_bytes(program) < weights + 16_000
 
 
-# One op at a time ------------------------------------------------------------------------------
+# One op at a time --------------------------------------------------------------------------------
 
 TIES = torch.tensor([[0.05, 0.15, 0.25, -0.35, 1e9], [0.45, -1e9, 12.65, 3.0, -7.75]])
 LOW_HIGH = (-128, 127, torch.int8)
@@ -408,5 +408,5 @@ def test_transformers_decoder(config):
     program = checked(model, torch.tensor([[3, 500, 0, 17]]))
     linears = 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128) + 512 * 64
     embedding = 4 * 512 * 64
-    held = embedding + linears * (1 if config is int8_weights else 0.5)
-    assert held < saved_bytes(program) < held + linears / 32 * 8 + 50_000
+    size = embedding + linears * (1 if config is int8_weights else 0.5)
+    assert size < saved_bytes(program) < size + linears / 32 * 8 + 50_000

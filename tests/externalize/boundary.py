@@ -1,4 +1,4 @@
-"""Converts models with modules kept apart, and holds the numbers to eager torch."""
+"""Convert models with externalized modules, and compare the numbers with eager torch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,22 @@ from torch.utils import _pytree as pytree
 from coreai_torch import ExternalizeSpec, TorchConverter, get_decomp_table
 from coreai_torch.ir.types import narrow
 
-__all__ = ["Model", "Norm", "agrees", "composites", "converted", "graphs", "kept", "staged"]
+__all__ = [
+    "Model",
+    "Norm",
+    "assert_agrees",
+    "composite_spec",
+    "composites",
+    "converted",
+    "graphs",
+    "staged",
+]
 
 NORM_ATTRS = ["eps"]
 
 
 class Norm(nn.Module):
-    """A parameter, a buffer, an optional argument."""
+    """A norm with a parameter, a buffer and an optional argument."""
 
     def __init__(self, eps: float = 1e-5, dim: int = 6) -> None:
         super().__init__()
@@ -49,7 +58,7 @@ class Model(nn.Module):
         return self.function(self, *args)
 
 
-def kept(cls, name="op", *attrs):
+def composite_spec(cls, name="op", *attrs):
     return ExternalizeSpec(cls, name, list(attrs))
 
 
@@ -67,15 +76,15 @@ def converted(model, *args, modules, **options):
     return staged(TorchConverter(), model, *args, modules=modules, **options).to_coreai()
 
 
-def _plain(values):
+def _narrowed_tensors(values):
     tensors = [v.detach() for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor)]
     return [t.to(narrow(t.dtype)) for t in tensors]
 
 
-def agrees(program, model, *calls, entrypoint="main", tolerance=1e-5):
-    """Every call, a tuple of arguments, gives eager's outputs and states; optimized too.
+def assert_agrees(program, model, *calls, entrypoint="main", tolerance=1e-5):
+    """Assert that each call (a tuple of arguments) equals eager, before and after `optimize`.
 
-    The state of a call is what the model's buffers hold; inputs come before nothing else.
+    The states of a call are the model's buffers.
     """
     for optimized in (False, True):
         if optimized:
@@ -88,7 +97,7 @@ def agrees(program, model, *calls, entrypoint="main", tolerance=1e-5):
             fed = dict(zip(names.input_names, pytree.tree_leaves(args), strict=True))
             got, after = run_with_state(program, fed, states, entrypoint)
             with torch.no_grad():
-                wanted = _plain(eager(*copy.deepcopy(args)))
+                wanted = _narrowed_tensors(eager(*copy.deepcopy(args)))
             for name, value in zip(names.output_names, wanted, strict=True):
                 torch.testing.assert_close(got[name], value, rtol=tolerance, atol=tolerance)
             buffers = dict(eager.named_buffers())

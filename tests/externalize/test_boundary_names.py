@@ -1,11 +1,11 @@
-"""What the inputs and outputs of a boundary are called."""
+"""Names of the inputs and outputs of a boundary."""
 
 import dataclasses
 from collections import namedtuple
 
 import pytest
 import torch
-from boundary import NORM, Model, Norm, agrees, composites, converted, graphs, kept
+from boundary import NORM, Model, Norm, assert_agrees, composite_spec, composites, converted, graphs
 from torch import nn
 
 from coreai_torch import ExternalizeSpec, compress
@@ -22,7 +22,7 @@ def only(program, name="op"):
 
 
 class Owner(nn.Module):
-    """Uses what it owns in another order than it registers it, and not all of it."""
+    """Uses its tensors in another order than it registers them, and not all of them."""
 
     def __init__(self):
         super().__init__()
@@ -38,22 +38,22 @@ class Owner(nn.Module):
         return self.inner(x * self.mask + other * self.table) * self.first + self.plain * made
 
 
-def test_parameters_then_buffers_then_the_signature():
+def test_order_is_parameters_buffers_arguments():
     model = Model(lambda m, x: m.owner(other=x + 1, x=x), owner=Owner())
-    program = converted(model, X, modules=[kept(Owner)])
+    program = converted(model, X, modules=[composite_spec(Owner)])
     graph = only(program)
     weights = ["first", "inner.weight", "inner.bias"]
     assert graph.inputs == [*weights, "table", "mask", "x", "other"]
     assert graph.argument_count == len(graph.inputs)
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_a_plain_boundary_holds_its_own_weights():
+def test_boundary_without_declaration_contains_its_weights():
     model = Model(lambda m, x: m.owner(x, x + 1), owner=Owner())
     program = converted(model, X, modules=[Owner])
     (name,) = graphs(program)["main"].callees
     assert graphs(program)[name].argument_count == 2
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 class Layers(nn.Module):
@@ -73,22 +73,24 @@ def packed():
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_a_compressed_weight_is_an_operand_under_its_own_name(packed, strict):
+def test_compressed_weight_is_an_operand_under_its_name(packed, strict):
     x = torch.randn(2, 64)
-    program = converted(packed, x, modules=[kept(Layers)], strict=strict)
+    program = converted(packed, x, modules=[composite_spec(Layers)], strict=strict)
     weights = ["first.weight", "first.bias", "second.weight", "second.bias"]
     assert only(program).inputs == [*weights, "x"]
-    agrees(program, packed, (x,))
+    assert_agrees(program, packed, (x,))
 
 
-@pytest.mark.parametrize("spec", [Layers, kept(Layers), kept(nn.Linear)], ids=["plain", "op", "in"])
-def test_a_compressed_weight_stays_packed_across_the_boundary(packed, spec, tmp_path):
+@pytest.mark.parametrize(
+    "spec", [Layers, composite_spec(Layers), composite_spec(nn.Linear)], ids=["plain", "op", "in"]
+)
+def test_compressed_weight_stays_packed_across_the_boundary(packed, spec, tmp_path):
     x = torch.randn(2, 64)
     program = converted(packed, x, modules=[spec])
     asset = program.save_asset(tmp_path / "m.aimodel")
     integers, scales, biases, ops = 2 * 64 * 64 // 2, 2 * 64 * 2 * 4, 2 * 64 * 4, 3_000
     assert (asset.path / "main.mlirb").stat().st_size < integers + scales + biases + ops
-    agrees(program, packed, (x,))
+    assert_agrees(program, packed, (x,))
 
 
 class Forward(nn.Module):
@@ -123,22 +125,22 @@ CALLS = {
 
 
 @pytest.mark.parametrize("way", CALLS)
-def test_arguments_go_by_the_names_and_the_order_of_the_signature(way):
+def test_arguments_have_names_and_order_of_the_signature(way):
     function, call, names = CALLS[way]
     model = Model(lambda m, x: call(m.op, x), op=Forward(function))
-    program = converted(model, X, modules=[kept(Forward)])
+    program = converted(model, X, modules=[composite_spec(Forward)])
     assert only(program).inputs == names
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_an_argument_that_is_passed_is_an_input_although_nothing_reads_it():
+def test_unused_argument_is_an_input():
     model = Model(lambda m, x: m.op(x, x + 1, x + 2), op=Forward(lambda a, b, c: a * 2))
-    program = converted(model, X, modules=[kept(Forward)])
+    program = converted(model, X, modules=[composite_spec(Forward)])
     assert only(program).inputs == ["a", "b", "c"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_a_call_without_arguments():
+def test_call_without_arguments():
     class Table(nn.Module):
         def __init__(self):
             super().__init__()
@@ -148,12 +150,12 @@ def test_a_call_without_arguments():
             return self.weight.cumsum(0)
 
     model = Model(lambda m, x: x + m.table(), table=Table())
-    program = converted(model, X, modules=[kept(Table)])
+    program = converted(model, X, modules=[composite_spec(Table)])
     assert only(program).inputs == ["weight"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_what_is_captured_without_being_passed_goes_by_the_name_of_its_node():
+def test_captured_tensor_has_the_name_of_its_node():
     def forward(m, x):
         m.op.seen.append(x.sin())
         return m.op(x)
@@ -167,12 +169,12 @@ def test_what_is_captured_without_being_passed_goes_by_the_name_of_its_node():
             return x * self.seen.pop()
 
     model = Model(forward, op=Peeks())
-    program = converted(model, X, modules=[kept(Peeks)])
+    program = converted(model, X, modules=[composite_spec(Peeks)])
     assert only(program).inputs == ["sin", "x"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_names_that_collide_are_told_apart():
+def test_colliding_names_are_made_unique():
     class Weighted(nn.Module):
         def __init__(self):
             super().__init__()
@@ -182,9 +184,9 @@ def test_names_that_collide_are_told_apart():
             return x * self.weight + named["weight"] - named["weight_1"]
 
     model = Model(lambda m, x: m.op(x, weight=x + 1, weight_1=x.sin()), op=Weighted())
-    program = converted(model, X, modules=[kept(Weighted)])
+    program = converted(model, X, modules=[composite_spec(Weighted)])
     assert only(program).inputs == ["weight", "x", "weight_2", "weight_1"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 WRONG = {
@@ -196,12 +198,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("spec", [kept(Forward), Forward], ids=["composite", "plain"])
+@pytest.mark.parametrize("spec", [composite_spec(Forward), Forward], ids=["composite", "plain"])
 @pytest.mark.parametrize("what", WRONG)
-def test_an_argument_that_is_no_tensor_is_refused_by_module_name_and_value(what, spec):
+def test_argument_that_is_not_a_tensor_raises_with_module_name_and_value(what, spec):
     call, argument, value = WRONG[what]
     model = Model(lambda m, x: call(m.op, x), op=Forward(plain))
-    with pytest.raises(ValueError) as refused:  # noqa: PT011  the message is looked at below
+    with pytest.raises(ValueError) as refused:  # noqa: PT011  the message is checked below
         converted(model, X, modules=[spec])
     message = str(refused.value)
     assert message.startswith(f"argument {argument} of externalized module 'op' (Forward) is ")
@@ -209,18 +211,18 @@ def test_an_argument_that_is_no_tensor_is_refused_by_module_name_and_value(what,
     assert "composite_attrs" in message
 
 
-def test_a_symbolic_size_is_refused_too():
+def test_symbolic_size_as_argument_raises():
     model = Model(lambda m, x: m.op(x, x.shape[0]), op=Forward(lambda a, b: a * b))
     dynamic = {"args": ({0: torch.export.Dim("n", min=2, max=9)},)}
     with pytest.raises(ValueError, match=r"argument 'b' of externalized module 'op'.*SymInt"):
-        converted(model, X, modules=[kept(Forward)], dynamic_shapes=dynamic)
+        converted(model, X, modules=[composite_spec(Forward)], dynamic_shapes=dynamic)
 
 
-def test_a_default_that_is_no_tensor_may_stay_at_its_default():
+def test_unset_default_that_is_not_a_tensor_is_allowed():
     model = Model(lambda m, x: m.op(x), op=Forward(lambda a, factor=3.0: a * factor))
-    program = converted(model, X, modules=[kept(Forward)])
+    program = converted(model, X, modules=[composite_spec(Forward)])
     assert only(program).inputs == ["a"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 # Outputs -----------------------------------------------------------------------------------------
@@ -253,16 +255,16 @@ RETURNED = {
 
 
 @pytest.mark.parametrize("what", RETURNED)
-def test_all_tensors_that_are_returned_are_outputs(what):
+def test_all_returned_tensors_are_outputs(what):
     function, use, count = RETURNED[what]
     model = Model(lambda m, x: use(m.op(x)), op=Forward(function))
-    program = converted(model, X, modules=[kept(Forward)])
+    program = converted(model, X, modules=[composite_spec(Forward)])
     names = ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
     assert only(program).outputs == names
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_a_module_may_return_its_weight():
+def test_module_that_returns_its_weight():
     class Gives(nn.Module):
         def __init__(self):
             super().__init__()
@@ -272,23 +274,23 @@ def test_a_module_may_return_its_weight():
             return x + 1, self.weight
 
     model = Model(lambda m, x: list(m.op(x)), op=Gives())
-    program = converted(model, X, modules=[kept(Gives)])
+    program = converted(model, X, modules=[composite_spec(Gives)])
     assert (only(program).inputs, only(program).outputs) == (
         ["weight", "x"],
         ["output_0", "output_1"],
     )
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_an_object_of_the_caller_passes_its_tensors_under_the_names_of_their_nodes():
+def test_tensors_in_a_custom_object_have_the_names_of_their_nodes():
     class Box:
-        def __init__(self, held):
-            self.held = held
+        def __init__(self, value):
+            self.value = value
 
-    model = Model(lambda m, x: m.op(x).held + 1, op=Forward(lambda x: Box(x.sin())))
-    program = converted(model, X, modules=[kept(Forward)])
+    model = Model(lambda m, x: m.op(x).value + 1, op=Forward(lambda x: Box(x.sin())))
+    program = converted(model, X, modules=[composite_spec(Forward)])
     assert only(program).outputs == ["sin"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 # The spec ----------------------------------------------------------------------------------------
@@ -305,12 +307,12 @@ def test_an_object_of_the_caller_passes_its_tensors_under_the_names_of_their_nod
         ((Norm, "norm", "eps"), r"composite_attrs is the string 'eps'\n.*\['eps'\]"),
     ],
 )
-def test_specs_that_could_not_be_meant_are_refused(arguments, message):
+def test_invalid_spec_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         ExternalizeSpec(*arguments)
 
 
-def test_what_is_no_class_is_refused_when_adding():
+def test_instance_instead_of_class_raises():
     with pytest.raises(ValueError, match="target_class is Norm"):
         converted(nn.Sequential(Norm()), X, modules=[Norm()])
 
@@ -318,17 +320,17 @@ def test_what_is_no_class_is_refused_when_adding():
 @pytest.mark.parametrize(
     "value", [2**63, 1j, torch.ones(2), len, {"a": len}], ids=lambda v: type(v).__name__
 )
-def test_attributes_that_a_declaration_cannot_hold_are_refused_by_module_and_name(value):
+def test_unsupported_attribute_value_raises_with_module_and_name(value):
     norm = Norm()
     norm.special = value
     with pytest.raises(ValueError, match=r"'special' of module '0' is .*cannot hold"):
-        converted(nn.Sequential(norm), X, modules=[kept(Norm, "norm", "special")])
+        converted(nn.Sequential(norm), X, modules=[composite_spec(Norm, "norm", "special")])
 
 
-def test_the_version_is_one_unless_the_module_says_otherwise():
+def test_version_defaults_to_one():
     norm = Norm()
     norm.version = 4
     program = converted(nn.Sequential(norm), X, modules=[NORM])
     assert only(program, "norm").attrs["version"] == "1 : si64"
-    program = converted(nn.Sequential(norm), X, modules=[kept(Norm, "norm", "version")])
+    program = converted(nn.Sequential(norm), X, modules=[composite_spec(Norm, "norm", "version")])
     assert only(program, "norm").attrs == {"version": "4 : si64"}

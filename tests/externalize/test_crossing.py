@@ -1,11 +1,21 @@
-"""What crosses a boundary besides plain values: sizes, states, branches, kernels."""
+"""Sizes, states, control flow and kernels across a boundary."""
 
 import subprocess
 import sys
 
 import pytest
 import torch
-from boundary import NORM, Model, Norm, agrees, composites, converted, graphs, kept, staged
+from boundary import (
+    NORM,
+    Model,
+    Norm,
+    assert_agrees,
+    composite_spec,
+    composites,
+    converted,
+    graphs,
+    staged,
+)
 from runtime import descriptor
 from torch import nn
 from torch.export import Dim
@@ -21,7 +31,7 @@ def row(count, width=6):
 
 
 def varying(*dims):
-    """The dynamic shapes of a `Model`, which takes `*args`: a first axis each."""
+    """Return the dynamic shapes of a `Model` (which takes `*args`): the first axis of each."""
     return {"args": tuple(None if d is None else {0: d} for d in dims)}
 
 
@@ -37,46 +47,50 @@ class Attend(nn.Module):
 # Sizes -------------------------------------------------------------------------------------------
 
 
-def test_a_static_query_and_a_dynamic_key():
+def test_static_query_and_dynamic_key():
     model = Model(lambda m, q, k: m.attend(q, k, k * 2).sum(0) + k.shape[0], attend=Attend())
-    program = converted(model, X, row(4), modules=[kept(Attend)], dynamic_shapes=varying(None, K))
+    program = converted(
+        model, X, row(4), modules=[composite_spec(Attend)], dynamic_shapes=varying(None, K)
+    )
     (graph,) = composites(program, "op")
     assert graph.inputs == ["query", "key", "value"]
-    agrees(program, model, (X, row(4)), (X, row(9)))
+    assert_agrees(program, model, (X, row(4)), (X, row(9)))
 
 
 class Sizes(nn.Module):
-    """Reads sizes first inside, and computes with them."""
+    """Computes with sizes that are first read inside of the boundary."""
 
     def forward(self, x, y):
         both = x.shape[0] + y.shape[0]
         return torch.cat([x, y]).reshape(both * 2, -1) * (x.shape[0] + 1) + x.new_ones(both).sum()
 
 
-def test_sizes_are_read_off_the_arguments_and_are_no_operands():
+def test_sizes_are_read_from_the_arguments():
     def forward(m, x, y):
         count = x.new_ones(x.shape[0] + 1).sum()
         return m.op(x, y) * count, m.op(y, x), x.new_ones(x.shape[0] + y.shape[0])
 
     model = Model(forward, op=Sizes())
-    program = converted(model, X, row(4), modules=[kept(Sizes)], dynamic_shapes=varying(N, K))
+    program = converted(
+        model, X, row(4), modules=[composite_spec(Sizes)], dynamic_shapes=varying(N, K)
+    )
     for graph in composites(program, "op"):
         assert (graph.inputs, graph.outputs) == (["x", "y"], ["output"])
-    agrees(program, model, (X, row(4)), (row(5), row(7)))
+    assert_agrees(program, model, (X, row(4)), (row(5), row(7)))
 
 
-def test_a_size_that_only_the_inside_needs_is_not_computed_outside():
+def test_size_used_only_inside_is_not_computed_outside():
     class Fold(nn.Module):
         def forward(self, x):
             return x.reshape(x.shape[0] * 2, 3).sum(0)
 
     model = Model(lambda m, x: m.op(x), op=Fold())
-    program = converted(model, X, modules=[kept(Fold)], dynamic_shapes=varying(N))
+    program = converted(model, X, modules=[composite_spec(Fold)], dynamic_shapes=varying(N))
     assert "get_shape" not in graphs(program)["main"].body
-    agrees(program, model, (X,), (row(7),))
+    assert_agrees(program, model, (X,), (row(7),))
 
 
-def test_a_size_that_no_argument_has_is_passed_in():
+def test_size_that_no_argument_has_is_an_operand():
     class Repeat(nn.Module):
         def forward(self, x):
             return x.expand(self.count, 6).cumsum(0)
@@ -87,42 +101,44 @@ def test_a_size_that_no_argument_has_is_passed_in():
 
     model = Model(forward, op=Repeat())
     program = converted(
-        model, X[:1], row(4), modules=[kept(Repeat)], dynamic_shapes=varying(None, K)
+        model, X[:1], row(4), modules=[composite_spec(Repeat)], dynamic_shapes=varying(None, K)
     )
     (graph,) = composites(program, "op")
     assert graph.inputs[-1] == "x"
     assert graph.argument_count == 2
-    model.op.count = None  # export left a symbol here
-    agrees(program, model, (X[:1], row(4)), (X[:1], row(6)))
+    model.op.count = None  # export stored a symbol here
+    assert_agrees(program, model, (X[:1], row(4)), (X[:1], row(6)))
 
 
-def test_sizes_that_are_found_at_run_time():
+def test_data_dependent_sizes():
     class Positive(nn.Module):
         def forward(self, x):
             return x[x > 0]
 
     model = Model(lambda m, x: m.op(x) * 2, op=Positive())
-    program = converted(model, X, modules=[kept(Positive)])
-    agrees(program, model, (X,), (-X,))
+    program = converted(model, X, modules=[composite_spec(Positive)])
+    assert_agrees(program, model, (X,), (-X,))
 
 
-def test_equal_types_with_other_symbols_share_no_graph():
-    """`x + y` with one symbol needs equal sizes, with two it is refused by torch or broadcast."""
+def test_equal_types_with_different_symbols_do_not_share_a_graph():
+    """With one symbol `x + y` needs equal sizes; with two, torch rejects or broadcasts it."""
     model = Model(lambda m, x, y: (m.op(x, x), m.op(x, y)), op=Sizes())
-    program = converted(model, X, row(4), modules=[kept(Sizes)], dynamic_shapes=varying(N, K))
+    program = converted(
+        model, X, row(4), modules=[composite_spec(Sizes)], dynamic_shapes=varying(N, K)
+    )
     assert len(composites(program, "op")) == 2
-    agrees(program, model, (X, row(4)), (row(5), row(2)))
+    assert_agrees(program, model, (X, row(4)), (row(5), row(2)))
 
 
-def test_an_argument_without_elements():
+def test_zero_size_argument():
     class Join(nn.Module):
         def forward(self, x, y):
             return torch.cat([x, y])
 
     model = Model(lambda m, x: m.op(x, x[:0]), op=Join())
-    program = converted(model, X, modules=[kept(Join)])
+    program = converted(model, X, modules=[composite_spec(Join)])
     assert composites(program, "op")[0].inputs == ["x", "y"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 # State -------------------------------------------------------------------------------------------
@@ -140,8 +156,8 @@ class Counter(nn.Module):
         return x * self.total + self.calls
 
 
-@pytest.mark.parametrize("spec", [kept(Counter), Counter], ids=["composite", "plain"])
-def test_buffers_that_are_written_leave_under_their_names(spec):
+@pytest.mark.parametrize("spec", [composite_spec(Counter), Counter], ids=["composite", "plain"])
+def test_mutated_buffers_are_outputs_under_their_names(spec):
     model = Model(lambda m, x: m.counter(x) + 1, counter=Counter())
     program = converted(model, X, modules=[spec])
     if spec is not Counter:
@@ -149,7 +165,7 @@ def test_buffers_that_are_written_leave_under_their_names(spec):
         assert graph.inputs == ["total", "calls", "x"]
         assert graph.outputs == ["total", "calls", "output"]
     assert descriptor(program).state_names == ["b_counter_total", "b_counter_calls"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 def test_two_calls_and_two_levels_of_state():
@@ -165,14 +181,18 @@ def test_two_calls_and_two_levels_of_state():
             return y
 
     model = Model(lambda m, x: m.two(x) + m.two.a.total, two=Two())
-    program = converted(model, X, modules=[kept(Counter, "counter"), kept(Two, "two")])
+    program = converted(
+        model, X, modules=[composite_spec(Counter, "counter"), composite_spec(Two, "two")]
+    )
     (two,) = composites(program, "two")
     assert two.outputs == ["seen", "a.total", "a.calls", "b.total", "b.calls", "output"]
     assert len(two.callees) == 3
-    assert len(set(two.callees)) == 2  # the second call of `a` goes on from the first
+    assert (
+        len(set(two.callees)) == 2
+    )  # the second call of `a` continues from the state of the first
     for counter in composites(program, "counter"):
         assert counter.outputs == ["total", "calls", "output"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 class Update(nn.Module):
@@ -182,7 +202,7 @@ class Update(nn.Module):
         return keys.sum(0) + values.sum(0)
 
 
-def test_arguments_that_are_written_in_place():
+def test_arguments_mutated_in_place():
     class Cache(nn.Module):
         def __init__(self):
             super().__init__()
@@ -196,26 +216,26 @@ def test_arguments_that_are_written_in_place():
             return self.update(self.both[0], self.both[1], first + x, at) + self.keys.sum()
 
     model, at = Cache(), torch.tensor([1, 3, 2])
-    program = converted(model, X, at, modules=[kept(Update)])
+    program = converted(model, X, at, modules=[composite_spec(Update)])
     first, second = (graphs(program)[name] for name in graphs(program)["main"].callees)
     assert first.inputs == ["keys", "values", "x", "at"]
     assert first.outputs == ["keys", "values", "output"]
-    # The second writes into views of one buffer, which is what goes in and out.
+    # The second one writes to views of one buffer; the buffer is the operand and the result.
     assert second.inputs == ["both", "keys", "values", "x", "at"]
     assert second.outputs == ["both", "output"]
-    agrees(program, model, (X, at))
+    assert_agrees(program, model, (X, at))
 
 
 # Export modes and control flow -------------------------------------------------------------------
 
 
-def test_strict_export_gives_the_same_program():
+def test_strict_export_converts_to_the_same_program():
     model = nn.Sequential(Norm(), nn.Linear(6, 6), Norm(0.5))
     by_default = converted(model, X, modules=[NORM])
     assert str(converted(model, X, modules=[NORM], strict=True)) == str(by_default)
 
 
-def test_a_call_that_fails_and_is_caught_is_none():
+def test_call_with_a_caught_exception_is_ignored():
     class Picky(nn.Module):
         def forward(self, x):
             y = x * 2
@@ -234,15 +254,15 @@ def test_a_call_that_fails_and_is_caught_is_none():
             except RuntimeError:
                 return self.norm(x) + self.picky(x[:2]).sum()
 
-    model = Tries()  # the default export does not get past the exception
-    program = converted(model, X, modules=[NORM, kept(Picky)], strict=True)
+    model = Tries()  # the default export fails on the exception
+    program = converted(model, X, modules=[NORM, composite_spec(Picky)], strict=True)
     found = [graphs(program)[name].composite for name in graphs(program)["main"].callees]
     assert found == ["norm", "op"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["default", "strict"])
-def test_calls_in_the_branches_of_a_condition(strict):
+def test_calls_in_the_branches_of_cond(strict):
     class Either(nn.Module):
         def __init__(self):
             super().__init__()
@@ -260,10 +280,10 @@ def test_calls_in_the_branches_of_a_condition(strict):
     assert sorted(g.attrs["eps"][:6] for g in composites(program, "norm")) == ["5.0000", "9.9999"]
     for graph in composites(program, "norm"):
         assert graph.inputs == ["weight", "shift", "x"]
-    agrees(program, model, (X,), (-X,))
+    assert_agrees(program, model, (X,), (-X,))
 
 
-def test_a_condition_inside_a_boundary():
+def test_cond_inside_a_boundary():
     class Sign(nn.Module):
         def __init__(self):
             super().__init__()
@@ -273,10 +293,10 @@ def test_a_condition_inside_a_boundary():
             return torch.cond(x.sum() > 0, lambda x: self.norm(x), lambda x: x + 1, (x,))
 
     model = Model(lambda m, x: m.sign(m.sign(x) - 1), sign=Sign())
-    model.requires_grad_(False)  # torch asks a tensor between the two for its gradient, and warns
-    program = converted(model, X, modules=[kept(Sign), NORM])
+    model.requires_grad_(False)  # torch reads the gradient of an intermediate tensor, and warns
+    program = converted(model, X, modules=[composite_spec(Sign), NORM])
     assert all(len(graph.callees) == 1 for graph in composites(program, "op"))
-    agrees(program, model, (X,), (-X,))
+    assert_agrees(program, model, (X,), (-X,))
 
 
 def test_forward_under_no_grad_and_autocast():
@@ -287,26 +307,26 @@ def test_forward_under_no_grad_and_autocast():
                 return x.float().cos()
 
     model = Model(lambda m, x: m.quiet(x) * 2, quiet=Quiet())
-    program = converted(model, X, modules=[kept(Quiet)])
+    program = converted(model, X, modules=[composite_spec(Quiet)])
     assert composites(program, "op")[0].outputs == ["output"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-# What is inside ----------------------------------------------------------------------------------
+# Contents of a boundary --------------------------------------------------------------------------
 
 
-def test_a_recurrent_network_inside():
+def test_recurrent_network_inside():
     torch.manual_seed(0)
     model = Model(lambda m, x: m.net(x)[0] * 2, net=nn.LSTM(6, 4, batch_first=True))
-    program = converted(model, X[None], modules=[kept(nn.LSTM, "lstm", "hidden_size")])
+    program = converted(model, X[None], modules=[composite_spec(nn.LSTM, "lstm", "hidden_size")])
     (graph,) = composites(program, "lstm")
     weights = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
     assert graph.inputs == [*weights, "input"]
     assert graph.outputs == ["output_0", "output_1", "output_2"]
-    agrees(program, model, (X[None],))
+    assert_agrees(program, model, (X[None],))
 
 
-def test_composites_of_torch_inside_a_composite():
+def test_torch_composites_inside_a_composite():
     class Both(nn.Module):
         def __init__(self):
             super().__init__()
@@ -316,11 +336,11 @@ def test_composites_of_torch_inside_a_composite():
             return nn.functional.hardsigmoid(self.norm(x))
 
     model = Model(lambda m, x: m.both(x), both=Both())
-    program = converted(model, X, modules=[kept(Both)])
+    program = converted(model, X, modules=[composite_spec(Both)])
     (graph,) = composites(program, "op")
     inner = [graphs(program)[name].composite for name in graph.callees]
     assert inner == ["layer_norm", "hard_sigmoid"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 @torch.library.custom_op("externalize_tests::twice", mutates_args=())
@@ -333,7 +353,7 @@ def _(x):
     return torch.empty_like(x)
 
 
-def test_a_lowering_of_the_caller_inside():
+def test_custom_lowering_inside():
     class Calls(nn.Module):
         def forward(self, x):
             return twice(x + 1) - 1
@@ -349,12 +369,12 @@ def test_a_lowering_of_the_caller_inside():
         return cai.add(x, x)
 
     model = Model(lambda m, x: m.op(x), op=Calls())
-    program = staged(converter, model, X, modules=[kept(Calls)]).to_coreai()
+    program = staged(converter, model, X, modules=[composite_spec(Calls)]).to_coreai()
     assert places == ["coreai.graph"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_a_metal_kernel_inside():
+def test_metal_kernel_inside():
     def reference(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x)
 
@@ -379,7 +399,7 @@ def test_a_metal_kernel_inside():
 
     model = Model(lambda m, x: m.op(x) + 1, op=Calls())
     converter = TorchConverter().register_custom_kernels([kernel])
-    program = staged(converter, model, X, modules=[kept(Calls)]).to_coreai()
+    program = staged(converter, model, X, modules=[composite_spec(Calls)]).to_coreai()
     program.optimize()
     (graph,) = composites(program, "op")
     assert "metal4_kernel" in graph.body
@@ -400,13 +420,13 @@ def test_modules_that_share_a_weight():
             return self.head(self.embed(tokens))
 
     model, tokens = Tied(), torch.tensor([[1, 6, 2]])
-    modules = [kept(nn.Linear, "linear"), kept(nn.Embedding, "embedding")]
+    modules = [composite_spec(nn.Linear, "linear"), composite_spec(nn.Embedding, "embedding")]
     program = converted(model, tokens, modules=modules)
     assert composites(program, "linear")[0].inputs == ["weight", "input"]
     assert composites(program, "embedding")[0].inputs == ["weight", "input"]
     constants = [line for line in graphs(program)["main"].body.splitlines() if "7x6" in line]
     assert sum("coreai.constant" in line for line in constants) == 1
-    agrees(program, model, (tokens,))
+    assert_agrees(program, model, (tokens,))
 
 
 def test_entrypoints_share_the_graphs_of_equal_calls():
@@ -420,19 +440,19 @@ def test_entrypoints_share_the_graphs_of_equal_calls():
     assert not set(called["prefill"]) & set(called["decode"])  # other shapes
     assert len(composites(program, "norm")) == 4
     for name, count in (("prefill", 4), ("again", 4), ("decode", 1)):
-        agrees(program, model, (row(count),), entrypoint=name)
+        assert_agrees(program, model, (row(count),), entrypoint=name)
 
 
 @pytest.mark.parametrize("spec", [NORM, Norm], ids=["composite", "plain"])
-def test_entrypoints_of_two_models_keep_their_own_weights(spec):
+def test_entrypoints_of_two_models_keep_their_weights(spec):
     first, second = nn.Sequential(Norm()), nn.Sequential(Norm())
     nn.init.uniform_(second[0].weight)
     converter = TorchConverter()
     staged(converter, first, X, modules=[spec], names={"entrypoint_name": "first"})
     staged(converter, second, X, modules=[spec], names={"entrypoint_name": "second"})
     program = converter.to_coreai()
-    agrees(program, first, (X,), entrypoint="first")
-    agrees(program, second, (X,), entrypoint="second")
+    assert_agrees(program, first, (X,), entrypoint="first")
+    assert_agrees(program, second, (X,), entrypoint="second")
 
 
 # Stability ---------------------------------------------------------------------------------------
@@ -446,10 +466,10 @@ class Sign(nn.Module):
 def program_of_many_kinds():
     model = Model(lambda m, x: m.b(m.s(m.a(x))), a=Norm(), s=Sign(), b=Norm(0.5))
     model.requires_grad_(False)
-    return converted(model, X, modules=[NORM, kept(Sign)], dynamic_shapes=varying(N))
+    return converted(model, X, modules=[NORM, composite_spec(Sign)], dynamic_shapes=varying(N))
 
 
-def test_the_module_reads_the_same_in_another_process():
+def test_module_text_is_equal_in_another_process():
     here = str(program_of_many_kinds())
     paths = [p for p in sys.path if p.endswith(("externalize", "tests"))]
     code = f"import sys; sys.path[:0] = {paths}; import test_crossing as t; "

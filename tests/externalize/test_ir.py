@@ -1,10 +1,10 @@
-"""The module as the guide prints it, word for word."""
+"""The printed module equals the listing in the guide."""
 
 import re
 
 import pytest
 import torch
-from boundary import Model, composites, converted, graphs, kept
+from boundary import Model, composite_spec, composites, converted, graphs
 from torch import nn
 
 from coreai_torch import ExternalizeSpec
@@ -32,7 +32,7 @@ def header(program, name):
     return line.strip()
 
 
-def test_a_composite():
+def test_composite():
     program = converted(Guide(), X, modules=[RMS_NORM])
     (graph,) = composites(program, "rms_norm")
     assert re.fullmatch(r"norm\.rms_norm_[0-9a-f]{8}", graph.name)
@@ -53,7 +53,7 @@ def test_a_composite():
     )
 
 
-def test_a_plain_boundary():
+def test_boundary_without_declaration():
     class Norm(nn.Module):
         def __init__(self):
             super().__init__()
@@ -73,7 +73,7 @@ def test_a_plain_boundary():
     )
 
 
-def test_the_declaration_survives_the_optimizer_and_the_disk(tmp_path):
+def test_declaration_survives_optimize_and_save(tmp_path):
     program = converted(Guide(), X, modules=[RMS_NORM])
     (before,) = composites(program, "rms_norm")
     program.optimize()
@@ -120,15 +120,15 @@ ATTRIBUTES = {
 
 
 @pytest.mark.parametrize("kind", ATTRIBUTES)
-def test_attributes_have_the_type_of_their_value(kind):
+def test_attribute_types(kind):
     value, printed = ATTRIBUTES[kind]
     model = Model(lambda m, x: m.op(x), op=Holds(value))
-    program = converted(model, X, modules=[kept(Holds, "holds", "value")])
+    program = converted(model, X, modules=[composite_spec(Holds, "holds", "value")])
     (name,) = graphs(program)["main"].callees
     assert f"op_attrs = {{value = {printed}, version = 1 : si64}}" in header(program, name)
 
 
-def test_an_attribute_that_is_none_is_left_out():
+def test_attribute_that_is_none_is_omitted():
     model = Model(lambda m, x: m.op(x), op=Holds(None))
-    program = converted(model, X, modules=[kept(Holds, "holds", "value")])
+    program = converted(model, X, modules=[composite_spec(Holds, "holds", "value")])
     assert composites(program, "holds")[0].attrs == {"version": "1 : si64"}

@@ -1,10 +1,10 @@
-"""The caller's model is left exactly as it was, and so is its program."""
+"""Externalization does not change the caller's model or exported program."""
 
 import copy
 
 import pytest
 import torch
-from boundary import NORM, Model, Norm, agrees, converted, graphs, kept, staged
+from boundary import NORM, Model, Norm, assert_agrees, composite_spec, converted, graphs, staged
 from torch import nn
 
 from coreai_torch import ExternalizeSpec, TorchConverter, get_decomp_table
@@ -12,8 +12,8 @@ from coreai_torch import ExternalizeSpec, TorchConverter, get_decomp_table
 X = torch.linspace(-2, 3, 18).reshape(3, 6)
 
 
-def portrait(model):
-    """Every attribute of every module, with the content of those that hold others."""
+def snapshot(model):
+    """Return every attribute of every module, including the contents of containers."""
     return {
         path: {
             name: dict(value) if isinstance(value, dict) else value
@@ -30,11 +30,11 @@ def model_with_hooks():
     return model.eval()
 
 
-def test_after_success():
+def test_model_is_unchanged_after_success():
     model = model_with_hooks()
-    before, values = portrait(model), copy.deepcopy(model.state_dict())
+    before, values = snapshot(model), copy.deepcopy(model.state_dict())
     converted(model, X, modules=[NORM, nn.Sequential])
-    assert portrait(model) == before
+    assert snapshot(model) == before
     assert all(torch.equal(values[name], value) for name, value in model.state_dict().items())
 
 
@@ -43,60 +43,60 @@ class Failing(nn.Module):
         raise LookupError("inside forward")
 
 
-def test_after_an_exception_in_forward():
+def test_model_is_unchanged_after_an_exception_in_forward():
     model = Model(lambda m, x: m.broken(m.n(x)), n=Norm(), broken=Failing()).eval()
-    before = portrait(model)
+    before = snapshot(model)
     with pytest.raises(LookupError, match="inside forward"):
-        converted(model, X, modules=[NORM, kept(Failing)])
-    assert portrait(model) == before
+        converted(model, X, modules=[NORM, composite_spec(Failing)])
+    assert snapshot(model) == before
     model.broken = nn.Identity()
-    agrees(converted(model, X, modules=[NORM]), model, (X,))
+    assert_agrees(converted(model, X, modules=[NORM]), model, (X,))
 
 
-def test_after_an_exception_in_export_fn():
+def test_model_is_unchanged_after_an_exception_in_export_fn():
     model = model_with_hooks()
-    before = portrait(model)
+    before = snapshot(model)
 
     def export_fn(module):
-        assert portrait(module) != before  # the hooks are there now
+        assert snapshot(module) != before  # the hooks are registered now
         raise LookupError("before export")
 
     with pytest.raises(LookupError, match="before export"):
         TorchConverter().add_pytorch_module(model, export_fn, externalize_modules=[NORM])
-    assert portrait(model) == before
+    assert snapshot(model) == before
 
 
-def test_after_an_attribute_is_missing():
+def test_model_is_unchanged_after_a_missing_attribute():
     model = model_with_hooks()
-    before = portrait(model)
+    before = snapshot(model)
     spec = ExternalizeSpec(Norm, "norm", ["epsilon"])
     with pytest.raises(ValueError, match=r"'epsilon', but Norm at '0'.*\n.*\['eps'\]"):
         converted(model, X, modules=[spec])
-    assert portrait(model) == before
+    assert snapshot(model) == before
 
 
-def test_after_a_refused_argument():
+def test_model_is_unchanged_after_a_rejected_argument():
     class Scale(nn.Module):
         def forward(self, x, factor):
             return x * factor
 
     model = Model(lambda m, x: m.scale(x, factor=2.5), scale=Scale()).eval()
-    before = portrait(model)
+    before = snapshot(model)
     with pytest.raises(ValueError, match=r"'factor' of .* 'scale' \(Scale\) is 2.5 \(float\)"):
-        converted(model, X, modules=[kept(Scale)])
-    assert portrait(model) == before
+        converted(model, X, modules=[composite_spec(Scale)])
+    assert snapshot(model) == before
 
 
-def test_hooks_of_the_caller_are_inside_the_boundary():
+def test_user_hooks_are_inside_the_boundary():
     model = model_with_hooks()
     program = converted(model, X, modules=[NORM])
     main = graphs(program)["main"]
     assert "broadcasting_mul" not in main.body  # times 3 and times 5
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_marks_leave_no_trace_in_the_program_around_them():
-    """The graph that is lowered without the specs is the one of a plain export."""
+def test_graph_outside_of_the_boundary_equals_a_plain_export():
+    """Lower the marked graph without specs, and compare it with a plain export."""
 
     def lines(converter):
         return str(converter.to_coreai())
@@ -113,7 +113,7 @@ def test_marks_leave_no_trace_in_the_program_around_them():
     assert with_marks == lines(TorchConverter().add_exported_program(export_fn(model)))
 
 
-def test_a_second_conversion_is_like_the_first():
+def test_second_conversion_equals_the_first():
     model = model_with_hooks()
     first = converted(model, X, modules=[NORM])
     staging = staged(TorchConverter(), model, X, modules=[NORM])
@@ -122,7 +122,7 @@ def test_a_second_conversion_is_like_the_first():
 
 def test_export_fn_may_wrap_or_copy_the_model():
     model = nn.Sequential(nn.Sequential(Norm(), nn.Linear(6, 6)))
-    specs = [kept(nn.Sequential, "pair")]
+    specs = [composite_spec(nn.Sequential, "pair")]
 
     def inputs(prepare):
         def export_fn(module):
@@ -150,4 +150,4 @@ def test_export_fn_may_run_the_model_first():
 
     expected = model(X)
     converter = TorchConverter().add_pytorch_module(model, export_fn, externalize_modules=[NORM])
-    agrees(converter.to_coreai(), model, (X,))
+    assert_agrees(converter.to_coreai(), model, (X,))

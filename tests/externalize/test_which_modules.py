@@ -1,8 +1,8 @@
-"""Which modules get a graph of their own: every instance, every call, at any depth."""
+"""Which modules become separate graphs: every instance, every call, at any depth."""
 
 import pytest
 import torch
-from boundary import NORM, Model, Norm, agrees, composites, converted, graphs, kept
+from boundary import NORM, Model, Norm, assert_agrees, composite_spec, composites, converted, graphs
 from torch import nn
 
 from coreai_torch import ExternalizeSpec
@@ -14,16 +14,16 @@ def callees(program, name="main"):
     return graphs(program)[name].callees
 
 
-def test_every_instance_has_its_own_attributes():
+def test_each_instance_has_its_attributes():
     model = nn.Sequential(Norm(1e-5), nn.Linear(6, 6), Norm(0.25), Norm(1e-5))
     program = converted(model, X, modules=[NORM])
     eps = [graphs(program)[name].attrs["eps"] for name in callees(program)]
     assert eps == ["9.99999974E-6 : f32", "2.500000e-01 : f32", "9.99999974E-6 : f32"]
     assert len(set(callees(program))) == 3  # a graph is named after its module
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_attributes_that_change_nothing_in_the_body_stay_apart_when_optimized():
+def test_optimize_keeps_graphs_with_different_attributes():
     class Tagged(nn.Module):
         def __init__(self, tag):
             super().__init__()
@@ -33,20 +33,20 @@ def test_attributes_that_change_nothing_in_the_body_stay_apart_when_optimized():
             return x * 2
 
     model = Model(lambda m, x: m.a(x) + m.b(x + 1), a=Tagged("one"), b=Tagged("two"))
-    program = converted(model, X, modules=[kept(Tagged, "tagged", "tag")])
-    agrees(program, model, (X,))
+    program = converted(model, X, modules=[composite_spec(Tagged, "tagged", "tag")])
+    assert_agrees(program, model, (X,))
     assert [graphs(program)[n].attrs["tag"] for n in callees(program)] == ['"one"', '"two"']
 
 
-def test_calls_of_one_instance_share_a_graph_if_their_types_are_the_same():
+def test_calls_of_one_instance_with_equal_types_share_a_graph():
     model = Model(lambda m, x: m.n(m.n(x)) + m.n(x * 2), n=Norm())
     program = converted(model, X, modules=[NORM])
     assert len(callees(program)) == 3
     assert len(set(callees(program))) == 1
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_calls_with_other_shapes_and_optional_arguments_get_their_own():
+def test_calls_with_other_shapes_or_arguments_get_separate_graphs():
     model = Model(lambda m, x: m.n(x) + m.n(x[0]) + m.n(x, x) + m.n(x, extra=None), n=Norm())
     program = converted(model, X, modules=[NORM])
     first, row, extra, plain = (graphs(program)[name] for name in callees(program))
@@ -54,7 +54,7 @@ def test_calls_with_other_shapes_and_optional_arguments_get_their_own():
     assert len({first.name, row.name, extra.name}) == 3
     assert extra.inputs == ["weight", "shift", "x", "extra"]
     assert first.inputs == row.inputs == ["weight", "shift", "x"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 class Block(nn.Module):
@@ -67,20 +67,20 @@ class Block(nn.Module):
         return x + self.linear(self.norm(x))
 
 
-def test_a_match_inside_a_match_is_called_from_its_graph():
+def test_nested_match_is_called_from_the_outer_graph():
     model = Model(lambda m, x: m.outer(m.outer(x)), outer=Block())
-    program = converted(model, X, modules=[NORM, kept(Block, "block")])
+    program = converted(model, X, modules=[NORM, composite_spec(Block, "block")])
     (block,) = set(callees(program))
     (norm,) = callees(program, block)
     assert graphs(program)[block].composite == "block"
     assert graphs(program)[norm].composite == "norm"
-    # What the inner one owns goes in through the outer one.
+    # The weights of the inner module are operands of the outer graph.
     owned = ["norm.weight", "linear.weight", "linear.bias", "norm.shift"]
     assert graphs(program)[block].inputs == [*owned, "x"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_a_class_that_holds_itself():
+def test_recursive_module():
     class Tree(nn.Module):
         def __init__(self, depth, *children):
             super().__init__()
@@ -91,24 +91,24 @@ def test_a_class_that_holds_itself():
             return sum((child(x) for child in self.children_), x * self.depth)
 
     model = Model(lambda m, x: m.tree(x), tree=Tree(1, Tree(2, Tree(3), Tree(4)), Tree(5)))
-    program = converted(model, X, modules=[kept(Tree, "tree", "depth")])
+    program = converted(model, X, modules=[composite_spec(Tree, "tree", "depth")])
     assert len(composites(program, "tree")) == 5
     (root,) = callees(program)
     assert [graphs(program)[n].attrs["depth"] for n in callees(program, root)] == [
         "2 : si64",
         "5 : si64",
     ]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_a_module_under_two_paths_is_one_module():
+def test_module_with_two_paths_is_one_module():
     shared = Norm()
     model = Model(lambda m, x: m.a(x) + m.b(x + 1), a=shared, b=shared)
     program = converted(model, X, modules=[NORM])
     assert len(callees(program)) == 2
     (name,) = set(callees(program))
     assert name.startswith("a.norm_")
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 def test_subclasses_match_and_the_first_spec_wins():
@@ -117,21 +117,21 @@ def test_subclasses_match_and_the_first_spec_wins():
             return super().forward(x, extra) * 2
 
     model = nn.Sequential(Norm(), Special(0.5))
-    both = [kept(Special, "special"), NORM]
+    both = [composite_spec(Special, "special"), NORM]
     program = converted(model, X, modules=both)
     assert [graphs(program)[n].composite for n in callees(program)] == ["norm", "special"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
     program = converted(model, X, modules=both[::-1])
     assert [graphs(program)[n].composite for n in callees(program)] == ["norm", "norm"]
 
 
-def test_a_module_that_is_never_called_leaves_nothing():
+def test_module_that_is_never_called_has_no_graph():
     model = Model(lambda m, x: m.used(x), used=Norm(), unused=Norm(0.5))
     program = converted(model, X, modules=[NORM])
     assert [graph.attrs["eps"] for graph in composites(program, "norm")] == ["9.99999974E-6 : f32"]
 
 
-def test_a_call_whose_result_nobody_reads_leaves_nothing():
+def test_unused_call_has_no_graph():
     def forward(m, x):
         m.n(x)
         return x * 2
@@ -140,11 +140,11 @@ def test_a_call_whose_result_nobody_reads_leaves_nothing():
     assert list(graphs(program)) == ["main"]
 
 
-def test_a_module_that_returns_its_argument_leaves_nothing():
+def test_identity_module_has_no_graph():
     model = Model(lambda m, x: m.same(x) * 2, same=nn.Identity())
-    program = converted(model, X, modules=[kept(nn.Identity, "identity")])
+    program = converted(model, X, modules=[composite_spec(nn.Identity, "identity")])
     assert list(graphs(program)) == ["main"]
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
 CONTAINERS = {
@@ -167,11 +167,11 @@ def test_modules_in_containers_and_wrappers(where):
     program = converted(model, X, modules=[NORM])
     found = [graphs(program)[name].attrs["eps"] for name in callees(program)]
     assert found == ["1.000000e-01 : f32", "2.000000e-01 : f32"]
-    if where != "compiled":  # eager would call a compiler, which is not ours to test
-        agrees(program, model, (X,))
+    if where != "compiled":  # eager would run torch.compile
+        assert_agrees(program, model, (X,))
 
 
-def test_every_module_at_once():
+def test_externalize_every_module():
     model = nn.Sequential(Block(), nn.ModuleList([nn.Linear(2, 2)]), Block())
     del model[1]
     program = converted(model, X, modules=[nn.Module])
@@ -179,39 +179,39 @@ def test_every_module_at_once():
     assert len(callees(program, root)) == 2
     assert [len(callees(program, block)) for block in callees(program, root)] == [2, 2]
     assert not any(graph.private or graph.composite for graph in graphs(program).values())
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_standard_modules_may_be_named_too():
+def test_externalize_torch_modules():
     weight_norm = torch.nn.utils.parametrizations.weight_norm
     model = nn.Sequential(weight_norm(nn.Linear(6, 4)), nn.ReLU(inplace=True), nn.Linear(4, 2))
-    modules = [kept(nn.Linear, "linear", "in_features"), kept(nn.ReLU, "relu")]
+    modules = [composite_spec(nn.Linear, "linear", "in_features"), composite_spec(nn.ReLU, "relu")]
     program = converted(model, X, modules=modules)
     first, relu, second = (graphs(program)[name] for name in callees(program))
     original = "parametrizations.weight.original"
     assert first.inputs == ["bias", f"{original}0", f"{original}1", "input"]
     assert second.inputs == ["weight", "bias", "input"]
     assert (relu.inputs, relu.outputs) == (["input"], ["output"])
-    agrees(program, model, (X,))
+    assert_agrees(program, model, (X,))
 
 
-def test_a_lone_class_or_spec_stands_for_a_list_of_one():
+def test_single_class_or_spec_instead_of_a_list():
     model = nn.Sequential(Norm())
     for lone in (ExternalizeSpec(Norm), NORM):
         assert str(converted(model, X, modules=lone)) == str(converted(model, X, modules=[lone]))
 
 
-def test_nothing_to_externalize_is_a_plain_conversion():
+def test_empty_list_converts_without_externalization():
     model = nn.Sequential(Norm())
     assert str(converted(model, X, modules=[])) == str(converted(model, X, modules=None))
 
 
-def test_a_class_without_instances_is_warned_of_by_name():
+def test_class_without_instances_warns():
     with pytest.warns(UserWarning, match="holds no Bilinear") as caught:
         converted(nn.Sequential(Norm()), X, modules=[NORM, nn.Bilinear])
     assert [w.category for w in caught].count(UserWarning) == 1
 
 
-def test_a_spec_whose_instances_went_to_an_earlier_one_is_no_mistake():
+def test_no_warning_if_an_earlier_spec_matched_all_instances():
     program = converted(nn.Sequential(Norm()), X, modules=[NORM, nn.Sequential, Norm])
     assert len(composites(program, "norm")) == 1

@@ -79,7 +79,7 @@ def entry(name, torch_defn, inputs, results, params, src, *, template="x", helpe
     GALLERY[name] = Entry(kernel, **how)
 
 
-# Elementwise ------------------------------------------------------------------------------------
+# Elementwise -------------------------------------------------------------------------------------
 
 
 def saxpy(a: float, x: Tensor, y: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ entry(
     sizes=(5, 33),
 )
 
-# Reductions -------------------------------------------------------------------------------------
+# Reductions --------------------------------------------------------------------------------------
 
 
 def row_sums(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What recognition tells and leaves as it was, and how it goes with the rest of the converter."""
+"""The recognition report, what recognition leaves unchanged, and its use in the converter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 from compat.programs import composites
-from recognition.plain import Plain, exported, runs_as
+from recognition.checks import Plain, assert_runs_as, exported
 from runtime import descriptor
 from torch import nn
 
@@ -39,7 +39,7 @@ def _model():
 X = torch.linspace(-1, 1, 48).reshape(2, 3, 8)
 
 
-def test_the_report_tells_what_is_where_and_why_not():
+def test_report_lists_composites_places_and_reasons():
     converter = TorchConverter(recognize=True).add_exported_program(exported(_model(), X))
     assert str(converter.recognition_report) == (
         "recognised: 1 rms_norm, 1 scaled_dot_product_attention\n"
@@ -51,13 +51,13 @@ def test_the_report_tells_what_is_where_and_why_not():
     assert [row.node for row in converter.recognition_report.at("1")] == ["matmul_1"]
 
 
-def test_nothing_is_recognised_unless_asked_for():
+def test_recognition_is_off_by_default():
     converter = TorchConverter().add_exported_program(exported(_model(), X))
     assert str(converter.recognition_report) == "recognised: nothing"
     assert "composite_declaration" not in str(converter.to_coreai())
 
 
-def test_some_composites_may_be_named():
+def test_recognize_a_subset_of_composites():
     converter = TorchConverter(recognize=["rms_norm"])
     converter.add_exported_program(exported(_model(), X))
     assert converter.recognition_report.counts == {"rms_norm": 1}
@@ -65,7 +65,7 @@ def test_some_composites_may_be_named():
         TorchConverter(recognize="rmsnorm")
 
 
-def test_the_report_follows_the_entrypoints():
+def test_report_follows_the_entry_points():
     converter = TorchConverter(recognize=True)
     converter.add_exported_program(exported(Norm(), X), entrypoint_name="a")
     converter.add_exported_program(exported(Norm(), X), entrypoint_name="b")
@@ -75,7 +75,7 @@ def test_the_report_follows_the_entrypoints():
     assert [row.entrypoint for row in converter.recognition_report.found] == ["b"]
 
 
-def test_the_program_is_left_as_it_was_and_names_stay():
+def test_exported_program_and_names_are_unchanged():
     program = exported(Norm(), X)
     before = str(program.graph)
     plain = TorchConverter().add_exported_program(program).to_coreai()
@@ -85,7 +85,7 @@ def test_the_program_is_left_as_it_was_and_names_stay():
     assert descriptor(found).output_names == ["mul_1"]
 
 
-def test_what_is_recognised_is_no_blocker():
+def test_op_inside_a_composite_needs_no_lowering():
     @torch.library.custom_op("recognition_test::opaque", mutates_args=())
     def opaque(x: torch.Tensor) -> torch.Tensor:
         return x.clone()
@@ -98,7 +98,7 @@ def test_what_is_recognised_is_no_blocker():
     assert converter.recognition_report.found == ()
 
 
-def test_the_same_program_gives_the_same_text():
+def test_recognition_is_deterministic():
     texts = {
         str(TorchConverter(recognize=True).add_exported_program(exported(_model(), X)).to_coreai())
         for _ in range(2)
@@ -110,7 +110,7 @@ def _exporting(module):
     return torch.export.export(module, (X,)).run_decompositions(get_decomp_table())
 
 
-def test_an_externalized_composite_is_left_alone():
+def test_externalized_composite_is_unchanged():
     converter = TorchConverter(recognize=True).add_pytorch_module(
         _model(), _exporting, externalize_modules=[ExternalizeSpec(Norm, "norm", ["axis"])]
     )
@@ -120,7 +120,7 @@ def test_an_externalized_composite_is_left_alone():
     assert not composites(program, "rms_norm")
 
 
-def test_a_plain_boundary_holds_what_is_recognised_inside():
+def test_recognition_inside_a_boundary_without_declaration():
     converter = TorchConverter(recognize=True).add_pytorch_module(
         nn.Sequential(nn.Sequential(Norm(), nn.ReLU()), Norm()),
         _exporting,
@@ -135,7 +135,7 @@ class _Half(nn.Module):
         return x.pow(2).mean(-1, keepdim=True) + 1e-6
 
 
-def test_a_boundary_through_a_norm_is_told():
+def test_boundary_through_a_norm_is_reported():
     model = Plain(lambda m, x: x * torch.rsqrt(m.inner(x)))
     model.inner = _Half()
     converter = TorchConverter(recognize=True).add_pytorch_module(
@@ -155,7 +155,7 @@ class _State(nn.Module):
         return x * torch.rsqrt(self.mean + 1e-6)
 
 
-def test_state_that_is_written_inside_is_left_alone():
+def test_composite_with_a_state_write_inside_is_not_recognized():
     converter = TorchConverter(recognize=True).add_exported_program(exported(_State(), X))
     assert converter.recognition_report.counts == {}
 
@@ -169,18 +169,18 @@ class _Branches(nn.Module):
         return torch.cond(x.sum() > 0, lambda x: self.norm(x), lambda x: self.attend(x), (x,))
 
 
-def test_the_branches_of_a_condition_are_looked_at():
+def test_recognition_in_the_branches_of_cond():
     model = _Branches().requires_grad_(False)
     converter = TorchConverter(recognize=True).add_exported_program(exported(model, X))
     assert converter.recognition_report.counts == {
         "rms_norm": 1,
         "scaled_dot_product_attention": 1,
     }
-    runs_as(converter.to_coreai(), model, (X - 1,), (X + 1,))
+    assert_runs_as(converter.to_coreai(), model, (X - 1,), (X + 1,))
 
 
 @pytest.mark.slow
-def test_the_time_grows_with_the_nodes():
+def test_time_is_linear_in_the_nodes():
     def seconds(depth):
         program = exported(nn.Sequential(*(Norm() for _ in range(depth))), X)
         start = time.process_time()
@@ -188,4 +188,6 @@ def test_the_time_grows_with_the_nodes():
         return time.process_time() - start
 
     seconds(10)
-    assert seconds(400) < 4 * 3 * seconds(100)  # four times the nodes; thrice for a busy machine
+    assert seconds(400) < 4 * 3 * seconds(
+        100
+    )  # four times the nodes; factor three for a busy machine

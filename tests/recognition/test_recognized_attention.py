@@ -1,4 +1,4 @@
-"""Attention written out, with grouped heads, masks and sinks; and what comes near to it."""
+"""Recognition of attention with grouped heads, masks and sinks, and near misses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from compat.programs import composites, externalized
 from lazy_import import lazy_import
-from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
+from recognition.checks import Plain, Several, assert_runs_as, check_recognition, converted, why
 from torch import nn
 from torch.nn import functional as F
 
@@ -40,7 +40,7 @@ def causal(q, k):
 
 
 class _Attention(nn.Module):
-    """What transformers' attention functions read off a module."""
+    """The attributes that transformers' attention functions read from a module."""
 
     num_key_value_groups = 2
 
@@ -70,21 +70,21 @@ def _filled_finite(m, q, k, v):
 
 
 def _chosen(m, q, k, v):
-    """The mask says what is seen."""
+    """Boolean mask that is True for visible keys."""
     logits = q @ repeated(k).mT * SCALE
     lowest = torch.full([], torch.finfo(q.dtype).min, dtype=q.dtype)
     return torch.where(causal(q, k) == 0, logits, lowest).softmax(-1) @ repeated(v)
 
 
 def _biased(m, q, k, v):
-    """T5 and its kin: no scale, a bias of positions and a mask."""
+    """T5-like: no scale, a position bias and a mask."""
     weights = q @ repeated(k).transpose(3, 2)
     weights = weights + m.bias[:, :, : q.shape[2]] + causal(q, k)
     return weights.float().softmax(-1).type_as(weights) @ repeated(v)
 
 
 def _one_head(m, q, k, v):
-    """All query heads read the same keys, without a copy of them."""
+    """All query heads read the same keys, without a copy."""
     return (q @ k[:, :1].mT * SCALE).softmax(-1) @ v[:, :1]
 
 
@@ -95,7 +95,7 @@ def _folded(m, q, k, v):
 
 
 def _permuted(m, q, k, v):
-    """Keys that are kept as `[batch, length, heads, width]`."""
+    """Keys that are stored as `[batch, length, heads, width]`."""
     keys = repeated(k).permute(0, 2, 1, 3).contiguous()
     return (q @ keys.permute(0, 2, 3, 1) * SCALE).softmax(-1) @ repeated(v)
 
@@ -114,10 +114,10 @@ MODELS = {
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_every_spelling_is_attention(dtype):
+def test_every_form_is_recognized_as_attention(dtype):
     model = Several({name: make() for name, make in MODELS.items()}).to(dtype)
     # Eager rounds logits and weights to the narrow dtype; attention as one op does not.
-    report = looked_at(model, *qkv(dtype=dtype), wide=dtype != torch.float32)
+    report = check_recognition(model, *qkv(dtype=dtype), wide=dtype != torch.float32)
     assert not report.missed
     assert [(row.composite, row.path) for row in report.found] == [
         (SDPA_NAME, f"models.{name}") for name in MODELS
@@ -133,7 +133,7 @@ def test_every_spelling_is_attention(dtype):
         pytest.param("gpt_oss", 3, id="gpt_oss-prefill", marks=SLOW),
     ],
 )
-def test_keys_are_not_repeated_at_any_length(name, steps):
+def test_keys_are_not_repeated(name, steps):
     model = MODELS[name]()
     keys = {2: torch.export.Dim("keys", min=2, max=64)}
     queries = {2: torch.export.Dim("queries", min=2, max=64)} if steps > 1 else None
@@ -148,20 +148,20 @@ def test_keys_are_not_repeated_at_any_length(name, steps):
     calls = [(q, k, v)]
     if steps > 1:
         calls.append((drawn(2, 4, 6, 8, seed=3), drawn(2, 2, 9, 8, seed=4), drawn(2, 2, 9, 8)))
-    runs_as(program, model, *calls)
+    assert_runs_as(program, model, *calls)
 
 
 @pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
-def test_narrow_attention_runs(dtype):
+def test_attention_in_half_precision_runs(dtype):
     model = Several({name: MODELS[name]() for name in ("llama", "gpt_oss", "filled")}).to(dtype)
     given = qkv(dtype=dtype)
     program, report = converted(model, *given)
     assert report.counts == {SDPA_NAME: 3}
-    runs_as(program, model, given)
+    assert_runs_as(program, model, given)
 
 
-def test_two_attentions_of_equal_types_keep_their_own_lengths():
-    """In the first the queries are as many as the keys; in the second they are not."""
+def test_two_attentions_of_equal_types_keep_their_lengths():
+    """The first has as many queries as keys, the second has not."""
 
     def both(m, q, k):
         return (q @ q.mT).softmax(-1) @ q, (q @ k.mT).softmax(-1) @ k
@@ -170,10 +170,10 @@ def test_two_attentions_of_equal_types_keep_their_own_lengths():
     sizes = ({2: torch.export.Dim("queries", max=64)}, {2: torch.export.Dim("keys", max=64)})
     program, report = converted(model, *given, dynamic_shapes=(sizes,))
     assert report.counts == {SDPA_NAME: 2}
-    runs_as(program, model, given, (drawn(2, 4, 6, 8), drawn(2, 4, 2, 8, seed=1)))
+    assert_runs_as(program, model, given, (drawn(2, 4, 6, 8), drawn(2, 4, 2, 8, seed=1)))
 
 
-def test_repeated_keys_of_an_op_of_torch_are_not_repeated():
+def test_keys_of_the_torch_op_are_not_repeated():
     def attend(m, q, k, v):
         return F.scaled_dot_product_attention(q, repeated(k), repeated(v), is_causal=True)
 
@@ -182,7 +182,7 @@ def test_repeated_keys_of_an_op_of_torch_are_not_repeated():
     assert report.counts == {SDPA_NAME: 1}
     assert report.found[0].kept
     assert "x2x2x" not in str(program)
-    runs_as(program, model, given)
+    assert_runs_as(program, model, given)
 
 
 class _Module(nn.Module):
@@ -196,7 +196,7 @@ class _Module(nn.Module):
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt_oss"])
-def test_the_composite_is_that_of_the_module(name):
+def test_composite_equals_the_module(name):
     theirs, _ = converted(MODELS[name](), *qkv())
     spec = ExternalizeSpec(SDPA, SDPA_NAME, ["scale", "is_causal", "window_size", "version"])
     ours = externalized(_Module(name == "gpt_oss"), *qkv(), modules=[spec])
@@ -253,9 +253,9 @@ NEAR = {
 }
 
 
-def test_what_comes_near_is_left_alone_and_told():
+def test_near_misses_are_reported_and_unchanged():
     model = Several({name: Plain(function, **w) for name, (function, w, _) in NEAR.items()})
-    report = looked_at(model, *qkv())
+    report = check_recognition(model, *qkv())
     assert report.counts == {}
     reasons = {row.path.removeprefix("models."): row.why for row in report.missed}
     assert reasons.keys() == NEAR.keys()
@@ -263,13 +263,15 @@ def test_what_comes_near_is_left_alone_and_told():
         assert re.search(reason, reasons[name])
 
 
-def test_a_mask_that_adds_an_axis_is_told():
+def test_mask_that_adds_an_axis_is_reported():
     model = Plain(lambda m, q, k, v: (q @ k.mT + m.mask).softmax(-1) @ v, mask=drawn(2, 1, 1, 3, 5))
-    report = looked_at(model, *qkv(groups=4))
+    report = check_recognition(model, *qkv(groups=4))
     assert report.counts == {}
     assert "which does not expand to" in why(report, SDPA_NAME)
 
 
-def test_a_softmax_of_a_classifier_is_no_near_miss():
-    report = looked_at(Plain(lambda m, x: (x @ m.w).softmax(-1), w=drawn(8, 4)), drawn(2, 8))
+def test_softmax_of_a_classifier_is_not_reported():
+    report = check_recognition(
+        Plain(lambda m, x: (x @ m.w).softmax(-1), w=drawn(8, 4)), drawn(2, 8)
+    )
     assert (report.found, report.missed) == ((), ())

@@ -1,4 +1,4 @@
-"""Products with the weights of chosen experts."""
+"""Recognition of products with the weights of selected experts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from compat.programs import composites, externalized
 from lazy_import import lazy_import
-from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
+from recognition.checks import Plain, Several, assert_runs_as, check_recognition, converted, why
 from torch import nn
 
 from coreai_torch import ExternalizeSpec
@@ -47,14 +47,14 @@ def _several_each(m, x, chosen):
 
 
 def _grouped(m, x, chosen):
-    """transformers' experts of sorted rows."""
+    """transformers' grouped experts with sorted rows."""
     ordered, order = chosen.sort()
     ends = (ordered[:, None] <= torch.arange(EXPERTS)).sum(0).int()
     return torch.ops.transformers.grouped_mm_fallback(x[order], m.out_in.mT, ends)
 
 
 def _grouped_short(m, x, chosen):
-    """The last rows are of no group."""
+    """The last rows belong to no group."""
     ends = torch.arange(EXPERTS, dtype=torch.int32) + chosen[0].int() * 0
     return torch.ops.transformers.grouped_mm_fallback(x, m.in_out, ends)
 
@@ -79,27 +79,29 @@ CHOSEN = torch.tensor([2, 0, 3, 3, 1])
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_every_spelling_is_a_gather(dtype):
+def test_every_form_is_recognized_as_gather(dtype):
     model = Several({name: _model(function) for name, function in SPELLINGS.items()}).to(dtype)
-    report = looked_at(model, drawn(5, WIDTH, dtype=dtype), CHOSEN)
+    report = check_recognition(model, drawn(5, WIDTH, dtype=dtype), CHOSEN)
     assert not report.missed
     assert [(row.composite, row.path) for row in report.found] == [
         ("gather_mm", f"models.{name}") for name in SPELLINGS
     ]
 
 
-def test_gathers_run_with_any_number_of_rows():
+def test_gather_with_dynamic_rows_runs():
     chosen = ("columns", "transposed", "several_each", "grouped")
     model = Several({name: _model(SPELLINGS[name]) for name in chosen})
     rows = torch.export.Dim("rows", min=2, max=64)
     x = drawn(5, WIDTH)
     program, report = converted(model, x, CHOSEN, dynamic_shapes=(({0: rows}, {0: rows}),))
     assert report.counts == {"gather_mm": 4}
-    runs_as(program, model, (x, CHOSEN), (drawn(7, WIDTH), torch.tensor([0, 3, 3, 1, 2, 2, 0])))
+    assert_runs_as(
+        program, model, (x, CHOSEN), (drawn(7, WIDTH), torch.tensor([0, 3, 3, 1, 2, 2, 0]))
+    )
 
 
 def test_grouped_products_in_bfloat16_run():
-    """They reach the converter as products with every expert, of which one is picked."""
+    """The export contains products with every expert, and selects one of them."""
 
     def grouped(m, x, chosen):
         ordered, order = chosen.sort()
@@ -110,7 +112,7 @@ def test_grouped_products_in_bfloat16_run():
     model, x = Plain(grouped, weight=weight), drawn(5, 16, dtype=torch.bfloat16)
     program, report = converted(model, x, CHOSEN)
     assert report.counts == {"gather_mm": 1}
-    runs_as(program, model, (x, CHOSEN))
+    assert_runs_as(program, model, (x, CHOSEN))
 
 
 class _Module(nn.Module):
@@ -123,7 +125,7 @@ class _Module(nn.Module):
         return self.product(x.unsqueeze(1), self.weight, rhs_indices=chosen)
 
 
-def test_the_composite_is_that_of_the_module():
+def test_composite_equals_the_module():
     x = drawn(5, WIDTH)
     theirs, _ = converted(_model(_rows), x, CHOSEN)
     spec = ExternalizeSpec(GatherMM, "gather_mm", ["num_batch_axes", "version"])
@@ -132,18 +134,18 @@ def test_the_composite_is_that_of_the_module():
     assert (mine.inputs, mine.outputs, mine.attrs) == (wanted.inputs, wanted.outputs, wanted.attrs)
 
 
-def test_what_is_picked_must_be_a_weight():
+def test_selected_operand_must_be_a_weight():
     model = Plain(lambda m, x, at: x[at] @ x)
-    report = looked_at(model, drawn(5, 3, 3), CHOSEN)
+    report = check_recognition(model, drawn(5, 3, 3), CHOSEN)
     assert report.counts == {}
     assert why(report, "gather_mm") == "%args_0, which is picked from, is no weight"
 
 
-def test_weights_that_are_read_twice_are_told():
+def test_weights_with_two_uses_are_reported():
     def twice(m, x, chosen):
         picked = m.in_out[chosen]
         return x.unsqueeze(1) @ picked, picked.sum()
 
-    report = looked_at(_model(twice), drawn(5, WIDTH), CHOSEN)
+    report = check_recognition(_model(twice), drawn(5, WIDTH), CHOSEN)
     assert report.counts == {}
     assert "inside of it, is read by %sum_1" in why(report, "gather_mm")

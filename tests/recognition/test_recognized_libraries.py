@@ -1,4 +1,4 @@
-"""Models of diffusers and timm, from small configs."""
+"""Recognition in small models of diffusers and timm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from recognition.plain import close, exported, in_torch
+from recognition.checks import close, exported, in_torch
 from torch import nn
 
 from coreai_torch.passes.recognize import recognized
@@ -24,7 +24,7 @@ torchvision_library.load()  # timm imports it
 from timm.layers import RmsNorm
 from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
-from recognition.plain import close, exported, in_torch
+from recognition.checks import close, exported, in_torch
 from coreai_torch.passes.recognize import recognized
 
 small = dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=2, num_classes=4)
@@ -43,7 +43,7 @@ print(json.dumps(counts))
 
 
 def test_timm():
-    """In a process of its own: it wants a torchvision, which others must not see."""
+    """Run in a child process: timm needs torchvision, which other tests must not import."""
     tests = Path(__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _TIMM.format(tests=str(tests))],
@@ -78,7 +78,7 @@ class _Flux(nn.Module):
         return self.model(image, text, pooled, time, places, text_places, return_dict=False)[0]
 
 
-@pytest.mark.filterwarnings("ignore")  # of a library that is not ours
+@pytest.mark.filterwarnings("ignore")  # raised inside of the library
 def test_diffusers():
     model = _Flux()
     sizes = (1, 16, 4), (1, 6, 32), (1, 32), (1,), (16, 3), (6, 3)

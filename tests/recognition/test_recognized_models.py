@@ -1,4 +1,4 @@
-"""Decoders of transformers from small configs: every norm, rotation and attention is found."""
+"""Recognition finds every norm, rotation and attention in small decoders of transformers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from compat.programs import graphs
 from lazy_import import lazy_import
-from recognition.plain import close, converted, exported, runs_as
+from recognition.checks import assert_runs_as, close, converted, exported
 from runtime import descriptor, run, run_steps
 from torch import nn
 
@@ -30,10 +30,10 @@ _SMALL = {
 _HEADS = {**_SMALL, "head_dim": 8}
 _WINDOWS = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
 _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
-# The class, the config, norms in each layer (one more follows the last), experts in each layer.
+# Class, config, norms per layer (one more follows the last layer), experts per layer.
 MODELS = {
     "llama": ("Llama", _SMALL, 2, 0),
-    "qwen3": ("Qwen3", _HEADS, 4, 0),  # queries and keys are normed too
+    "qwen3": ("Qwen3", _HEADS, 4, 0),  # queries and keys are normalized, too
     "gemma3": ("Gemma3", {**_HEADS, **_WINDOWS}, 6, 0),
     "mistral": ("Mistral", {**_SMALL, "sliding_window": 4}, 2, 0),
     "phi3": ("Phi3", _SMALL, 2, 0),
@@ -71,7 +71,9 @@ def expected(name):
 
 
 def attentions(name):
-    return ["eager"] if name == "gpt_oss" else ["eager", "sdpa"]  # the sinks are written out
+    return (
+        ["eager"] if name == "gpt_oss" else ["eager", "sdpa"]
+    )  # sinks exist in eager attention only
 
 
 def check(name, attention, *, dynamic=False):
@@ -80,11 +82,11 @@ def check(name, attention, *, dynamic=False):
     program, report = converted(model, IDS, dynamic_shapes=(dims,) if dynamic else None)
     assert report.counts == expected(name)
     assert not report.missed
-    assert "x2x2x" not in str(program)  # [batch, groups, copies, ...]: keys that are repeated
+    assert "x2x2x" not in str(program)  # repeated keys would be [batch, groups, copies, ...]
     invoked = [callee for graph in graphs(program).values() for callee in graph.callees]
     assert len(invoked) == sum(expected(name).values())
     longer = torch.arange(27).reshape(3, 9) * 7 % 61 + 3
-    runs_as(program, model, (IDS,), *([(longer,)] if dynamic else []))
+    assert_runs_as(program, model, (IDS,), *([(longer,)] if dynamic else []))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def check(name, attention, *, dynamic=False):
     [("llama", "sdpa", True), ("gpt_oss", "eager", False)],
     ids=["llama", "gpt_oss"],
 )
-def test_everything_is_found(name, attention, dynamic):
+def test_all_composites_are_recognized(name, attention, dynamic):
     check(name, attention, dynamic=dynamic)
 
 
@@ -101,17 +103,18 @@ def test_everything_is_found(name, attention, dynamic):
 @pytest.mark.parametrize(
     ("name", "attention"), [(name, how) for name in MODELS for how in attentions(name)]
 )
-def test_everything_is_found_in_every_model(name, attention, dynamic):
+def test_all_composites_are_recognized_in_every_model(name, attention, dynamic):
     check(name, attention, dynamic=dynamic)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", MODELS)
-def test_narrow_models_have_the_numbers_that_they_have_without(name, dtype):
-    """The run time multiplies narrow matrices unlike eager, which flips an undecided router.
+def test_half_precision_models_equal_those_without_recognition(name, dtype):
+    """Compare with the program without composites instead of eager.
 
-    So these are held to the program without composites in it, and to what is expected of it.
+    The run time multiplies half-precision matrices differently from eager, which can change the
+    choice of a router with close scores.
     """
     program = exported(Decoder(name, attentions(name)[-1], dtype), IDS)
     converter = TorchConverter(recognize=True).add_exported_program(program)
@@ -125,7 +128,7 @@ def test_narrow_models_have_the_numbers_that_they_have_without(name, dtype):
 
 
 class Cache:
-    """Keys and values of each layer, in the buffers of a module."""
+    """Keys and values of each layer, stored in the buffers of a module."""
 
     def __init__(self, owner, position):
         self._owner, self._position = owner, position
@@ -143,7 +146,7 @@ class Cache:
 
 
 class Step(nn.Module):
-    """One token at a time, with room for `length` of them."""
+    """Decode one token at a time with a cache for `length` tokens."""
 
     def __init__(self, name, attention, length=8):
         super().__init__()
@@ -171,7 +174,7 @@ class Step(nn.Module):
     ("name", "attention"),
     [("llama", "eager"), *(pytest.param(n, "eager", marks=pytest.mark.slow) for n in ("qwen3",))],
 )
-def test_a_step_with_a_cache_is_found_whole(name, attention):
+def test_decode_step_with_cache_is_recognized(name, attention):
     model = Step(name, attention)
     program, report = converted(model, torch.tensor([[5]]), torch.tensor([0]))
     assert report.counts == expected(name)

@@ -1,4 +1,4 @@
-"""RMSNorm as models spell it, and what comes near to it."""
+"""Recognition of RMSNorm in the forms that models use, and near misses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from compat.programs import composites, externalized
 from lazy_import import lazy_import
-from recognition.plain import Plain, Several, converted, looked_at, runs_as, why
+from recognition.checks import Plain, Several, assert_runs_as, check_recognition, converted, why
 from torch import nn
 
 from coreai_torch import ExternalizeSpec
@@ -55,7 +55,7 @@ SPELLINGS = {
     "reciprocal": lambda: _spelled(
         lambda m, x: m.weight * (x.float() * _mean_square(x).sqrt().reciprocal()).to(x.dtype)
     ),
-    "promoted": lambda: _spelled(  # diffusers: the cast of the input is left to the product
+    "promoted": lambda: _spelled(  # diffusers: the product casts the input
         lambda m, x: (x * torch.rsqrt(_mean_square(x))).to(x.dtype) * m.weight
     ),
     "squared": lambda: _spelled(
@@ -67,7 +67,7 @@ SPELLINGS = {
         )
     ),
     "unscaled": lambda: Plain(lambda m, x: (x.float() * torch.rsqrt(_mean_square(x))).to(x.dtype)),
-    "gated": lambda: _spelled(  # the gate is no weight
+    "gated": lambda: _spelled(  # the gate is not a weight
         lambda m, x: (x.float() * torch.rsqrt(_mean_square(x))).to(x.dtype) * x.sigmoid()
     ),
     "per_head": lambda: Plain(
@@ -81,9 +81,9 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_every_spelling_is_a_norm(dtype):
+def test_every_form_is_recognized_as_norm(dtype):
     model = Several({name: spelled() for name, spelled in SPELLINGS.items()}).to(dtype)
-    report = looked_at(model, drawn(2, 3, 5, 8, dtype=dtype))
+    report = check_recognition(model, drawn(2, 3, 5, 8, dtype=dtype))
     assert [(row.composite, row.path) for row in report.found] == [
         ("rms_norm", f"models.{name}") for name in SPELLINGS
     ]
@@ -91,7 +91,7 @@ def test_every_spelling_is_a_norm(dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_norms_run_with_any_batch_and_length(dtype):
+def test_norm_with_dynamic_batch_and_length_runs(dtype):
     model = nn.Sequential(*map(_library, (LlamaRMSNorm, Gemma3RMSNorm, GptOssRMSNorm))).to(dtype)
     sizes = {0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("length", max=64)}
     x = drawn(2, 5, 8, dtype=dtype)
@@ -101,11 +101,11 @@ def test_norms_run_with_any_batch_and_length(dtype):
         ("rms_norm", "1"),
         ("rms_norm", "2"),
     ]
-    runs_as(program, model, (x,), (drawn(3, 7, 8, dtype=dtype),))
+    assert_runs_as(program, model, (x,), (drawn(3, 7, 8, dtype=dtype),))
 
 
 @pytest.mark.parametrize("dtype", FLOATS[::2], ids=str)
-def test_the_composite_is_that_of_the_module(dtype):
+def test_composite_equals_the_module(dtype):
     x = drawn(2, 3, 8, dtype=dtype)
     theirs, _ = converted(_library(LlamaRMSNorm).to(dtype), x)
     ours = externalized(
@@ -120,19 +120,19 @@ def test_the_composite_is_that_of_the_module(dtype):
 
 
 @pytest.mark.slow
-def test_a_width_that_varies():
+def test_dynamic_width():
     model = SPELLINGS["unscaled"]()
     x = drawn(2, 3, 8)
     program, report = converted(
         model, x, dynamic_shapes=(({2: torch.export.Dim("width", max=64)},),)
     )
     assert report.counts == {"rms_norm": 1}
-    runs_as(program, model, (x,), (drawn(2, 3, 5),))
+    assert_runs_as(program, model, (x,), (drawn(2, 3, 5),))
 
 
-def test_a_norm_of_torch_is_reported_as_kept():
+def test_torch_norm_is_reported_as_kept():
     model = nn.RMSNorm(8, eps=1e-6)
-    report = looked_at(model, drawn(2, 3, 8))
+    report = check_recognition(model, drawn(2, 3, 8))
     assert report.counts == {"rms_norm": 1}
     assert report.found[0].kept
 
@@ -176,9 +176,9 @@ NEAR = {
 }
 
 
-def test_what_comes_near_is_left_alone_and_told():
+def test_near_misses_are_reported_and_unchanged():
     model = Several({name: Plain(function) for name, (function, _) in NEAR.items()})
-    report = looked_at(model, drawn(2, 3, 8, dtype=torch.float32))
+    report = check_recognition(model, drawn(2, 3, 8, dtype=torch.float32))
     assert report.counts == {}
     reasons = {row.path.removeprefix("models."): row.why for row in report.missed}
     assert reasons.keys() == NEAR.keys()
@@ -186,8 +186,8 @@ def test_what_comes_near_is_left_alone_and_told():
         assert re.search(reason, reasons[name])
 
 
-def test_statistics_in_a_narrow_dtype_are_no_norm():
+def test_half_precision_statistics_are_not_recognized():
     model = Plain(lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
-    report = looked_at(model, drawn(2, 3, 8, dtype=torch.bfloat16))
+    report = check_recognition(model, drawn(2, 3, 8, dtype=torch.bfloat16))
     assert report.counts == {}
     assert why(report, "rms_norm") == ("the mean square is taken in torch.bfloat16, not in float32")

@@ -1,4 +1,4 @@
-"""Rotary embedding as models spell it: halves and neighbours, all features and the first."""
+"""Recognition of rotary embeddings: halves and neighbours, all features or the first ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from compat.programs import composites, externalized
 from lazy_import import lazy_import
-from recognition.plain import Plain, Several, converted, looked_at, runs_as
+from recognition.checks import Plain, Several, assert_runs_as, check_recognition, converted
 from torch import nn
 
 from coreai_torch import ExternalizeSpec
@@ -33,7 +33,7 @@ def angles(positions):
 
 
 def tables(x, angle, join=lambda a: torch.cat((a, a), -1)):
-    """`[batch, length, width]` in the dtype of the input."""
+    """Return cos and sin `[batch, length, width]` in the dtype of the input."""
     wide = join(angle)
     return wide.cos().to(x.dtype), wide.sin().to(x.dtype)
 
@@ -43,7 +43,7 @@ def _turns(a):
 
 
 def _neighbours(x):
-    """timm's: neighbours exchanged."""
+    """Swap neighbours, as timm does."""
     return torch.stack((-x[..., 1::2], x[..., ::2]), -1).reshape(x.shape)
 
 
@@ -74,7 +74,7 @@ def _timm(m, x, at):
 
 
 def _diffusers(m, x, at):
-    """In float32, and back."""
+    """Rotate in float32 and cast back."""
     cos, sin = (t[:, None] for t in (_turns(angles(at)).cos(), _turns(angles(at)).sin()))
     real, imaginary = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
     swapped = torch.stack([-imaginary, real], dim=-1).flatten(3)
@@ -82,7 +82,7 @@ def _diffusers(m, x, at):
 
 
 def _widened(m, x, at):
-    """The float32 result is kept."""
+    """Rotate in float32 without casting back."""
     cos, sin = angles(at).cos()[:, None], angles(at).sin()[:, None]
     first, second = x.float().chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
@@ -95,7 +95,7 @@ def _joined_neighbours(m, x, at):
 
 
 def _deepseek(m, x, at):
-    """Neighbours are paired, and laid out as halves."""
+    """Pair neighbours and store them as halves."""
     cos, sin = (t[:, None] for t in tables(x, angles(at), lambda a: a))
     first, second = x[..., ::2], x[..., 1::2]
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
@@ -116,7 +116,7 @@ def _partial_interleaved(m, x, at):
 
 
 def _shared_by_batch(m, x, at):
-    """Tables `[length, width]`, and `[length, 1, width]` with heads before features."""
+    """Use tables `[length, width]`, and `[length, 1, width]` with heads before features."""
     cos, sin = tables(x, angles(at[0]))
     y = x.transpose(1, 2)
     cos_, sin_ = cos[:, None], sin[:, None]
@@ -144,9 +144,9 @@ AT = torch.tensor([[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]])
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_every_spelling_is_a_rotation(dtype):
+def test_every_form_is_recognized_as_rotation(dtype):
     model = Several({name: Plain(function) for name, (function, _, _) in MODELS.items()})
-    report = looked_at(model, drawn(2, 3, 5, 2 * HALF, dtype=dtype), AT)
+    report = check_recognition(model, drawn(2, 3, 5, 2 * HALF, dtype=dtype), AT)
     assert not report.missed
     found = [row.path.removeprefix("models.") for row in report.found]
     assert {name: found.count(name) for name in MODELS} == {
@@ -158,7 +158,7 @@ _FAST = ("llama", "partial_interleaved")
 
 
 @pytest.mark.parametrize("name", [n if n in _FAST else pytest.param(n, marks=SLOW) for n in MODELS])
-def test_rotations_run_with_any_batch_and_length(name):
+def test_rotation_with_dynamic_batch_and_length_runs(name):
     function, count, attrs = MODELS[name]
     model = Plain(function)
     batch, length = torch.export.Dim("batch", max=64), torch.export.Dim("length", max=64)
@@ -173,16 +173,16 @@ def test_rotations_run_with_any_batch_and_length(name):
     assert {graph.attrs.get("dims") for graph in graphs} == {
         f"{attrs['dims']} : si64" if "dims" in attrs else None
     }
-    runs_as(program, model, (x, AT), (drawn(3, 3, 2, 2 * HALF), torch.tensor([[9, 8]] * 3)))
+    assert_runs_as(program, model, (x, AT), (drawn(3, 3, 2, 2 * HALF), torch.tensor([[9, 8]] * 3)))
 
 
 @pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
-def test_narrow_rotations_run(dtype):
+def test_rotation_in_half_precision_runs(dtype):
     model = Several({name: Plain(MODELS[name][0]) for name in ("llama", "diffusers", "widened")})
     x = drawn(2, 3, 5, 2 * HALF, dtype=dtype)
     program, report = converted(model, x, AT)
     assert report.counts == {"rope": 4}
-    runs_as(program, model, (x, AT))
+    assert_runs_as(program, model, (x, AT))
 
 
 class _Module(nn.Module):
@@ -195,7 +195,7 @@ class _Module(nn.Module):
         return self.rope(x, cos, sin)
 
 
-def test_the_composite_is_that_of_the_module():
+def test_composite_equals_the_module():
     x = drawn(2, 3, 5, 2 * HALF)
     theirs, _ = converted(Plain(lambda m, x, at: _llama(m, x, at)[0]), x, AT)
     attrs = ["scale", "base", "dims", "interleaved", "version"]
@@ -240,9 +240,9 @@ NEAR = {
 }
 
 
-def test_what_comes_near_is_left_alone_and_told():
+def test_near_misses_are_reported_and_unchanged():
     model = Several({name: Plain(function) for name, (function, _) in NEAR.items()})
-    report = looked_at(model, drawn(2, 3, 5, 2 * HALF), AT)
+    report = check_recognition(model, drawn(2, 3, 5, 2 * HALF), AT)
     assert report.counts == {}
     reasons = {row.path.removeprefix("models."): row.why for row in report.missed}
     assert reasons.keys() == NEAR.keys()

@@ -1,4 +1,4 @@
-"""Models that spell their composites out, recognised and held to eager torch."""
+"""Helpers that recognize composites in models without them, and compare with eager torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Plain(nn.Module):
 
 
 class Several(nn.Module):
-    """Many models of the same arguments in one program: exporting takes the time."""
+    """Several models with the same arguments in one program, to export only once."""
 
     def __init__(self, models):
         super().__init__()
@@ -45,8 +45,8 @@ class Several(nn.Module):
         )
 
 
-class _InAnyLayout(torch.fx.Interpreter):
-    """Views are of what lies in order; a composite may lay its result out in another way."""
+class _ReshapingInterpreter(torch.fx.Interpreter):
+    """Interpreter that reshapes instead of views: a composite may have other strides."""
 
     def call_function(self, target, args, kwargs):
         if target in (aten.view.default, aten._unsafe_view.default):
@@ -59,10 +59,10 @@ def exported(model, *args, dynamic_shapes=None):
     return program.run_decompositions(get_decomp_table())
 
 
-def looked_at(model, *args, wide=False):
-    """The report on a model, whose numbers are the same with composites in it.
+def check_recognition(model, *args, wide=False):
+    """Recognize composites, check that the numbers stay equal, and return the report.
 
-    With `wide` they are held to the model in float32, rounded once.
+    With `wide` the numbers are compared with the model in float32, rounded once.
     """
     program = exported(model, *args)
     rewritten, report = recognized(program)
@@ -78,16 +78,16 @@ def looked_at(model, *args, wide=False):
 
 def in_torch(program, *args):
     placeholders = [node.name for node in program.graph.nodes if node.op == "placeholder"]
-    held = {**dict(program.state_dict), **program.constants}
+    tensors = {**dict(program.state_dict), **program.constants}
     by_name = {
-        spec.arg.name: held[spec.target]
+        spec.arg.name: tensors[spec.target]
         for spec in program.graph_signature.input_specs
         if spec.target is not None
     }
     given = iter(args)
     fed = [by_name[name] if name in by_name else next(given) for name in placeholders]
     with torch.no_grad():
-        return _InAnyLayout(program.graph_module).run(*fed)
+        return _ReshapingInterpreter(program.graph_module).run(*fed)
 
 
 def close(got, wanted):
@@ -101,8 +101,8 @@ def converted(model, *args, dynamic_shapes=None, **options):
     return converter.to_coreai(), converter.recognition_report
 
 
-def runs_as(program, model, *calls):
-    """The program gives eager's numbers, before and after it is optimized."""
+def assert_runs_as(program, model, *calls):
+    """Assert that the program equals eager, before and after `optimize`."""
     for optimized in (False, True):
         if optimized:
             program.optimize()
@@ -117,6 +117,6 @@ def runs_as(program, model, *calls):
 
 
 def why(report, composite):
-    """The one reason for which a composite was left alone."""
+    """Return the only reason why a composite was not recognized."""
     (missed,) = (row for row in report.missed if row.composite == composite)
     return missed.why
