@@ -66,7 +66,7 @@ class Scheme(ABC):
         return layout.indivisible()
 
     def step(self, layout: Layout) -> int:
-        """Return the number of rows of which each slice must have a multiple."""
+        """Return a row count; the rows of each slice must be a multiple of it."""
         return 1 if layout.channel == 0 else layout.shape[0]
 
     def shared(self, weight: Tensor, layout: Layout) -> Parts:

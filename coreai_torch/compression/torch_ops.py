@@ -164,8 +164,8 @@ def quantize(
     shift: Any = 0 if low is None else numbers.low
     if zero_point is not None:
         shift = checks.along(zero_point, axis, input.dim()).to(torch.float32)
-    whole = (scaled.round() + shift).clamp(numbers.low, numbers.high)
-    return whole.nan_to_num(0.0).to(numbers.container)
+    quantized = (scaled.round() + shift).clamp(numbers.low, numbers.high)
+    return quantized.nan_to_num(0.0).to(numbers.container)
 
 
 def _fake_dequantize(

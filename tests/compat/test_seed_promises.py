@@ -130,7 +130,7 @@ def test_add_pytorch_module_takes_names():
     assert descriptor(program) == Descriptor(["a"], ["b"], [])
 
 
-DOORS = {
+ADD_METHODS = {
     "add_exported_program": lambda program: TorchConverter().add_exported_program(program),
     "add_pytorch_module": lambda program: TorchConverter().add_pytorch_module(
         Scale(2), export_fn=lambda module: program
@@ -138,12 +138,12 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_program_that_was_not_decomposed_raises(door):
+@pytest.mark.parametrize("method", ADD_METHODS)
+def test_program_that_was_not_decomposed_raises(method):
     # `run_decompositions` would have decomposed `aten.linear`.
     raw = torch.export.export(nn.Linear(3, 2).eval(), (X,))
     with pytest.raises(ValueError, match="run_decompositions"):
-        DOORS[door](raw).to_coreai()
+        ADD_METHODS[method](raw).to_coreai()
 
 
 @pytest.mark.parametrize("returned", [None, nn.Linear(3, 2)])
@@ -199,10 +199,10 @@ def test_programs_stay_staged_after_conversion(two):
 
 @pytest.mark.parametrize("method", ["to_coreai", "clear"])
 def test_unknown_entry_point_lists_the_known_ones(two, method):
-    with pytest.raises(ValueError, match="middle") as refused:
+    with pytest.raises(ValueError, match="middle") as error:
         getattr(two, method)(entrypoints=["middle"])
-    assert "encoder" in str(refused.value)
-    assert "decoder" in str(refused.value)
+    assert "encoder" in str(error.value)
+    assert "decoder" in str(error.value)
     assert list(graphs(two.to_coreai())) == ["encoder", "decoder"]
 
 

@@ -83,9 +83,9 @@ def test_decomposition_keeps_a_custom_op():
 
 
 def test_op_without_lowering_raises_with_its_name():
-    with pytest.raises(ValueError, match=r"promises.*scaled_add") as refused:
+    with pytest.raises(ValueError, match=r"promises.*scaled_add") as error:
         program_of(TorchConverter(), ScaledAdd(), X, Y)
-    assert "register_torch_lowering" in str(refused.value)
+    assert "register_torch_lowering" in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["promises::scaled_add.default", "promises::scaled_add"])
@@ -151,9 +151,9 @@ def test_malformed_op_name_raises(name):
 
 @pytest.mark.parametrize("namespace", ["aten", "higher_order", "coreai", "coreaix"])
 def test_reserved_namespaces_need_allow_override(namespace):
-    with pytest.raises(ValueError, match="allow_override") as refused:
+    with pytest.raises(ValueError, match="allow_override") as error:
         TorchConverter().register_torch_lowering(f"{namespace}::some_op.default")
-    assert namespace in str(refused.value)
+    assert namespace in str(error.value)
     TorchConverter().register_torch_lowering(f"{namespace}::some_op.default", allow_override=True)
 
 

@@ -238,11 +238,11 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_number_of_names_raises(case):
     names, parameter, existing = WRONG[case]
-    with pytest.raises(ValueError, match=parameter) as refused:
+    with pytest.raises(ValueError, match=parameter) as error:
         converted(KVCache(), *arguments(3, 1, 4), **names)
-    assert str(len(names[parameter])) in str(refused.value)
-    assert existing in str(refused.value)
-    assert all(name in str(refused.value) for name in names[parameter])
+    assert str(len(names[parameter])) in str(error.value)
+    assert existing in str(error.value)
+    assert all(name in str(error.value) for name in names[parameter])
 
 
 def test_state_names_of_a_stateless_model_raise():

@@ -135,7 +135,7 @@ ROWS |= {
 }  # fmt: skip
 
 
-def whole(seed, *shape):
+def integers(seed, *shape):
     """Return small integers: float16 products accumulate in float16, where these stay exact."""
     drawn_ = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed))
     return drawn_.float()
@@ -143,34 +143,34 @@ def whole(seed, *shape):
 
 EXPERTS = torch.tensor([[[2, 0], [1, 3], [0, 0]]])
 ROWS |= {
-    "gather_mm_plain": Row(GatherMM(), {"lhs": whole(12, 3, 4), "rhs": whole(13, 4, 5)}),
+    "gather_mm_plain": Row(GatherMM(), {"lhs": integers(12, 3, 4), "rhs": integers(13, 4, 5)}),
     "gather_mm_rhs": Row(
         GatherMM(),
         {
-            "lhs": whole(12, 1, 3, 1, 1, 4),
-            "rhs": whole(13, 4, 4, 5),
+            "lhs": integers(12, 1, 3, 1, 1, 4),
+            "rhs": integers(13, 4, 4, 5),
             "rhs_indices": EXPERTS,
         },
         {"lhs": {1: SEQ}, "rhs_indices": {1: SEQ}},
         {
-            "lhs": whole(14, 1, 5, 1, 1, 4),
-            "rhs": whole(13, 4, 4, 5),
+            "lhs": integers(14, 1, 5, 1, 1, 4),
+            "rhs": integers(13, 4, 4, 5),
             "rhs_indices": torch.arange(10).reshape(1, 5, 2) % 4,
         },
     ),
     "gather_mm_lhs": Row(
         GatherMM(),
         {
-            "lhs": whole(12, 6, 2, 4),
-            "rhs": whole(13, 4, 5),
+            "lhs": integers(12, 6, 2, 4),
+            "rhs": integers(13, 4, 5),
             "lhs_indices": torch.tensor([5, 0, 3]),
         },
     ),
     "gather_mm_both": Row(
         GatherMM(),
         {
-            "lhs": whole(12, 6, 2, 4),
-            "rhs": whole(13, 3, 4, 5),
+            "lhs": integers(12, 6, 2, 4),
+            "rhs": integers(13, 3, 4, 5),
             "lhs_indices": torch.tensor([5, 0]),
             "rhs_indices": torch.tensor([1, 2], dtype=torch.int32),
         },
@@ -178,8 +178,8 @@ ROWS |= {
     "gather_mm_gate_and_up": Row(
         GatherMM(num_batch_axes=1),
         {
-            "lhs": whole(12, 1, 3, 1, 1, 4),
-            "rhs": whole(13, 2, 4, 4, 5),
+            "lhs": integers(12, 1, 3, 1, 1, 4),
+            "rhs": integers(13, 2, 4, 4, 5),
             "rhs_indices": EXPERTS,
         },
     ),

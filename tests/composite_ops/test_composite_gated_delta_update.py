@@ -81,12 +81,12 @@ def test_sequence_split_at_any_step_gives_the_same_result():
     torch.manual_seed(1)
     *steps, state = inputs(2, 7)
     rule = GatedDeltaUpdate()
-    whole, last = rule(*steps, state)
+    complete, last = rule(*steps, state)
     parts = []
     for cut in (slice(0, 1), slice(1, 5), slice(5, 7)):
         part, state = rule(*(x[:, :, cut] for x in steps), state)
         parts.append(part)
-    close(torch.cat(parts, 1), whole)
+    close(torch.cat(parts, 1), complete)
     close(state, last)
 
 

@@ -22,25 +22,25 @@ ops = torch.ops.coreai
 I8, U8 = torch.int8, torch.uint8
 
 
-def whole(low, high, *shape, dtype=I8):
+def integers(low, high, *shape, dtype=I8):
     generator = torch.Generator().manual_seed(sum(shape))
     return torch.randint(low, high, shape, generator=generator).to(dtype)
 
 
 def int4(shape, dtype):
     scale = torch.full((shape[0], shape[1] // 4, *shape[2:]), 1 / 64, dtype=dtype)
-    zero = whole(-8, 8, *scale.shape)
-    return WeightDequantizeModule(whole(-8, 8, *shape), scale, zero, input_dtype=torch.int4)
+    zero = integers(-8, 8, *scale.shape)
+    return WeightDequantizeModule(integers(-8, 8, *shape), scale, zero, input_dtype=torch.int4)
 
 
 def table(shape, dtype):
     lut = (torch.arange(-32, 32) / 64).reshape(2, *[1] * (len(shape) - 1), 32, 1).to(dtype)
-    return PalettizeModule(whole(0, 32, *shape, dtype=U8), lut)
+    return PalettizeModule(integers(0, 32, *shape, dtype=U8), lut)
 
 
 def sparse(shape, dtype):
-    mask = whole(0, 2, *shape, dtype=torch.bool)
-    return SparseModule(whole(-32, 32, int(mask.sum())).to(dtype) / 64, mask)
+    mask = integers(0, 2, *shape, dtype=torch.bool)
+    return SparseModule(integers(-32, 32, int(mask.sum())).to(dtype) / 64, mask)
 
 
 LAYERS = {
@@ -71,8 +71,8 @@ def test_layer(name, scheme, dtype):
     weight = tuple(layer.weight.shape)
     layer = compressed(layer, scheme(weight, dtype))
     # Integers, because the run time sums f16 products in f16; the weights are multiples of 1/64.
-    x = whole(0, 3, *shape) if dtype != torch.float32 else torch.randn(shape)
-    x = whole(0, 32, *shape).long() if name == "embedding" else x.to(dtype)
+    x = integers(0, 3, *shape) if dtype != torch.float32 else torch.randn(shape)
+    x = integers(0, 32, *shape).long() if name == "embedding" else x.to(dtype)
     checked(layer, x)
 
 
@@ -133,7 +133,7 @@ class Turned(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.register_buffer("data", whole(-8, 8, 1024, 1100))
+        self.register_buffer("data", integers(-8, 8, 1024, 1100))
         self.register_buffer("scale", torch.rand(1100, 1))
 
     def forward(self, x):
@@ -153,8 +153,8 @@ class Both(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.register_buffer("a", UintxTensor.from_values(whole(0, 8, 64, 64), 3))
-        self.register_buffer("b", IntxTensor.from_values(whole(-32, 32, 64, 64), 6))
+        self.register_buffer("a", UintxTensor.from_values(integers(0, 8, 64, 64), 3))
+        self.register_buffer("b", IntxTensor.from_values(integers(-32, 32, 64, 64), 6))
         self.register_buffer("lut", torch.randn(1, 1, 8, 1))
         self.register_buffer("scale", torch.rand(64, 1))
 

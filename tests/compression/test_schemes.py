@@ -32,7 +32,7 @@ class Scaled(nn.Module):
         return self.layer() * x
 
 
-def whole(low, high, *shape, dtype=torch.int8):
+def integers(low, high, *shape, dtype=torch.int8):
     return torch.randint(low, high, shape).to(dtype)
 
 
@@ -41,12 +41,12 @@ def quantized(bits, blocks, offset, dtype=torch.float32):
     parameters = {"scale": (torch.rand(blocks) * 0.2 + 0.01).to(dtype)}
     expected = packed_size(COUNT, bits) + _sized(parameters["scale"])
     if offset == "zero point":
-        parameters["zero_point"] = whole(-half, half, *blocks)
+        parameters["zero_point"] = integers(-half, half, *blocks)
         expected += packed_size(parameters["zero_point"].numel(), bits)
     if offset == "least":
         parameters["minval"] = torch.randn(blocks).to(dtype)
         expected += _sized(parameters["minval"])
-    data = whole(-half, half, ROWS, COLUMNS)
+    data = integers(-half, half, ROWS, COLUMNS)
     named = getattr(torch, f"int{bits}")
     return WeightDequantizeModule(data, **parameters, input_dtype=named), expected
 
@@ -68,7 +68,7 @@ INTEGERS = {
 
 
 def palettized(bits, groups=1, vector=1, dtype=torch.float32):
-    indices = whole(0, 2**bits, ROWS // vector, COLUMNS, dtype=torch.uint8)
+    indices = integers(0, 2**bits, ROWS // vector, COLUMNS, dtype=torch.uint8)
     lut = torch.randn(groups, 1, 2**bits, vector).to(dtype)
     layer = PalettizeModule(indices, lut, vector_axis=0)
     return layer, packed_size(indices.numel(), bits) + _sized(lut)
@@ -86,9 +86,9 @@ TABLES = {
 
 
 def scaled_table():
-    indices = whole(0, 16, ROWS, COLUMNS, dtype=torch.uint8)
-    lut, scale = whole(-128, 128, 1, 1, 16, 1), torch.rand(ROWS, 1)
-    layer = ScaledPalettizeModule(indices, lut, scale, zero_point=whole(-9, 9, ROWS, 1))
+    indices = integers(0, 16, ROWS, COLUMNS, dtype=torch.uint8)
+    lut, scale = integers(-128, 128, 1, 1, 16, 1), torch.rand(ROWS, 1)
+    layer = ScaledPalettizeModule(indices, lut, scale, zero_point=integers(-9, 9, ROWS, 1))
     return layer, COUNT // 2 + 16 + ROWS * 4 + ROWS
 
 
@@ -98,7 +98,9 @@ def sparse(zeros, bits=None):
     layer = SparseModule(torch.randn(count), mask)
     if bits is None:
         return layer, COUNT // 8 + count * 4
-    inner = PalettizeModule(whole(0, 2**bits, count, dtype=torch.uint8), torch.randn(1, 2**bits, 1))
+    inner = PalettizeModule(
+        integers(0, 2**bits, count, dtype=torch.uint8), torch.randn(1, 2**bits, 1)
+    )
     expected = COUNT // 8 + packed_size(count, bits) + 4 * 2**bits
     return compressed(layer, inner, "nonzero_data"), expected
 
@@ -117,7 +119,7 @@ def float8(dtype, scale):
 
 
 def float4(dtype):
-    data = Float4Tensor(whole(0, 256, ROWS, COLUMNS // 2, dtype=torch.uint8))
+    data = Float4Tensor(integers(0, 256, ROWS, COLUMNS // 2, dtype=torch.uint8))
     scale = powers()
     layer = WeightDequantizeModule(data, scale, output_dtype=dtype)
     return layer, COUNT // 2 + _sized(scale)

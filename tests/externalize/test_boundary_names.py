@@ -203,9 +203,9 @@ WRONG = {
 def test_argument_that_is_not_a_tensor_raises_with_module_name_and_value(what, spec):
     call, argument, value = WRONG[what]
     model = Model(lambda m, x: call(m.op, x), op=Forward(plain))
-    with pytest.raises(ValueError) as refused:  # noqa: PT011  the message is checked below
+    with pytest.raises(ValueError) as error:  # noqa: PT011  the message is checked below
         converted(model, X, modules=[spec])
-    message = str(refused.value)
+    message = str(error.value)
     assert message.startswith(f"argument {argument} of externalized module 'op' (Forward) is ")
     assert value in message
     assert "composite_attrs" in message

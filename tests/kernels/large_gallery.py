@@ -157,8 +157,8 @@ entry(
 
 def int4_matmul(x: Tensor, packed: Tensor, scales: Tensor) -> Tensor:
     low, high = packed & 15, packed >> 4
-    whole = torch.stack([low, high], 2).flatten(1).float() - 8
-    weight = whole * scales.float().repeat_interleave(32, 1)
+    weights = torch.stack([low, high], 2).flatten(1).float() - 8
+    weight = weights * scales.float().repeat_interleave(32, 1)
     return (x.float() @ weight.t()).to(x.dtype)
 
 

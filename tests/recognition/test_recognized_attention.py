@@ -161,7 +161,7 @@ def test_attention_in_half_precision_runs(dtype):
 
 
 def test_two_attentions_of_equal_types_keep_their_lengths():
-    """The first has as many queries as keys, the second has not."""
+    """The first has as many queries as keys; the second has fewer or more."""
 
     def both(m, q, k):
         return (q @ q.mT).softmax(-1) @ q, (q @ k.mT).softmax(-1) @ k
