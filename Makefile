@@ -3,13 +3,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test lint sweep bench docs clean matrix matrix-quick
+.PHONY: demo test op test-plain-torch lint sweep bench docs clean matrix matrix-quick
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
 
 test: $(VENV)/.test                     ## all tests but the long sweeps
 	$(PYTEST) -n auto --dist loadgroup -m "not slow"
+
+op: $(VENV)/.test                       ## one op's cases and database entries: make op OP=hypot
+	$(BIN)/python tests/ops/one_op.py '$(OP)'
 
 sweep: $(VENV)/.test                    ## the op database into docs/ops.md, and every test
 	$(BIN)/pip install -q -c constraints.txt -e ".[sweep]"

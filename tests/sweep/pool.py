@@ -37,12 +37,12 @@ class Result:
 class Worker:
     """One child process and the pipe to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, method: str = "forkserver") -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ["SWEEP_WARM"] = "1"
-        # Forked from a server that has torch loaded: a new child costs no five seconds.
-        self._context: Any = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.sweep.worker"])
+        self._context: Any = multiprocessing.get_context(method)
+        if method == "forkserver":  # has torch loaded: a new child would take five seconds
+            self._context.set_forkserver_preload(["tests.sweep.worker"])
         self._folder = tempfile.TemporaryDirectory()
         self._log = Path(self._folder.name) / "stderr"
         self._process: Any = None
