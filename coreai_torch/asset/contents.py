@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ..formatting import counted, size
+from .figures import Figures, FunctionSummary, PortSummary
 from .markup import Markup, bar, element, joined, table
-from .summary import FunctionSummary, PortSummary, Summary
 
 _KINDS = {"inputs": "input", "outputs": "output", "states": "state"}
 
 
-def signature(summary: Summary) -> Markup:
+def signature(summary: Figures) -> Markup:
     """A table of ports for each function."""
     return joined(*(_function(function) for function in summary.functions))
 
@@ -50,7 +50,7 @@ def _pill(name: str, count: int) -> tuple[str, str]:
     return name, element("span", f"{count}", class_="count")
 
 
-def op_counts(summary: Summary) -> list[tuple[str, int]]:
+def op_counts(summary: Figures) -> list[tuple[str, int]]:
     """The ops by their short names, without calls and the ends of graphs."""
     counts: Counter[str] = Counter()
     for name, count in summary.ops.items():
@@ -66,7 +66,7 @@ def short_name(op: str) -> str:
     return plain if inner == plain else inner.removeprefix("broadcasting_")
 
 
-def dtypes(summary: Summary) -> Markup:
+def dtypes(summary: Figures) -> Markup:
     """The constants by their dtype, the largest part first."""
     whole = summary.weight_bytes or 1
     rows = [

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from ..formatting import counted, size
 from .contents import op_counts, signature
+from .figures import Figures
 from .markup import Markup, element, joined, shown, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from .summary import Summary
 
 _SHOWN = 12  # kinds of ops
 _STYLE = """
@@ -24,7 +23,7 @@ _STYLE = """
 """
 
 
-def fragment(summary: Summary) -> str:
+def fragment(summary: Figures) -> str:
     """A piece of a page that stands for itself; names are escaped, nothing is loaded."""
     parts = [
         element("strong", headline(summary)),
@@ -36,7 +35,7 @@ def fragment(summary: Summary) -> str:
     return str(element("div", element("style", Markup(_STYLE)), *parts, class_="coreai-summary"))
 
 
-def headline(summary: Summary) -> str:
+def headline(summary: Figures) -> str:
     """The whole in one line."""
     ops = sum(function.ops for function in summary.functions)
     parts = [
@@ -63,7 +62,7 @@ def listed(counts: list[tuple[str, int]]) -> str:
     return told if more <= 0 else f"{told} and {counted(more, 'more kind')}"
 
 
-def _constants(summary: Summary) -> Markup | None:
+def _constants(summary: Figures) -> Markup | None:
     if not summary.weights:
         return None
     rows = [
@@ -73,7 +72,7 @@ def _constants(summary: Summary) -> Markup | None:
     return joined(element("h3", "constants"), table(("dtype", "count", "size"), rows))
 
 
-def panel(summary: Summary) -> RenderableType:
+def panel(summary: Figures) -> RenderableType:
     """The same for rich; names are text, their square brackets no markup."""
     from rich.console import Group
     from rich.table import Table

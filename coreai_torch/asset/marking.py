@@ -12,7 +12,7 @@ from coreai._compiler.dialects import debuginfo
 from coreai.authoring import AIModelAsset, AIProgram, Context
 
 from . import reading, resources
-from .program import mlir_module_of, write_module
+from .mlir_module import mlir_module_of, write_module
 
 
 def marked(source: reading.Source, ids: Sequence[int], folder: Path) -> AIModelAsset:

@@ -21,6 +21,8 @@ from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 
 from ..errors import ConversionError
 from . import resources
+from .mlir_module import mlir_module_of, strip
+from .summary import summarize
 
 REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
 
@@ -49,16 +51,11 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
 
     def _repr_html_(self) -> str:
         """What a notebook shows: ports, composites, ops, constants; read now, at no other time."""
-        return str(self._summary()._repr_html_())
+        return str(summarize(self)._repr_html_())
 
     def __rich__(self) -> Any:
         """What rich prints in a terminal."""
-        return self._summary().__rich__()
-
-    def _summary(self) -> Any:
-        from .summary import summarize
-
-        return summarize(self)
+        return summarize(self).__rich__()
 
     def get_graph(self, name: str) -> Any:
         """The graph of an entrypoint, or None."""
@@ -111,13 +108,6 @@ def check_path(path: Path) -> None:
         raise PermissionError(f"{path} cannot be written: {parent} is no folder to write in")
 
 
-def mlir_module_of(program: AIProgram) -> Any:
-    """The raw module: 1.0.0b2 holds it in the program itself, 1.0.0b3 one level down."""
-    if hasattr(program, "_mlir_module"):
-        return program._mlir_module
-    return program._module._mlir_module
-
-
 def stripped(source: Path, target: Path) -> AIModelAsset:
     """Save an asset again without locations: no file, no line, no module path is left."""
     asset = resources.asset_at(source)
@@ -125,18 +115,6 @@ def stripped(source: Path, target: Path) -> AIModelAsset:
     strip(module)
     program: Program = Program._from_mlir_module(module)
     return program.save_asset(target, asset.metadata)
-
-
-def strip(module: Any) -> None:
-    """Take all locations out of a raw module."""
-    with module.context:
-        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
-
-
-def write_module(program: AIProgram, path: Path) -> None:
-    """The module as it stands, for another process; unlike an asset, nothing is folded."""
-    with path.open("wb") as file:
-        mlir_module_of(program).operation.write_bytecode(file)
 
 
 def _as_metadata(given: Any) -> Any:

@@ -22,7 +22,7 @@ from coreai.authoring import AIModelAsset, AIProgram
 from .. import errors
 from ..ir import types
 from . import resources
-from .program import mlir_module_of
+from .mlir_module import mlir_module_of
 
 DYNAMIC = -1
 

@@ -8,32 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .display import fragment, panel
+from .figures import FunctionSummary, PortSummary
 from .reading import Block, Function, Op, Port, Program, Source, bytes_of, read
-
-
-@dataclass(frozen=True)
-class PortSummary:
-    """A way in or out."""
-
-    name: str
-    dtype: str
-    shape: tuple[int | None, ...]  # None where the size may vary
-
-    def __str__(self) -> str:
-        """`x: f32[1, 3, ?, ?]`."""
-        sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
-        return f"{self.name}: {self.dtype}[{sizes}]"
-
-
-@dataclass(frozen=True)
-class FunctionSummary:
-    """One entrypoint."""
-
-    name: str
-    inputs: tuple[PortSummary, ...]
-    outputs: tuple[PortSummary, ...]
-    states: tuple[PortSummary, ...]
-    ops: int  # those of the graphs it calls included, each call counted
 
 
 @dataclass(frozen=True)
@@ -54,15 +31,11 @@ class Summary:
         return sum(size for _, size in self.weights.values())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from .display import fragment
-
+        """Return what a notebook shows."""
         return fragment(self)
 
     def __rich__(self) -> Any:
-        """What rich prints in a terminal."""
-        from .display import panel
-
+        """Return what rich prints in a terminal."""
         return panel(self)
 
 

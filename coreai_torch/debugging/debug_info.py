@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coreai.authoring import AIProgram
 
-from ..asset.program import mlir_module_of, strip
+from ..asset.mlir_module import mlir_module_of, strip
 from ..errors import ArgumentTypeError
 
 

@@ -1,27 +1,24 @@
-"""Traces a function written in torch in the place of one node."""
+"""Trace a function written in torch in the place of one node."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch.fx as fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..capture.decompositions import table
 from ..errors import ConversionError, describe, target_name
 from ..torch_compat import FakeTensor, FakeTensorMode, enable_python_dispatcher
-from .registry import BUILTIN
 
 
-@functools.cache
-def _table() -> dict[Any, Callable[..., Any]]:
-    return table(BUILTIN.whole(), BUILTIN.rewrites())
+def trace(
+    fn: Callable[..., Any], node: fx.Node, decompositions: Mapping[Any, Callable[..., Any]]
+) -> tuple[fx.GraphModule, list[fx.Node]]:
+    """Return the function as a graph, and the nodes that are its arguments, in order.
 
-
-def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[fx.Node]]:
-    """The function as a graph over the node's tensor (and symbolic) arguments, in order."""
+    Raises ConversionError if tracing fixes a dynamic size.
+    """
     inputs = list(node.all_input_nodes)
     fakes = [n.meta["val"] for n in inputs]
 
@@ -36,7 +33,7 @@ def trace(fn: Callable[..., Any], node: fx.Node) -> tuple[fx.GraphModule, list[f
     before = _fixed_sizes(mode)
     # Without the Python dispatcher `torch.complex` asks for plain sizes, and open ones are fixed.
     with mode, enable_python_dispatcher():
-        traced = make_fx(call, decomposition_table=_table())(*fakes)
+        traced = make_fx(call, decomposition_table=decompositions)(*fakes)
     if _fixed_sizes(mode) != before:
         problem = f"{target_name(node.target)} fixes sizes that may vary when it is taken apart"
         # The program at hand keeps the size from now on.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch.fx as fx
 
+from ..capture import decompositions
 from ..errors import ConversionError
 from ..ir.dialect import Value, cast
 from ..torch_compat import HigherOrderOperator, MissingOverload, OpOverload
@@ -17,6 +18,7 @@ from .binding import Call, Signature
 from .cases import Case
 from .context import Ctx
 from .entry import BUILT_IN, Entry, LowerSubgraph
+from .inline import trace
 from .promotion import Promote
 
 
@@ -97,9 +99,7 @@ class Decomposition:
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Trace the function on the node's fake arguments and lower what comes out."""
-        from .inline import trace
-
-        graph, inputs = trace(self.fn, call.node)
+        graph, inputs = trace(self.fn, call.node, builtin_decompositions())
         results = lower_subgraph(graph, call.scope.resolve(inputs))
         several = isinstance(call.node.meta["val"], list | tuple)
         return results if several else results[0]
@@ -161,6 +161,12 @@ class Registry:
 
 
 BUILTIN = Registry()
+
+
+@cache
+def builtin_decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """Return the table for functions that are traced in the place of a node."""
+    return decompositions.table(BUILTIN.whole(), BUILTIN.rewrites())
 
 
 def lowers(

@@ -18,6 +18,7 @@ from ..ir.dialect import Value
 from ..lowering.binding import Call
 from ..lowering.entry import LowerSubgraph
 from ..lowering.inline import trace
+from ..lowering.registry import builtin_decompositions
 from ..passes.recognize.composites import (
     attention,
     compute_attention,
@@ -54,7 +55,7 @@ class CompositeLowering:
         tensors = {name: node for name, node in given.items() if isinstance(node, fx.Node)}
 
         def body(*values: Value) -> list[Any]:
-            graph, inputs = trace(self.fn, call.node)
+            graph, inputs = trace(self.fn, call.node, builtin_decompositions())
             by_node = dict(zip(reversed(tensors.values()), reversed(values), strict=True))
             return lower_subgraph(graph, [by_node[node] for node in inputs])
 

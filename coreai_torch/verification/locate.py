@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..asset.program import write_module
+from ..asset.mlir_module import write_module
 from ..capture.io_plan import Output
 from ..capture.liveness import live_nodes
 from ..errors import module_path, source_line, target_name

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..asset.program import write_module
+from ..asset.mlir_module import write_module
 from ..capture.exporting import export
 from ..capture.prepare import prepare
 from ..converter import TorchConverter, capture_rules

@@ -14,7 +14,7 @@ import torch
 from coreai.authoring import AIModelAsset, AIProgram
 
 from ..asset import resources
-from ..asset.program import write_module
+from ..asset.mlir_module import write_module
 from ..capture.io_plan import Names
 from ..capture.prepare import prepare
 from ..converter import TorchConverter, capture_rules, check_converter

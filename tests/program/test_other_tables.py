@@ -32,5 +32,5 @@ def test_sizes_that_would_be_fixed_are_told():
     exported = torch.export.export(Spectrum(), (torch.ones(3, 7),), dynamic_shapes=OPEN)
     node = next(n for n in exported.graph.nodes if n.op == "call_function")
     with pytest.raises(ConversionError, match="fixes sizes that may vary") as told:
-        trace(lambda x, *_: x.reshape(int(x.shape[0]), -1), node)
+        trace(lambda x, *_: x.reshape(int(x.shape[0]), -1), node, {})
     assert "get_decomp_table" in str(told.value)

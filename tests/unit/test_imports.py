@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 HERE = Path(__file__).parent
@@ -23,6 +24,23 @@ def test_every_module_can_be_imported_first():
     assert done.returncode == 0, done.stdout + done.stderr
     count = int(re.match(r"\d+", done.stdout)[0])
     assert count > 200
+
+
+def _cycles(graph):
+    """The sets of modules that import one another, directly or not."""
+    reached = {module: graph.find_upstream_modules(module) for module in graph.modules}
+    return {
+        frozenset({module, *(m for m in above if module in reached[m])})
+        for module, above in reached.items()
+        if any(module in reached[m] for m in above)
+    }
+
+
+def test_no_modules_import_one_another():
+    # Imports inside functions and under TYPE_CHECKING count too.
+    graph = grimp.build_graph("coreai_torch", exclude_type_checking_imports=False, cache_dir=None)
+    assert len(graph.modules) > 200
+    assert sorted(map(sorted, _cycles(graph))) == []
 
 
 def test_importing_the_package_does_not_import_torch():

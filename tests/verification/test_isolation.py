@@ -15,7 +15,7 @@ import torch
 from verification.models import Net
 
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.asset.program import write_module
+from coreai_torch.asset.mlir_module import write_module
 from coreai_torch.errors import NativeError, NativeTimeout
 from coreai_torch.verification.isolation import Isolated, ProgramFile
 

@@ -169,7 +169,7 @@ def _exported(row: Any, model: Any, inputs: dict[str, Any]) -> Any:
 
 def _count(program: Any, verdict: Verdict) -> None:
     """Count the operations of the optimized program, and its composites by name."""
-    from coreai_torch.asset.program import mlir_module_of
+    from coreai_torch.asset.mlir_module import mlir_module_of
 
     module = mlir_module_of(getattr(program, "program", program))
     text = module.operation.get_asm(large_elements_limit=4)

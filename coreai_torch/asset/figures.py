@@ -1,0 +1,53 @@
+"""The figures of a program that displays read: functions, ports, composites, weights, ops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class PortSummary:
+    """An input, output or state."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]  # None where the size may vary
+
+    def __str__(self) -> str:
+        """`x: f32[1, 3, ?, ?]`."""
+        sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
+        return f"{self.name}: {self.dtype}[{sizes}]"
+
+
+@dataclass(frozen=True)
+class FunctionSummary:
+    """One entry point."""
+
+    name: str
+    inputs: tuple[PortSummary, ...]
+    outputs: tuple[PortSummary, ...]
+    states: tuple[PortSummary, ...]
+    ops: int  # those of the graphs it calls included, each call counted
+
+
+class Figures(Protocol):
+    """The part of a `Summary` that displays read."""
+
+    @property
+    def functions(self) -> tuple[FunctionSummary, ...]: ...
+
+    @property
+    def composites(self) -> dict[str, int]: ...
+
+    @property
+    def ops(self) -> dict[str, int]: ...
+
+    @property
+    def weights(self) -> dict[str, tuple[int, int]]: ...
+
+    @property
+    def file_bytes(self) -> int | None: ...
+
+    @property
+    def weight_bytes(self) -> int: ...

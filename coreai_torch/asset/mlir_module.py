@@ -1,0 +1,28 @@
+"""The raw MLIR module of a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coreai._compiler.passmanager import PassManager
+from coreai.authoring import AIProgram
+
+
+def mlir_module_of(program: AIProgram) -> Any:
+    """Return the raw module: an attribute of the program in 1.0.0b2, one level down in 1.0.0b3."""
+    if hasattr(program, "_mlir_module"):
+        return program._mlir_module
+    return program._module._mlir_module
+
+
+def strip(module: Any) -> None:
+    """Remove all locations from a raw module."""
+    with module.context:
+        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+
+
+def write_module(program: AIProgram, path: Path) -> None:
+    """Write the module for another process; unlike `save_asset`, this folds no constants."""
+    with path.open("wb") as file:
+        mlir_module_of(program).operation.write_bytecode(file)
