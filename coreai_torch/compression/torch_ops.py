@@ -1,7 +1,7 @@
 """The compression ops in torch: schemas, eager implementations and argument checks.
 
-They compute like the run time: numbers are decompressed in the result's dtype, rounded after each
-step, and quantized in float32. With an offset and one scale for each row, the run time on Linux
+They compute like the runtime: numbers are decompressed in the result's dtype, rounded after each
+step, and quantized in float32. With an offset and one scale for each row, the runtime on Linux
 computes `scale * input + (minval - scale * zero_point)` instead, and may differ by two units in
 the last place of `scale * zero_point`.
 """

@@ -46,7 +46,7 @@ def convert(
         max_source_length: the maximum number of tokens of the encoder; by default `max_length`.
         verify: run the exported steps and the model in torch, and raise if their logits differ.
         turn_weights: store the weights of linear layers transposed, as they are used. This makes
-            the run time of Linux several times faster; the conversion needs memory for both.
+            the runtime of Linux several times faster; the conversion needs memory for both.
         recognize: convert norms, rotary embeddings and attention to composites, as in
             `TorchConverter`.
     """

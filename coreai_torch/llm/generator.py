@@ -1,4 +1,4 @@
-"""`Generator`: greedy decoding with a converted model, on the run time of this machine."""
+"""`Generator`: greedy decoding with a converted model, on the runtime of this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .program import Description, GenerationProgram
 Arrays: TypeAlias = dict[str, NDArray]
 Processor: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-# A thread of the run time (coreai-core 1.0.0b3) may request the interpreter lock while Python shuts
+# A thread of the runtime (coreai-core 1.0.0b3) may request the interpreter lock while Python shuts
 # down, which aborts the process; seconds to wait for it.
 _EXIT_DELAY = 0.1
 

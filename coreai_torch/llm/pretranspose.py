@@ -2,7 +2,7 @@
 
 A linear layer multiplies by its transposed weight. The converter stores large weights as they are,
 since a transposed copy takes time and memory, and leaves the transpose to the device's compiler. A
-run time without such a compiler transposes them in every step: a token of a model with 28 million
+runtime without such a compiler transposes them in every step: a token of a model with 28 million
 weights takes 86 ms, and 10 ms if the weights are stored transposed.
 """
 

@@ -101,7 +101,7 @@ def _rows(name: str, value: Any, description: Description) -> Tensor:
 def _as_tensor(name: str, value: Any) -> Tensor:
     """Convert to a tensor; raise for text and for the dictionary that a tokenizer returns."""
     if _is_text(value):
-        raise GenerationError(f"{name} is text, Generator takes token ids\n  try   pass {TOKENIZE}")
+        raise GenerationError(f"{name} is text, Generator takes tokens\n  try   pass {TOKENIZE}")
     if isinstance(value, Mapping):
         raise GenerationError(
             f"{name} is a {type(value).__name__} of {', '.join(map(str, value))}\n"
@@ -132,7 +132,7 @@ def _check_batch(name: str, rows: Tensor, description: Description) -> None:
 
 def check_unpadded(mask: Any, prompt: Tensor) -> None:
     """Raise if a mask hides tokens: a decoder counts positions from each row's first token."""
-    if mask is not None and not bool(torch.as_tensor(mask).bool().all()):
+    if mask is not None and not bool(_as_tensor(MASK, mask).bool().all()):
         raise GenerationError(
             f"{MASK} hides tokens of the prompt, but a decoder needs rows without padding "
             f"(rows are {prompt.shape[1]} long)\n"
@@ -175,7 +175,7 @@ def _text_source(value: Any, mask: Any, description: Description) -> dict[str, T
             f"input_ids has {rows.shape[1]} tokens, the encoder takes {longest}\n"
             f"  try   call {CONVERT} with a larger max_source_length"
         )
-    visible = torch.ones_like(rows) if mask is None else torch.as_tensor(mask).long()
+    visible = torch.ones_like(rows) if mask is None else _as_tensor(MASK, mask).long()
     if visible.shape != rows.shape:
         raise GenerationError(
             f"{MASK} has shape {list(visible.shape)}, input_ids has shape {list(rows.shape)}\n"
@@ -191,9 +191,9 @@ def count(prompt: int, max_new_tokens: int | None, description: Description) -> 
     free = description.max_length - prompt
     if max_new_tokens is None:
         return free
-    if not 0 <= max_new_tokens <= free:
+    if not isinstance(max_new_tokens, int) or not 0 <= max_new_tokens <= free:
         raise GenerationError(
-            f"max_new_tokens is {max_new_tokens}; after {prompt} tokens a cache of "
+            f"max_new_tokens is {max_new_tokens!r}; after {prompt} tokens a cache of "
             f"{description.max_length} has {free} places left\n"
             f"  try   pass a smaller max_new_tokens, or call {CONVERT} with a larger max_length"
         )

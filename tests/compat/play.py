@@ -22,7 +22,7 @@ from pathlib import Path
 from compat.documents import Block, blocks
 from compat.presets import PRESETS
 
-# A thread of the run time can abort the process if the interpreter ends right after a call.
+# A thread of the runtime can abort the process if the interpreter ends right after a call.
 atexit.register(time.sleep, 0.1)
 
 

@@ -70,7 +70,7 @@ def test_layer(name, scheme, dtype):
     layer = make().to(dtype)
     weight = tuple(layer.weight.shape)
     layer = compressed(layer, scheme(weight, dtype))
-    # Integers, because the run time sums f16 products in f16; the weights are multiples of 1/64.
+    # Integers, because the runtime sums f16 products in f16; the weights are multiples of 1/64.
     x = integers(0, 3, *shape) if dtype != torch.float32 else torch.randn(shape)
     x = integers(0, 32, *shape).long() if name == "embedding" else x.to(dtype)
     checked(layer, x)

@@ -139,7 +139,7 @@ def test_half_precision_logits_equal_torch(half_generator, dtype, length):
     with torch.no_grad():
         expected = model(input_ids=want[:, :-1]).logits[0, length - 1 :].float()
     actual = torch.cat(seen)
-    # Two layers round to 8 or 11 bits, and the run time of Linux rounds each float16 sum where
+    # Two layers round to 8 or 11 bits, and the runtime of Linux rounds each float16 sum where
     # torch adds in float32. Measured differences: 0.074 of 6.0 in float16, 0.108 in bfloat16.
     assert (actual - expected).abs().max() < 0.02 * expected.abs().max()
     # One of 32 float16 tokens differs: its two best logits are 0.003 apart in float32.

@@ -14,7 +14,7 @@ from coreai_torch.numerics.tolerance import Tolerance, limits
 from coreai_torch.passes.recognize import recognized
 
 aten = torch.ops.aten
-_HALF_SUMS = Tolerance(2e-3, "the Linux run time adds up float16 products in float16")
+_HALF_SUMS = Tolerance(2e-3, "the Linux runtime adds up float16 products in float16")
 TOLERANCE = limits({**BFLOAT16_STEP, torch.float16: _HALF_SUMS})
 
 

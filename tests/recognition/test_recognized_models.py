@@ -113,7 +113,7 @@ def test_all_composites_are_recognized_in_every_model(name, attention, dynamic):
 def test_half_precision_models_equal_those_without_recognition(name, dtype):
     """Compare with the program without composites instead of eager.
 
-    The run time multiplies half-precision matrices differently from eager, which can change the
+    The runtime multiplies half-precision matrices differently from eager, which can change the
     choice of a router with close scores.
     """
     program = exported(Decoder(name, attentions(name)[-1], dtype), IDS)
