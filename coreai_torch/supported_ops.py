@@ -11,6 +11,7 @@ import torch
 from . import ops as _ops  # noqa: F401  fills the registry
 from .lowering.cases import Case, T
 from .lowering.registry import BUILTIN, Decomposition, key
+from .torch_compat import OP_VERSIONS
 
 _SHORT = {
     torch.float32: "f32",
@@ -43,7 +44,8 @@ def supported() -> list[Op]:
     An op that is not listed converts too if torch's default decompositions replace it with listed
     ops.
     """
-    return sorted((_op(entry) for entry in BUILTIN), key=lambda op: op.name)
+    missing = (_missing(name) for name in BUILTIN.missing)
+    return sorted([*(_op(entry) for entry in BUILTIN), *missing], key=lambda op: op.name)
 
 
 def _op(entry: Any) -> Op:
@@ -51,13 +53,28 @@ def _op(entry: Any) -> Op:
     found = {t.dtype for one in cases for t in _tensors((*one.args, *one.kwargs.values()))}
     fixed = {one.static_only for one in cases if one.static_only}
     dynamic = any(map(_can_vary, cases))
+    registered = key(entry.target)
+    notes = [_first_sentence(entry.fn), *_static(fixed, dynamic), _versions(registered)]
     return Op(
-        name=_name(key(entry.target)),
+        name=_name(registered),
         how="decomposed" if isinstance(entry, Decomposition) else "lowered",
         dtypes=tuple(short for dtype, short in _SHORT.items() if dtype in found),
         dynamic=dynamic,
-        notes=" ".join([_first_sentence(entry.fn), *_static(fixed, dynamic)]).strip(),
+        notes=" ".join(filter(None, notes)),
     )
+
+
+def _missing(registered: str) -> Op:
+    """Return an op that has a lowering, but that the installed torch lacks."""
+    return Op(_name(registered), "not in this torch", (), False, _versions(registered))
+
+
+def _versions(registered: str) -> str:
+    """Return which versions of torch have an op, if not all supported ones do."""
+    first, last = OP_VERSIONS.get(registered.partition(".")[0], ("", ""))
+    if not first and not last:
+        return ""
+    return f"torch {first} and later." if first else f"torch {last} and before."
 
 
 def _name(registered: str) -> str:

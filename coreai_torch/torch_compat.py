@@ -35,6 +35,7 @@ __all__ = [
     "BUFFER_WRITES",
     "COMPOSITE_IMPLICIT",
     "ELEMENTWISE_TYPE_PROMOTION_KIND",
+    "OP_VERSIONS",
     "DataDependentOutputException",
     "DynamicOutputShapeException",
     "FakeTensor",
@@ -120,6 +121,14 @@ class _Namespace:
 
 
 aten: Any = _Namespace("aten")
+
+# Ops that some supported versions of torch lack: the first and the last version that has them.
+OP_VERSIONS: dict[str, tuple[str, str]] = {
+    "aten::_upsample_lanczos2d_aa": ("2.12", ""),
+    "aten::cholesky": ("", "2.13"),
+    "aten::linalg_matrix_sqrth": ("2.14", ""),
+    "aten::linalg_polar": ("2.14", ""),
+}
 
 
 def child_specs(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:

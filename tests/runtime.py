@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from coreai.runtime import NDArray
 
+from coreai_torch.asset.worker import to_numpy
 from coreai_torch.ir.types import narrow
 
 # A runtime thread may ask for the interpreter while it shuts down, and aborts the process.
@@ -41,7 +42,7 @@ def ndarray(value: Any) -> NDArray:
 
 
 def tensor(array: NDArray) -> torch.Tensor:
-    plain = array.numpy()
+    plain = to_numpy(array)
     if plain.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(plain.view(np.uint16).copy()).view(torch.bfloat16)
     return torch.from_numpy(np.array(plain, copy=True))

@@ -22,12 +22,29 @@ from pathlib import Path
 from typing import Any
 
 import coreai.authoring  # noqa: F401  must come before the bindings on 1.0.0b3
+import numpy as np
 from coreai._compiler import ir
 from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIModelAsset, AIProgram, Context
 from coreai.runtime import AIModel, NDArray, Profiler
+from coreai.runtime._ndarray import _RUNTIME_TO_NUMPY_DTYPE
 
 _LENGTH = struct.Struct("<Q")
+
+
+def to_numpy(array: NDArray) -> np.ndarray[Any, Any]:
+    """Return an array of the runtime as a NumPy array.
+
+    `NDArray.numpy` of coreai-core 1.0.0b3 fails for bfloat16 and float8 with NumPy 2.5, whose
+    from_dlpack raises BufferError where earlier versions raised RuntimeError.
+    """
+    try:
+        return array.numpy()
+    except BufferError:
+        buffer = memoryview(array._tensor)
+        raw = buffer if buffer.c_contiguous else buffer.tobytes()
+        dtype = _RUNTIME_TO_NUMPY_DTYPE[array._tensor.dtype]
+        return np.frombuffer(raw, dtype=np.dtype(dtype)).reshape(array._tensor.shape)
 
 
 class Trace:
@@ -130,8 +147,8 @@ class Session:
         states = {name: NDArray(array) for name, array in request["states"].items()}
         results = await self._function(given, state=states)
         return {
-            "outputs": {n: results[n].numpy() for n in self._function.desc.output_names},
-            "states": {name: array.numpy() for name, array in states.items()},
+            "outputs": {n: to_numpy(results[n]) for n in self._function.desc.output_names},
+            "states": {name: to_numpy(array) for name, array in states.items()},
         }
 
     async def timed(self, request: dict[str, Any]) -> dict[str, Any]:

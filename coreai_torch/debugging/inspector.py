@@ -14,6 +14,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec
 
 from ..asset import reading
 from ..asset.reading import DYNAMIC, Port
+from ..asset.worker import to_numpy
 from ..errors import ArgumentTypeError, UnknownNameError
 from ..interpreter import to_torch
 from ..numerics.arrays import array, tensor
@@ -95,7 +96,7 @@ def _copy(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, NDArray):
-        return tensor(value.numpy())
+        return tensor(to_numpy(value))
     return torch.as_tensor(value) if hasattr(value, "__array__") else value
 
 

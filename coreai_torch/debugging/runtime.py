@@ -15,6 +15,7 @@ from coreai.runtime import AIModel, NDArray
 
 from ..asset import reading
 from ..asset.marking import marked
+from ..asset.worker import to_numpy
 from .graph import operation_ids
 
 
@@ -78,4 +79,4 @@ def _unwrap(value: Mapping[str, Any]) -> Any:
 
 def copied(array: Any) -> np.ndarray[Any, Any]:
     """Return a copy of a logged value: the runtime reuses the buffer."""
-    return np.array(NDArray._wrap(array).numpy(), copy=True)
+    return np.array(to_numpy(NDArray._wrap(array)), copy=True)

@@ -21,6 +21,7 @@ from coreai.runtime import NDArray
 from torch import Tensor
 
 from ..asset import resources
+from ..asset.worker import to_numpy
 from ..errors import GenerationError
 from . import request_checks
 from .program import Description, GenerationProgram
@@ -235,7 +236,7 @@ def _array(value: Tensor, port: Any) -> NDArray:
 
 
 def _tensor(array: NDArray) -> Tensor:
-    values = array.numpy()
+    values = to_numpy(array)
     if values.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(values.view(np.uint16).copy()).view(torch.bfloat16)
     return torch.from_numpy(np.array(values, copy=True))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from packaging.version import Version
 
-from coreai_torch import torch_compat
+from coreai_torch import supported_ops, torch_compat
 from coreai_torch.lowering.registry import BUILTIN
 
 VERSION = Version(Version(torch.__version__).base_version)
@@ -41,3 +41,20 @@ def test_an_op_that_torch_lacks_is_skipped():
     assert torch_compat.aten.no_such_op.default.name == "aten::no_such_op"
     for name in BUILTIN.missing:
         assert not hasattr(torch.ops.aten, name.removeprefix("aten::").partition(".")[0])
+
+
+@pytest.mark.parametrize("name", sorted(torch_compat.OP_VERSIONS))
+def test_op_exists_in_the_versions_that_the_table_says(name):
+    first, last = (Version(v).release if v else None for v in torch_compat.OP_VERSIONS[name])
+    release = VERSION.release[:2]
+    expected = (first is None or release >= first) and (last is None or release <= last)
+    assert hasattr(torch.ops.aten, name.removeprefix("aten::")) == expected
+    assert any(m.partition(".")[0] == name for m in BUILTIN.missing) != expected
+
+
+def test_missing_ops_are_listed_with_their_versions():
+    listed = {op.name: op for op in supported_ops.supported()}
+    for name, (first, last) in torch_compat.OP_VERSIONS.items():
+        op = listed.get(f"{name.replace('::', '.')}.default")
+        assert op is not None
+        assert (first or last) in op.notes
