@@ -103,12 +103,12 @@ class Bisection(Generic[Node]):
 
     def report(self, passed: Mapping[Node, bool]) -> None:
         """Keep the suspects before the first fault that no passing node depends on."""
-        self._suspects -= set(self._asked)
-        self._suspects -= ancestors((node for node, ok in passed.items() if ok), self._inputs)
+        cleared = ancestors((node for node, ok in passed.items() if ok), self._inputs)
+        self._suspects -= cleared.union(self._asked)
         bad = next((node for node in self._asked if not passed.get(node, True)), None)
         if bad is not None:
-            self._found = bad
-            self._suspects &= ancestors([bad], self._inputs)
+            before = ancestors([bad], self._inputs)
+            self._found, self._suspects = bad, self._suspects & before
 
     def failed(self) -> list[Node]:
         """Return the one node that the search narrowed down to, if any."""
