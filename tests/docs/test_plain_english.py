@@ -33,7 +33,7 @@ GENERATED = {"api.md", "ops.md", "models.md", "benchmarks.md"}
 TEXTS = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in GENERATED),
     *sorted(ROOT.glob("*.md")),
-    *(f for f in sorted((ROOT / "coreai_torch/cli").glob("*.py")) if f.name != "model_source.py"),
+    *sorted((ROOT / "coreai_torch/cli").glob("*.py")),
     *(ROOT / "coreai_torch" / f"{name}.py" for name in ("__init__", "errors", "progress")),
 ]
 
