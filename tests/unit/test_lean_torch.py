@@ -1,4 +1,4 @@
-"""The tests' torch decomposes as torch does."""
+"""The patches of tests/lean_torch.py change no decomposition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import coreai_torch
 
 
 class ManyComposites(torch.nn.Module):
-    """Ops that torch takes apart itself, unless a table says otherwise."""
+    """Ops that torch decomposes itself, unless a table says otherwise."""
 
     def __init__(self):
         super().__init__()
@@ -19,8 +19,8 @@ class ManyComposites(torch.nn.Module):
 
     def forward(self, x, image):
         attended = torch.nn.functional.scaled_dot_product_attention(x, x, self.norm(x))
-        picture = torch.nn.functional.silu(self.batch_norm(self.conv(image)))
-        large = torch.nn.functional.interpolate(picture, scale_factor=2.0, mode="bilinear")
+        image_features = torch.nn.functional.silu(self.batch_norm(self.conv(image)))
+        large = torch.nn.functional.interpolate(image_features, scale_factor=2.0, mode="bilinear")
         spread = torch.einsum("bij,bkj->bik", self.linear(attended), x).softmax(-1)
         return spread, torch.nn.functional.max_pool2d(large, 2), x.unflatten(-1, (2, 4)).std(-1)
 
@@ -28,19 +28,27 @@ class ManyComposites(torch.nn.Module):
 @pytest.mark.parametrize(
     "table", [torch.export.default_decompositions, coreai_torch.get_decomp_table, dict]
 )
-def test_programs_are_those_of_torch_as_it_stands(table):
+def test_decomposed_programs_equal_those_of_unpatched_torch(table):
     inputs = torch.ones(2, 3, 8), torch.ones(1, 2, 8, 8)
     lean = _decomposed(inputs, table)
-    with lean_torch.as_torch_is():
+    with lean_torch.unpatched():
         assert _decomposed(inputs, table) == lean
 
 
-def test_the_walk_finds_the_ops_that_torch_finds():
+def test_composite_ops_equal_those_of_unpatched_torch():
     lean = lean_torch.walks._collect_all_valid_cia_ops()
-    with lean_torch.as_torch_is():
+    with lean_torch.unpatched():
         assert lean_torch.walks._collect_all_valid_cia_ops() == lean
 
 
 def _decomposed(inputs, table):
     exported = torch.export.export(ManyComposites().eval(), inputs).run_decompositions(table())
     return exported.graph_module.code, str(exported.graph_signature)
+
+
+def test_environment_variable_disables_the_patches(monkeypatch):
+    monkeypatch.setenv("PLAIN_TORCH", "1")
+    with lean_torch.unpatched():
+        before = lean_torch.walks._collect_all_valid_cia_ops
+        lean_torch.make_lean()
+        assert lean_torch.walks._collect_all_valid_cia_ops is before
