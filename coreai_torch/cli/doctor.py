@@ -48,7 +48,7 @@ def doctor(
         lines += [
             f"{hazard.severity}: {hazard.problem}, {times}",
             f"  at    {hazard.place}",
-            f"  try   {hazard.fix}",
+            f"  try   {hazard.way_out}",
             f"  code  {hazard.code}",
         ]
     if asset is not None and not found:

@@ -29,9 +29,8 @@ from .inspector import (
 from .search import Strategy, run_search
 from .search_strategy import LevelOrderStrategy
 
-Same: TypeAlias = Callable[
-    [torch.Tensor, torch.Tensor], bool
-]  # takes the values of source and target
+# Takes the values of source and target.
+Same: TypeAlias = Callable[[torch.Tensor, torch.Tensor], bool]
 
 
 class Pair(NamedTuple):

@@ -63,9 +63,8 @@ class Search:
                 "from another source"
             )
         node, error = found
-        op = (
-            node.args[0] if node.target is operator.getitem else node
-        )  # the op with several results
+        # Name the op with several results, not the getitem.
+        op = node.args[0] if node.target is operator.getitem else node
         divergence = Divergence(
             op.name,
             target_name(op.target),
