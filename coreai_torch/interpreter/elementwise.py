@@ -164,7 +164,8 @@ def _gelu(op: Op) -> Callable[..., Result]:
         made = functional.gelu(x, approximate=how)
         if bool(torch.isfinite(x.sum())):
             return made
-        # For an infinity torch gives NaN or zero, depending on vectorization; the dialect is fixed.
+        # For an infinity torch gives NaN or zero, depending on vectorization. The dialect defines
+        # inf for inf and NaN for -inf.
         ends = torch.where(x > 0, torch.inf, torch.nan).to(x.dtype)
         return torch.where(x.isinf(), ends, made)
 

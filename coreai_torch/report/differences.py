@@ -39,7 +39,7 @@ def differences(first: Source, second: Source) -> list[Difference]:
 
 
 def _unshared(a: Program, b: Program) -> list[tuple[str, str]]:
-    """Return the entrypoints that only one program has; names of private graphs are hashes."""
+    """Return the entrypoints that only one program has; private names have a hash."""
     first = [f.name for f in a.functions.values() if not f.is_private]
     second = [f.name for f in b.functions.values() if not f.is_private]
     return [("first", n) for n in first if n not in second] + [
