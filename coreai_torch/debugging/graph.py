@@ -13,7 +13,8 @@ import torch.fx as fx
 from torch.export import ExportedProgram
 
 from ..asset import reading
-from ..asset.reading import Block, Op
+from ..asset.reading import Op
+from ..asset.summary import ops_of
 from ..errors import ArgumentTypeError, UnknownNameError, module_path, source_line, target_name
 
 Key: TypeAlias = "str | int"  # the name of an FX node, or the id of a Core AI operation
@@ -160,14 +161,6 @@ class _Place:
 
     def __repr__(self) -> str:
         return f"%{self._index}"
-
-
-def ops_of(block: Block) -> Iterator[Op]:
-    """Yield every op of a block, and after each op those of its regions."""
-    for op in block.ops:
-        yield op
-        for region in op.regions:
-            yield from ops_of(region)
 
 
 def operation_ids(program: reading.Program) -> list[tuple[str, Op, int]]:

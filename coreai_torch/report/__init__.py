@@ -1,6 +1,7 @@
 """Reports on a program: its contents, its hazards, and the differences between two."""
 
-from ..asset.summary import FunctionSummary, PortSummary, Summary, summarize
+from ..asset.figures import FunctionSummary, PortSummary
+from ..asset.summary import Summary, summarize
 from .differences import Difference, differences
 from .hazards import Hazard, hazards
 from .html_page import html_page, write_page
