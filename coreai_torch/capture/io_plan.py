@@ -35,10 +35,10 @@ class State:
 
 @dataclass(frozen=True)
 class Output:
-    """A value that the program returns; `held` is a node or a Python number."""
+    """A value that the program returns; `value` is a node or a Python number."""
 
     name: str
-    held: Any
+    value: Any
 
 
 @dataclass(frozen=True)
@@ -165,20 +165,20 @@ def _named_outputs(
     given: Sequence[str] | None,
     states: Sequence[str],
 ) -> tuple[Output, ...]:
-    held: list[Any] = []
+    values: list[Any] = []
     default: list[str] = []
     user = [s for s in program.graph_signature.output_specs if s.kind is OutputKind.USER_OUTPUT]
     for spec, of_structure in zip(user, from_structure(program), strict=True):
         name = getattr(spec.arg, "name", None)
         if name in nodes:
-            held.append(nodes[name])
+            values.append(nodes[name])
             default.append(of_structure or name)
         elif isinstance(value := getattr(spec.arg, "value", None), bool | int | float):
-            held.append(value)
+            values.append(value)
             default.append(of_structure or f"output_{len(default)}")
         # A program cannot return None or a string; torch adds them from the output structure.
     names = _unique(default, states) if given is None else _named("output_names", default, given)
-    return tuple(Output(n, h) for n, h in zip(names, held, strict=True))
+    return tuple(Output(n, v) for n, v in zip(names, values, strict=True))
 
 
 def _unique(names: Sequence[str], states: Iterable[str]) -> list[str]:

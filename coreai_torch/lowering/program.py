@@ -100,9 +100,9 @@ def _output_nodes(module: torch.fx.GraphModule) -> list[Any]:
 
 
 def _output(output: Output, by_node: dict[Any, Any]) -> Value:
-    if isinstance(output.held, torch.fx.Node):
-        return _value(by_node[output.held], output.held.meta["val"], output.name)
-    return constant(output.held, types.scalar_dtype(output.held))
+    if isinstance(output.value, torch.fx.Node):
+        return _value(by_node[output.value], output.value.meta["val"], output.name)
+    return constant(output.value, types.scalar_dtype(output.value))
 
 
 def _value(held: Any, promised: Any, name: str) -> Value:

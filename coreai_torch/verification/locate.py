@@ -79,8 +79,8 @@ class Search:
     def _changed_by_export(self, call: ReferenceCall, want: Values) -> OutputError | None:
         """Compare torch's run of the exported graph with the model itself."""
         for output, expected in zip(self.subject.plan.outputs, call.outputs, strict=True):
-            if output.held in want:
-                value = want[output.held]
+            if output.value in want:
+                value = want[output.value]
                 value = value.to(narrow(value.dtype))
                 error = compare(output.name, value, expected, self.tolerance)
                 if not error.ok:
@@ -102,7 +102,7 @@ class Search:
     def _ends(self, failure: Failure) -> list[fx.Node]:
         """Return the nodes of the outputs and states that differ."""
         plan, trial = self.subject.plan, failure.trial
-        outputs = [o.held for o, e in zip(plan.outputs, trial.outputs, strict=True) if not e.ok]
+        outputs = [o.value for o, e in zip(plan.outputs, trial.outputs, strict=True) if not e.ok]
         states = [s.written for s, e in zip(plan.states, trial.states, strict=True) if not e.ok]
         return [node for node in (*outputs, *states) if isinstance(node, fx.Node)]
 

@@ -1,4 +1,4 @@
-"""The converter's doors: staging, names, errors, entrypoints, registered lowerings."""
+"""TorchConverter: staging, names, errors, entrypoints, registered lowerings, copies."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_methods_chain(program):
     assert converter.add_exported_program(program) is converter
 
 
-def test_a_used_entrypoint_name_is_refused(program):
+def test_a_used_entrypoint_name_is_rejected(program):
     converter = TorchConverter().add_exported_program(program)
     with pytest.raises(ValueError, match=r"'main' is staged already; there are \['main'\]"):
         converter.add_exported_program(program)
 
 
-def test_an_unknown_entrypoint_is_refused(program):
+def test_an_unknown_entrypoint_is_rejected(program):
     converter = TorchConverter().add_exported_program(program, entrypoint_name="encoder")
     for call in (converter.to_coreai, converter.clear):
         with pytest.raises(ValueError, match=r"called 'decoder'; .* are \['encoder'\]"):
@@ -56,21 +56,21 @@ def test_an_unknown_entrypoint_is_refused(program):
 
 
 @pytest.mark.parametrize("name", ["", None, 3])
-def test_an_entrypoint_has_a_name(program, name):
+def test_an_entrypoint_name_must_be_a_non_empty_string(program, name):
     with pytest.raises(NamingError, match=f"entrypoint_name is {name!r}"):
         TorchConverter().add_exported_program(program, entrypoint_name=name)
 
 
-def test_a_used_name_is_refused_before_the_export(program):
+def test_a_used_name_is_rejected_before_the_export(program):
     def export_fn(module):
-        raise AssertionError("exported in vain")
+        raise AssertionError("export_fn was called")
 
     converter = TorchConverter().add_exported_program(program)
     with pytest.raises(NamingError, match="'main' is staged already"):
         converter.add_pytorch_module(Affine(), export_fn)
 
 
-def test_no_entrypoint_at_all_is_refused(program):
+def test_an_empty_list_of_entrypoints_is_rejected(program):
     converter = TorchConverter().add_exported_program(program)
     with pytest.raises(NamingError, match=r"is empty; the staged entrypoints are \['main'\]"):
         converter.to_coreai(entrypoints=[])
@@ -81,7 +81,7 @@ def test_nothing_staged_is_a_runtime_error():
         TorchConverter().to_coreai()
 
 
-def test_clear_forgets_programs_and_keeps_lowerings(program):
+def test_clear_removes_programs_and_keeps_lowerings(program):
     converter = TorchConverter()
 
     @converter.register_torch_lowering("aten::linear", allow_override=True)
@@ -106,12 +106,12 @@ def test_clear_forgets_programs_and_keeps_lowerings(program):
         ({"output_names": [""]}, r"output_names is \[''\]"),
     ],
 )
-def test_a_wrong_number_of_names_is_refused(program, names, message):
+def test_wrong_names_are_rejected(program, names, message):
     with pytest.raises(NamingError, match=message):
         TorchConverter().add_exported_program(program, **names)
 
 
-def test_duplicate_names_are_refused():
+def test_duplicate_names_are_rejected():
     class Two(nn.Module):
         def forward(self, x, y):
             return x + y, x - y
@@ -128,14 +128,14 @@ class Sum(nn.Module):
         return x * 2 + y
 
 
-def test_inputs_that_were_one_tensor_are_named():
+def test_a_warning_names_inputs_that_were_the_same_tensor():
     x = torch.ones(2)
     with pytest.warns(UserWarning, match=r"\['x', 'y'\] were one tensor[\s\S]*\['x'\] are never"):
         TorchConverter().add_exported_program(exported(Sum(), x, x))
     TorchConverter().add_exported_program(exported(Sum(), x, x.clone()))
 
 
-def test_an_undecomposed_program_is_told_so():
+def test_an_undecomposed_program_is_rejected():
     class Mutating(nn.Module):
         def forward(self, x):
             y = x.clone()
@@ -146,7 +146,7 @@ def test_an_undecomposed_program_is_told_so():
         TorchConverter().add_exported_program(torch.export.export(Mutating(), (torch.ones(3),)))
 
 
-def test_a_write_whose_result_nobody_reads_is_not_passed_over():
+def test_an_in_place_op_with_an_unused_result_is_not_dropped():
     class Cleared(nn.Module):
         def forward(self, x):
             y = x.neg()
@@ -194,9 +194,9 @@ class Outer(nn.Module):
 
 def test_all_missing_ops_are_named_at_once_with_count_module_and_line():
     program = exported(Outer(), torch.ones(3))
-    with pytest.raises(UnsupportedOpError) as refusal:
+    with pytest.raises(UnsupportedOpError) as raised:
         TorchConverter().add_exported_program(program)
-    message = str(refusal.value)
+    message = str(raised.value)
     assert "no lowering for converter_tests.mystery.default, used 2 times" in message
     assert "no lowering for converter_tests.pair.default, used once" in message
     assert "in module 'block'" in message
@@ -225,7 +225,7 @@ def test_both_forms_of_lowerings_and_several_results():
     torch.testing.assert_close(got, Outer()(x))
 
 
-def test_several_results_are_found_by_number():
+def test_values_map_contains_each_of_several_results():
     converter = TorchConverter()
     seen = {}
 
@@ -241,8 +241,8 @@ def test_several_results_are_found_by_number():
     @converter.register_torch_lowering("aten::add.Tensor", allow_override=True)
     def add(values_map, node, loc):
         seen.update({name: values_map[name] for name in ("pair#0", "pair#1")})
-        unknown = ("pair#2", "x#0", "nobody", "nobody#0")
-        assert not any(name in values_map or values_map.get(name) for name in unknown)
+        absent = ("pair#2", "x#0", "unknown", "unknown#0")
+        assert not any(name in values_map or values_map.get(name) for name in absent)
         return values_map["pair#0"]
 
     converter.add_exported_program(exported(Outer(), torch.ones(3))).to_coreai()
@@ -252,25 +252,25 @@ def test_several_results_are_found_by_number():
 @pytest.mark.parametrize(
     "name", ["scaled_add", "::op", "my_lib::", "a::b::c", "a::b.c.d", "a b::c", "a::b.", "", 5]
 )
-def test_an_unqualified_name_is_refused(name):
+def test_an_unqualified_op_name_is_rejected(name):
     with pytest.raises(ValueError, match="no qualified op name"):
         TorchConverter().register_torch_lowering(name)
 
 
 @pytest.mark.parametrize("name", ["aten::add", "aten::add.Tensors"])
-def test_an_overload_that_torch_has_not_is_refused(name):
-    # No node would ever ask for it: the lowering would be passed over in silence.
+def test_an_overload_that_torch_lacks_is_rejected(name):
+    # No graph contains such a node, so the lowering would silently never run.
     with pytest.raises(ValueError, match=rf"no op '{name}'\n  try   one of .*'aten::add.Tensor'"):
         TorchConverter().register_torch_lowering(name, allow_override=True)
 
 
 @pytest.mark.parametrize("namespace", ["aten", "higher_order", "coreai", "coreaix"])
-def test_reserved_namespaces_need_permission(namespace):
+def test_builtin_namespaces_need_allow_override(namespace):
     with pytest.raises(ValueError, match=f"namespace '{namespace}' is built in"):
         TorchConverter().register_torch_lowering(f"{namespace}::anything")
 
 
-def test_a_second_lowering_needs_permission():
+def test_a_second_lowering_needs_allow_override():
     converter = TorchConverter()
     converter.register_torch_lowering("my_lib::op")(lambda values_map, node, loc: None)
     with pytest.raises(ValueError, match="has a lowering already"):
@@ -283,7 +283,7 @@ def test_lowerings_belong_to_one_converter():
     TorchConverter().register_torch_lowering("my_lib::mine")
 
 
-def test_a_schema_bound_lowering_must_fit_the_schema():
+def test_a_ctx_lowering_must_match_the_schema():
     with pytest.raises(TypeError, match=r"takes \['wrong'\]"):
 
         @TorchConverter().register_torch_lowering("converter_tests::mystery")
@@ -291,7 +291,7 @@ def test_a_schema_bound_lowering_must_fit_the_schema():
             return x
 
 
-def test_a_schema_bound_lowering_needs_an_op_that_exists():
+def test_a_ctx_lowering_needs_an_existing_op():
     with pytest.raises(ValueError, match="torch has no op 'converter_tests::nothing'"):
 
         @TorchConverter().register_torch_lowering("converter_tests::nothing")
@@ -299,7 +299,7 @@ def test_a_schema_bound_lowering_needs_an_op_that_exists():
             return x
 
 
-def test_a_lowering_that_returns_the_wrong_type_is_named():
+def test_an_error_names_a_lowering_that_returns_the_wrong_type():
     converter = TorchConverter()
 
     @converter.register_torch_lowering("aten::linear", allow_override=True)
@@ -312,24 +312,24 @@ def test_a_lowering_that_returns_the_wrong_type_is_named():
         converter.to_coreai()
 
 
-def test_what_is_no_program_is_refused():
+def test_add_exported_program_rejects_a_module():
     with pytest.raises(ValueError, match="takes an ExportedProgram, not a Affine"):
         TorchConverter().add_exported_program(Affine())
 
 
-def test_add_pytorch_module_checks_what_it_gets(program):
+def test_add_pytorch_module_checks_its_arguments(program):
     with pytest.raises(ExportError, match=r"takes an nn\.Module, not a ExportedProgram"):
         TorchConverter().add_pytorch_module(program, lambda m: m)
     with pytest.raises(ExportError, match="export_fn returned a Affine"):
         TorchConverter().add_pytorch_module(Affine(), lambda m: m)
 
 
-def test_the_decomposition_table_is_a_fresh_copy():
+def test_get_decomp_table_returns_a_new_dictionary():
     get_decomp_table().clear()
     assert get_decomp_table()
 
 
-def test_refusals_say_what_where_and_the_way_out():
+def test_a_rejection_has_problem_location_hint_and_code():
     converter = TorchConverter()
 
     @converter.register_torch_lowering("converter_tests::mystery")
@@ -341,13 +341,13 @@ def test_refusals_say_what_where_and_the_way_out():
             return mystery(x)
 
     converter.add_exported_program(exported(Small(), torch.ones(3)))
-    with pytest.raises(UnsupportedArgumentError) as refusal:
+    with pytest.raises(UnsupportedArgumentError) as raised:
         converter.to_coreai()
-    what, where, way_out, code = str(refusal.value).splitlines()
+    what, where, hint, code = str(raised.value).splitlines()
     assert what == "converter_tests.mystery.default: odd numbers of elements"
     assert where.startswith("  at    %mystery = converter_tests.mystery.default")
     assert "test_converter.py" in where
-    assert way_out.startswith("  try   register a lowering with TorchConverter.register")
+    assert hint.startswith("  try   register a lowering with TorchConverter.register")
     assert code == "  code  CAT103"
 
 
@@ -358,14 +358,14 @@ def test_a_copy_shares_nothing_mutable_with_its_original(program, copy):
 
     other.register_torch_lowering("converter_tests::mystery")(lambda values_map, node, loc: None)
     original.register_torch_lowering("converter_tests::pair")(lambda values_map, node, loc: None)
-    with pytest.raises(UnsupportedOpError) as refusal:
+    with pytest.raises(UnsupportedOpError) as raised:
         original.add_exported_program(exported(Outer(), torch.ones(3)), entrypoint_name="outer")
-    assert "converter_tests.mystery" in str(refusal.value)
-    assert "converter_tests.pair" not in str(refusal.value)
-    with pytest.raises(UnsupportedOpError) as refusal:
+    assert "converter_tests.mystery" in str(raised.value)
+    assert "converter_tests.pair" not in str(raised.value)
+    with pytest.raises(UnsupportedOpError) as raised:
         other.add_exported_program(exported(Outer(), torch.ones(3)), entrypoint_name="outer")
-    assert "converter_tests.mystery" not in str(refusal.value)
-    assert "converter_tests.pair" in str(refusal.value)
+    assert "converter_tests.mystery" not in str(raised.value)
+    assert "converter_tests.pair" in str(raised.value)
 
     other.add_exported_program(program, entrypoint_name="b")
     original.add_exported_program(program, entrypoint_name="b")
