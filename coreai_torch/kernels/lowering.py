@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from ..ir import metal, types
 from ..ir.dialect import Value, cast, constant
 from ..lowering.binding import Call
+from ..lowering.cases import Case
 from ..lowering.entry import LowerSubgraph
 from ..torch_compat import schema_of
 from .definition import Definition, Returns
@@ -25,6 +27,7 @@ class KernelLowering:
     kernel: metal.Kernel
     definition: Definition
     origin: str = "registered"
+    cases: Sequence[Case] = ()
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Emit the kernel op with the node's arguments, grid and result shapes."""

@@ -9,6 +9,7 @@ import torch.fx as fx
 
 from ..errors import UnsupportedOpError, unsupported
 from .binding import Call
+from .cases import Case
 
 LowerSubgraph = Callable[[fx.GraphModule, Sequence[Any]], list[Any]]
 
@@ -30,6 +31,10 @@ class Entry(Protocol):
     @property
     def origin(self) -> str:
         """Who wrote it: "built-in", or "registered" for a user's."""
+
+    @property
+    def cases(self) -> Sequence[Case]:
+        """The calls that test it; none for an entry that is not built in."""
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Emit ops for a node and return its results: values, constants, or a list of these."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch.fx as fx
 
 from ..passes.graph import FusedConvolution
 from .binding import Call
+from .cases import Case
 from .entry import BUILT_IN, Entry, LowerSubgraph
 from .scope import Scope
 
@@ -20,6 +22,7 @@ class FusedConvolutionLowering:
     convolution: Entry
     fused: FusedConvolution
     origin: str = BUILT_IN
+    cases: Sequence[Case] = ()
 
     @property
     def target(self) -> Any:

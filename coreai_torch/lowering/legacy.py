@@ -14,6 +14,7 @@ from ..ir.build import Build
 from ..ir.dialect import Value
 from ..ir.locations import here
 from .binding import Call
+from .cases import Case
 from .entry import LowerSubgraph
 from .scope import ValuesMap
 
@@ -25,6 +26,7 @@ class LegacyLowering:
     target: str
     fn: Callable[..., Any]
     origin: str = "registered"
+    cases: Sequence[Case] = ()
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Hand over the values so far, the node and the location."""

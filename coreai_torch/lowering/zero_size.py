@@ -20,6 +20,7 @@ from ..ir.dialect import Dim, Value, broadcast_to, constant, slice_axis, tensor_
 from ..passes.fold_constants import UNFOLDED, fold
 from ..passes.graph import ZeroSize
 from .binding import Call
+from .cases import Case
 from .entry import BUILT_IN, Entry, LowerSubgraph, unsupported_op
 from .scope import Scope
 from .symbolic_sizes import extents
@@ -32,6 +33,7 @@ class ZeroSizeLowering:
     target: Any
     registered: Entry | None
     zero_size: ZeroSize
+    cases: Sequence[Case] = ()
 
     @property
     def origin(self) -> str:

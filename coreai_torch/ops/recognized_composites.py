@@ -6,7 +6,7 @@ Each becomes the same composite as the externalized module.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ from torch import Tensor
 from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering.binding import Call
-from ..lowering.entry import LowerSubgraph
+from ..lowering.cases import Case
+from ..lowering.entry import BUILT_IN, LowerSubgraph
 from ..lowering.inline import trace
 from ..lowering.registry import builtin_decompositions
 from ..passes.recognize.composites import (
@@ -47,7 +48,8 @@ class CompositeLowering:
     target: Any
     fn: Callable[..., Tensor]
     attrs: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    origin: str = "built-in"
+    origin: str = BUILT_IN
+    cases: Sequence[Case] = ()
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Value:
         """Emit the composite; its operands are the tensor arguments that were passed."""

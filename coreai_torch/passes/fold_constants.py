@@ -1,9 +1,26 @@
-"""Evaluate in torch every node that depends on constants alone."""
+"""Evaluate in torch every node that depends on constants alone.
+
+The native compiler must not get a subgraph of constants: `optimize()` of `table[i[:, None] - i]`
+with 363 rows does not return (coreai-core 1.0.0b2), and the run time folds again at each load. But
+a weight must not be copied either: the transposed copy of 1 GB of linear layers takes longer than
+their conversion (docs/adr/0011). The origin of the operands separates the two:
+
+- Index arithmetic, masks and tables that the graph generates (`arange`, `full`, `tril`, ...) are
+  folded at any size. So is what it computes from them and from small tensors of the model: at most
+  16 elements, or integers and booleans of up to 1 MiB, such as the positions that a model registers
+  as a buffer.
+- Every other tensor of the model is a weight. A result that depends on a weight is folded up to
+  1 MiB. Above that, it is folded only if it takes no more bytes than its operands and is not a view
+  or copy of them.
+
+A result is stored once, when the first op that stays reads it, with 64-bit numbers narrowed to 32.
+Results that only folded nodes read are freed.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +34,10 @@ from .graph import PassGraph
 
 UNFOLDED = object()
 
-# Larger results are only kept if they cost no more than what they replace.
-_SMALL = 1 << 20
-# Of bytes that are widened, even fewer: they are the weights of a quantized model.
-_SMALL_OF_BYTES = 1 << 10
-# Ops of other namespaces that make few bits of many; with constants, they make weights.
+_SMALL = 1 << 20  # bytes of a result that is folded even if it depends on a weight
+_SMALL_WIDENED = 1 << 10  # bytes of the same for 8-bit numbers that are widened: quantized weights
+_SHORT = 16  # elements of a tensor that is never a weight
+# Ops of other namespaces that quantize; with constants, they compute weights.
 _QUANTIZING = (
     "coreai::quantize",
     "quantized_decomposed::choose_qparams",
@@ -47,14 +63,40 @@ def fold_constants(graph: PassGraph) -> PassGraph:
         if (empty := empty_constant(node.meta.get("val"))) is not None:
             constants[node] = empty
             del arguments[node]
+    weights = {node for node, value in constants.items() if _is_weight(value)}
+    readers = _Readers(graph)
     calls = []
     for node in graph.calls:
-        value = UNFOLDED if node in graph.region_at else _value(node, graph, constants)
+        value = UNFOLDED if node in graph.region_at else _value(node, graph, constants, weights)
         if value is UNFOLDED:
             calls.append(node)
-        else:
-            constants[node] = value
+            continue
+        constants[node] = value
+        if any(n in weights for n in node.all_input_nodes):
+            weights.add(node)
+        readers.free_operands(node, constants)
     return replace(graph, calls=calls, arguments=arguments, constants=constants)
+
+
+class _Readers:
+    """Finds the folded nodes that nothing reads any more, so that their tensors can be freed."""
+
+    def __init__(self, graph: PassGraph) -> None:
+        self._unfolded = set(graph.calls)
+        self._results = {result for result in graph.results if isinstance(result, fx.Node)}
+        self._has_regions = bool(graph.regions)  # their nodes are read, but are not calls
+
+    def free_operands(self, node: fx.Node, constants: dict[fx.Node, Any]) -> None:
+        """Drop the operands of a folded node that were folded too and that nothing else reads."""
+        self._unfolded.discard(node)
+        for operand in node.all_input_nodes:
+            if operand.op == "call_function" and not self._is_read(operand):
+                constants.pop(operand, None)
+
+    def _is_read(self, node: fx.Node) -> bool:
+        if node in self._results or self._has_regions:
+            return True
+        return any(user in self._unfolded for user in node.users)
 
 
 def _or_empty(node: fx.Node, value: Any) -> Any:
@@ -64,7 +106,23 @@ def _or_empty(node: fx.Node, value: Any) -> Any:
     return value if empty is None else empty
 
 
-def _value(node: fx.Node, graph: PassGraph, constants: Mapping[fx.Node, Any]) -> Any:
+def _is_weight(value: Any) -> bool:
+    """Whether copies of a tensor of the model may cost much; see the top of this file."""
+    if isinstance(value, list | tuple):
+        return any(map(_is_weight, value))
+    if not isinstance(value, torch.Tensor) or value.numel() <= _SHORT:
+        return False
+    is_number = value.is_floating_point() or value.is_complex()
+    is_quantized = value.element_size() == 1 and value.dtype != torch.bool
+    return is_number or is_quantized or _bytes(value) > _SMALL
+
+
+def _value(
+    node: fx.Node,
+    graph: PassGraph,
+    constants: Mapping[fx.Node, Any],
+    weights: Collection[fx.Node],
+) -> Any:
     """Return the value of a call if it is known now, else `UNFOLDED`."""
     inputs = node.all_input_nodes
     known = all(n in constants for n in inputs)
@@ -78,12 +136,13 @@ def _value(node: fx.Node, graph: PassGraph, constants: Mapping[fx.Node, Any]) ->
         return _known_size(node, val, graph)
     if graph.is_custom(node):
         return UNFOLDED
-    return fold(node, *fx.node.map_arg((node.args, dict(node.kwargs)), constants.__getitem__))
+    args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), constants.__getitem__)
+    return fold(node, args, kwargs, at_any_size=not any(n in weights for n in inputs))
 
 
 def _item(node: fx.Node, constants: Mapping[fx.Node, Any]) -> Any:
     source, index = node.args
-    found = constants[source][index]  # type: ignore[index]  # a node, and a number
+    found = constants[source][index]
     return UNFOLDED if found is None else found
 
 
@@ -101,7 +160,7 @@ def _known_size(node: fx.Node, val: Any, graph: PassGraph) -> Any:
     if node.target is not aten.sym_size.int or node.args[0] not in graph.arguments:
         return UNFOLDED
     source, axis = node.args
-    extent = graph.arguments[source].type.shape[axis]  # type: ignore[index]  # a placeholder
+    extent = graph.arguments[source].type.shape[axis]
     return UNFOLDED if extent == types.DYNAMIC else int(extent)
 
 
@@ -115,11 +174,14 @@ def empty_constant(val: Any) -> Any:
     return torch.empty(tuple(val.shape), dtype=val.dtype)
 
 
-def fold(node: fx.Node, args: Any, kwargs: Any) -> Any:
-    """Return the result of a call if all arguments are known now, else `UNFOLDED`."""
+def fold(node: fx.Node, args: Any, kwargs: Any, *, at_any_size: bool = False) -> Any:
+    """Return the result of a call if all arguments are known now, else `UNFOLDED`.
+
+    A large result is folded as for a weight, unless `at_any_size`.
+    """
     if not _foldable(node.target) or any(_at_run_time(leaf) for leaf in _leaves((args, kwargs))):
         return UNFOLDED
-    if node.op == "call_function" and _grows(node, args, kwargs):
+    if not at_any_size and _grows(node, args, kwargs):
         return UNFOLDED
     if isinstance(node.target, OpOverload):
         kwargs = {**kwargs, "device": "cpu"} if "device" in kwargs else kwargs
@@ -134,7 +196,7 @@ def fold(node: fx.Node, args: Any, kwargs: Any) -> Any:
 
 
 def is_foldable(node: fx.Node) -> bool:
-    """Whether a node takes nothing but plain values, so that it always folds."""
+    """Whether a node takes plain Python values only, so that it always folds."""
     return not node.all_input_nodes and _foldable(node.target)
 
 
@@ -165,27 +227,27 @@ def _at_run_time(leaf: Any) -> bool:
 
 
 def _grows(node: fx.Node, args: Any, kwargs: Any) -> bool:
-    """Whether folding would add large bytes: a view, copy or widening of a weight."""
+    """Whether folding adds many bytes: a large view, copy or widening of a weight."""
     promised = node.meta.get("val")
     results = promised if isinstance(promised, list | tuple) else [promised]
     made = sum(_bytes(r) for r in results)
     given = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if _widens_bytes(given, results):
-        return made > _SMALL_OF_BYTES
+        return made > _SMALL_WIDENED
     if made <= _SMALL:
         return False
     is_view = isinstance(node.target, OpOverload) and node.target.is_view
     if is_view and all(g.element_size() == 1 for g in given):
-        # A quantized weight on its way to be widened, which is only seen of a constant.
+        # A quantized weight that is widened next; the lowering of that must see a constant.
         return made > sum(_bytes(g) for g in given)
     is_copy = is_view or "_copy" in getattr(node.target, "__name__", "")
     if is_copy and _is_packed_next(node):
-        is_copy = False  # the lowering makes bytes of its own, and needs to see the numbers
+        is_copy = False  # the lowering packs the numbers, and must see a constant
     return bool(given) and (is_copy or made > sum(_bytes(g) for g in given))
 
 
 def _is_packed_next(node: fx.Node) -> bool:
-    """Whether all that comes of a node goes into a compression op, by way of views perhaps."""
+    """Whether a compression op alone reads a node, directly or through single-user ops."""
     while len(node.users) == 1:
         (node,) = node.users
         if not isinstance(node.target, OpOverload):
@@ -196,7 +258,7 @@ def _is_packed_next(node: fx.Node) -> bool:
 
 
 def _widens_bytes(given: list[torch.Tensor], results: Any) -> bool:
-    """Whether 8-bit numbers become floats or 32-bit ones, place by place; indices have 64."""
+    """Whether 8-bit numbers become floats or 32-bit integers, one for one; indices have 64 bits."""
     one = len(given) == 1 and len(results) == 1 and isinstance(results[0], torch.Tensor)
     return (
         one
@@ -215,7 +277,7 @@ def _bytes(tensor: Any) -> int:
 
 
 def _compact(result: Any) -> Any:
-    """A tensor of one value repeated is held as that value, expanded."""
+    """Return a tensor of equal elements as one element, expanded."""
     if not isinstance(result, torch.Tensor) or result.numel() < 256:
         return result
     first = result.flatten()[0]

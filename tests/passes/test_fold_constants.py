@@ -1,11 +1,15 @@
 """Constant folding: what depends on constants alone is evaluated by torch, once."""
 
+import time
+
+import pytest
 import torch
 from graphs import exported, pass_graph, targets
 
 import coreai_torch
 from coreai_torch.passes.dead_code import dead_code
 from coreai_torch.passes.fold_constants import fold_constants
+from coreai_torch.report import summarize
 
 
 class Table(torch.nn.Module):
@@ -61,6 +65,80 @@ def test_a_static_result_without_elements_is_a_constant():
     assert any(
         isinstance(v, torch.Tensor) and tuple(v.shape) == (0, 2) for v in graph.constants.values()
     )
+
+
+class RelativePositions(torch.nn.Module):
+    """The bucketed positions of MPNet and T5 for a sequence of 512."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Embedding(32, 12)
+
+    def forward(self, x):
+        place = torch.arange(512)
+        distance = place[:, None] - place[None]
+        far = 8 + (torch.log(distance.abs().float() / 8) / torch.log(torch.tensor(16.0)) * 8).long()
+        far = torch.min(far, torch.full_like(far, 15))
+        bucket = (distance < 0).long() * 16 + torch.where(distance.abs() < 8, distance.abs(), far)
+        return x + self.bias(bucket).permute(2, 0, 1)
+
+
+class Shifted(torch.nn.Module):
+    """A table that is read by differences of positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(1023))
+
+    def forward(self, x):
+        place = torch.arange(512)
+        return x + self.table[place[:, None] - place[None] + 511]
+
+
+def test_large_index_arithmetic_is_folded_but_not_the_rows_of_a_weight():
+    graph, _build = folded(RelativePositions(), torch.ones(12, 512, 512))
+    assert targets(graph) == ["embedding.default", "permute.default", "add.Tensor"]
+    indices = graph.constants[graph.calls[0].args[1]]
+    assert tuple(indices.shape) == (512, 512)
+    kept = [v for v in graph.constants.values() if isinstance(v, torch.Tensor) and v.numel() > 512]
+    assert len(kept) == 1  # the tensors between have been freed
+
+
+@pytest.mark.parametrize("model", [RelativePositions, Shifted])
+def test_relative_positions_of_512_tokens_are_optimized_in_seconds(model):
+    x = torch.randn(12, 512, 512)
+    start = time.process_time()
+    program = coreai_torch.TorchConverter().add_exported_program(exported(model(), x)).to_coreai()
+    program.optimize()
+    assert time.process_time() - start < 20  # 2 s; minutes if the compiler gets the arithmetic
+
+
+def test_a_large_fold_is_a_small_program():
+    class Fold(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.fold(x, (28, 28), 3, padding=1)
+
+    x = torch.randn(1, 192 * 9, 28 * 28)
+    program = coreai_torch.TorchConverter().add_exported_program(exported(Fold(), x)).to_coreai()
+    program.optimize()
+    assert summarize(program).weight_bytes < 1 << 20
+
+
+def test_large_integers_of_the_model_are_not_unpacked():
+    class Packed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            numbers = torch.randint(0, 2**31 - 1, (600, 600), dtype=torch.int32)
+            self.register_buffer("packed", numbers)
+
+        def forward(self, x):
+            shifts = torch.arange(0, 32, 4, dtype=torch.int32)
+            parts = (self.packed[:, None] >> shifts[:, None]) & 15
+            return x @ parts.reshape(4800, 600).float()
+
+    graph, _build = folded(Packed(), torch.ones(1, 4800))
+    tensors = [v for v in graph.constants.values() if isinstance(v, torch.Tensor)]
+    assert max(t.numel() for t in tensors) == 600 * 600
 
 
 class Branches(torch.nn.Module):
