@@ -47,7 +47,7 @@ def _documented() -> dict[str, ast.FunctionDef]:
 
 
 SIGNATURES = _documented()
-OF_THE_USER = "lowering_func"  # written by the user
+USER_FUNCTION = "lowering_func"  # written by the user
 
 
 def _parameters(arguments: ast.arguments) -> list[tuple[str, str, object]]:
@@ -62,7 +62,7 @@ def _parameters(arguments: ast.arguments) -> list[tuple[str, str, object]]:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(set(SIGNATURES) - {OF_THE_USER}))
+@pytest.mark.parametrize("name", sorted(set(SIGNATURES) - {USER_FUNCTION}))
 def test_signature_equals_the_documented_one(name):
     owner = TorchConverter if hasattr(TorchConverter, name) else coreai_torch
     kinds = {
@@ -252,7 +252,7 @@ def test_op_removed_from_the_table_is_lowered_without_decomposition():
     assert {str(op) for op in missing} <= set(_aten_to_core_resolver)
 
 
-KEPT_WHOLE = {
+COMPOSITES = {
     # A module, its argument, and the composite the guide names for it.
     "instance_norm": (nn.InstanceNorm2d(3, affine=True), torch.randn(2, 3, 4, 4)),
     "layer_norm": (nn.LayerNorm(6), torch.randn(2, 6)),
@@ -260,10 +260,10 @@ KEPT_WHOLE = {
 }
 
 
-@pytest.mark.parametrize("name", KEPT_WHOLE)
+@pytest.mark.parametrize("name", COMPOSITES)
 def test_standard_torch_ops_stay_composites(name):
     torch.manual_seed(0)
-    module, x = KEPT_WHOLE[name]
+    module, x = COMPOSITES[name]
     program = converted(module, x, output_names=["y"])
     (composite,) = composites(program, name)
     assert composite.attrs["version"].startswith("1 ")

@@ -34,7 +34,7 @@ class Contract:
     op: Any  # the overload that the decomposition table must not contain
 
 
-def settled(module):
+def with_random_state(module):
     """Set weights and statistics to values other than the initial ones."""
     for seed, tensor in enumerate((*module.parameters(), *module.buffers())):
         if tensor.is_floating_point():
@@ -58,7 +58,7 @@ CONTRACTS = {
         "batch_norm",
         [*AFFINE, "mean", "variance"],
         {"eps": EPS},
-        settled(nn.BatchNorm2d(4)),
+        with_random_state(nn.BatchNorm2d(4)),
         (IMAGE,),
         aten._native_batch_norm_legit_no_training.default,
     ),
@@ -66,7 +66,7 @@ CONTRACTS = {
         "group_norm",
         ["input", "weight", "bias"],
         {"num_groups": "2 : si64", "num_channels": "4 : si64", "eps": EPS},
-        settled(nn.GroupNorm(2, 4)),
+        with_random_state(nn.GroupNorm(2, 4)),
         (IMAGE,),
         aten.native_group_norm.default,
     ),
@@ -74,7 +74,7 @@ CONTRACTS = {
         "instance_norm",
         AFFINE,
         {"eps": EPS},
-        settled(nn.InstanceNorm2d(4, affine=True)),
+        with_random_state(nn.InstanceNorm2d(4, affine=True)),
         (IMAGE,),
         aten.instance_norm.default,
     ),
@@ -82,7 +82,7 @@ CONTRACTS = {
         "layer_norm",
         AFFINE,
         {"axes": "[2 : si64, 3 : si64]", "eps": EPS},
-        settled(nn.LayerNorm((6, 6))),
+        with_random_state(nn.LayerNorm((6, 6))),
         (IMAGE,),
         aten.native_layer_norm.default,
     ),
@@ -141,7 +141,7 @@ CONTRACTS = {
         "rms_norm",
         ["input", "scale"],
         {"axes": "-1 : si64", "eps": EPS},
-        settled(nn.RMSNorm(6, eps=1e-5)),
+        with_random_state(nn.RMSNorm(6, eps=1e-5)),
         (IMAGE,),
         aten.rms_norm.default,
     ),
@@ -170,7 +170,7 @@ def converted(model, given):
     return TorchConverter().add_exported_program(program, output_names=["y"]).to_coreai()
 
 
-def agrees(program, model, given):
+def assert_agrees(program, model, given):
     for optimized in (False, True):
         if optimized:
             program.optimize()
@@ -193,7 +193,7 @@ def test_composite_declaration(which):
     assert graph.outputs == ["output"]
     assert graph.attrs["version"] == "1 : si64"
     assert {name: graph.attrs[name] for name in row.attrs} == row.attrs
-    agrees(program, model, row.given)
+    assert_agrees(program, model, row.given)
 
 
 @pytest.mark.parametrize("which", CONTRACTS)
@@ -203,7 +203,7 @@ def test_decomposition_table_does_not_contain_the_op(which):
 
 def test_norm_that_rounds_once_has_a_float32_scale():
     """The composite rounds before a narrow scale, as Llama does; torch's op does not."""
-    model = settled(nn.RMSNorm(6, eps=1e-5)).bfloat16()
+    model = with_random_state(nn.RMSNorm(6, eps=1e-5)).bfloat16()
     program = converted(model, (IMAGE.bfloat16(),))
     (graph,) = composites(program, "rms_norm")
     assert f"@{graph.name}(%arg0: tensor<2x4x6x6xbf16>" in str(program)
@@ -215,7 +215,7 @@ def test_equal_calls_share_one_graph():
     program = converted(model, (IMAGE,))
     first, again, other = graphs(program)["main"].callees
     assert first == again != other
-    agrees(program, model, (IMAGE,))
+    assert_agrees(program, model, (IMAGE,))
 
 
 # A composite defined by the caller ---------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_custom_lowering_can_declare_a_composite():
     (graph,) = composites(program, "leaky_relu")
     assert (graph.inputs, graph.outputs) == (["x", "slope"], ["output"])
     assert graph.attrs == {"slope": "2.500000e-01 : f32", "version": "2 : si64"}
-    agrees(program, model, (IMAGE,))
+    assert_agrees(program, model, (IMAGE,))
 
 
 def test_composite_without_version_raises():

@@ -61,7 +61,7 @@ ROWS |= {
 }
 
 
-def turned(steps, batch=2, **more):
+def rope_arguments(steps, batch=2, **more):
     return {"input": drawn(4, batch, 2, steps, 8), **more}
 
 
@@ -75,33 +75,35 @@ def angles(steps, width=4):
 
 SEQ_AXES = {"input": {2: SEQ}}
 ROWS |= {
-    "rope_prefill": Row(RoPE(), turned(5), SEQ_AXES, turned(9)),
-    "rope_decode": Row(RoPE(), turned(1, position_ids=positions(1, 17))),
+    "rope_prefill": Row(RoPE(), rope_arguments(5), SEQ_AXES, rope_arguments(9)),
+    "rope_decode": Row(RoPE(), rope_arguments(1, position_ids=positions(1, 17))),
     "rope_positions": Row(
         RoPE(),
-        turned(5, position_ids=positions(5, 3)),
+        rope_arguments(5, position_ids=positions(5, 3)),
         {**SEQ_AXES, "position_ids": {1: SEQ}},
-        turned(7, position_ids=positions(7, 2)),
+        rope_arguments(7, position_ids=positions(7, 2)),
     ),
-    "rope_scale_base": Row(RoPE(scale=0.5, base=500.0), turned(5)),
-    "rope_dims": Row(RoPE(dims=4), turned(5), SEQ_AXES, turned(8)),
-    "rope_dims_of_all": Row(RoPE(dims=64), turned(3)),
-    "rope_interleaved": Row(RoPE(interleaved=True), turned(5), SEQ_AXES, turned(6)),
-    "rope_interleaved_dims": Row(RoPE(interleaved=True, dims=6), turned(5)),
-    "rope_freqs": Row(RoPE(), turned(5, freqs=drawn(6, 4).abs())),
-    "rope_offset": Row(RoPE(), turned(1, offset=torch.tensor([3, 11])[:, None])),
-    "rope_offset_scalar": Row(RoPE(scale=2.0), turned(4, offset=torch.tensor(6))),
+    "rope_scale_base": Row(RoPE(scale=0.5, base=500.0), rope_arguments(5)),
+    "rope_dims": Row(RoPE(dims=4), rope_arguments(5), SEQ_AXES, rope_arguments(8)),
+    "rope_dims_of_all": Row(RoPE(dims=64), rope_arguments(3)),
+    "rope_interleaved": Row(RoPE(interleaved=True), rope_arguments(5), SEQ_AXES, rope_arguments(6)),
+    "rope_interleaved_dims": Row(RoPE(interleaved=True, dims=6), rope_arguments(5)),
+    "rope_freqs": Row(RoPE(), rope_arguments(5, freqs=drawn(6, 4).abs())),
+    "rope_offset": Row(RoPE(), rope_arguments(1, offset=torch.tensor([3, 11])[:, None])),
+    "rope_offset_scalar": Row(RoPE(scale=2.0), rope_arguments(4, offset=torch.tensor(6))),
     "rope_cos_sin": Row(
         RoPE(),
-        turned(5, cos=angles(5).cos(), sin=angles(5).sin()),
+        rope_arguments(5, cos=angles(5).cos(), sin=angles(5).sin()),
         {**SEQ_AXES, "cos": {0: SEQ}, "sin": {0: SEQ}},
-        turned(7, cos=angles(7).cos(), sin=angles(7).sin()),
+        rope_arguments(7, cos=angles(7).cos(), sin=angles(7).sin()),
     ),
-    "rope_cos_sin_wide": Row(RoPE(), turned(5, cos=angles(5, 8).cos(), sin=angles(5, 8).sin())),
+    "rope_cos_sin_wide": Row(
+        RoPE(), rope_arguments(5, cos=angles(5, 8).cos(), sin=angles(5, 8).sin())
+    ),
 }
 
 
-def attended(queries, keys, heads=4, groups=2, **more):
+def qkv_inputs(queries, keys, heads=4, groups=2, **more):
     return {
         "query": drawn(7, 1, heads, queries, 8),
         "key": drawn(8, 1, groups, keys, 8),
@@ -114,24 +116,24 @@ KEY_AXES = {"key": {2: KEYS}, "value": {2: KEYS}}
 BOTH_AXES = {"query": {2: KEYS}, **KEY_AXES}
 SEEN = torch.tensor([True, True, False, True, False])
 ROWS |= {
-    "sdpa_prefill": Row(SDPA(is_causal=True), attended(5, 5), BOTH_AXES, attended(8, 8)),
-    "sdpa_decode": Row(SDPA(is_causal=True), attended(1, 5), KEY_AXES, attended(1, 11)),
-    "sdpa_static_query": Row(SDPA(), attended(3, 5), KEY_AXES, attended(3, 9)),
-    "sdpa_scale": Row(SDPA(scale=0.25), attended(3, 5)),
-    "sdpa_one_key_head": Row(SDPA(), attended(3, 5, groups=1)),
-    "sdpa_equal_heads": Row(SDPA(), attended(3, 5, groups=4)),
-    "sdpa_window": Row(SDPA(window_size=2), attended(5, 5), BOTH_AXES, attended(9, 9)),
-    "sdpa_window_decode": Row(SDPA(window_size=3), attended(1, 6), KEY_AXES, attended(1, 9)),
-    "sdpa_causal_lower_right": Row(SDPA(is_causal=True), attended(2, 5)),
-    "sdpa_bool_mask": Row(SDPA(), attended(3, 5, attn_mask=SEEN)),
-    "sdpa_additive_mask": Row(SDPA(), attended(3, 5, attn_mask=drawn(10, 1, 4, 3, 5))),
-    "sdpa_sinks": Row(SDPA(), attended(3, 5, sinks=drawn(11, 4)), KEY_AXES,
-                      attended(3, 8, sinks=drawn(11, 4))),
+    "sdpa_prefill": Row(SDPA(is_causal=True), qkv_inputs(5, 5), BOTH_AXES, qkv_inputs(8, 8)),
+    "sdpa_decode": Row(SDPA(is_causal=True), qkv_inputs(1, 5), KEY_AXES, qkv_inputs(1, 11)),
+    "sdpa_static_query": Row(SDPA(), qkv_inputs(3, 5), KEY_AXES, qkv_inputs(3, 9)),
+    "sdpa_scale": Row(SDPA(scale=0.25), qkv_inputs(3, 5)),
+    "sdpa_one_key_head": Row(SDPA(), qkv_inputs(3, 5, groups=1)),
+    "sdpa_equal_heads": Row(SDPA(), qkv_inputs(3, 5, groups=4)),
+    "sdpa_window": Row(SDPA(window_size=2), qkv_inputs(5, 5), BOTH_AXES, qkv_inputs(9, 9)),
+    "sdpa_window_decode": Row(SDPA(window_size=3), qkv_inputs(1, 6), KEY_AXES, qkv_inputs(1, 9)),
+    "sdpa_causal_lower_right": Row(SDPA(is_causal=True), qkv_inputs(2, 5)),
+    "sdpa_bool_mask": Row(SDPA(), qkv_inputs(3, 5, attn_mask=SEEN)),
+    "sdpa_additive_mask": Row(SDPA(), qkv_inputs(3, 5, attn_mask=drawn(10, 1, 4, 3, 5))),
+    "sdpa_sinks": Row(SDPA(), qkv_inputs(3, 5, sinks=drawn(11, 4)), KEY_AXES,
+                      qkv_inputs(3, 8, sinks=drawn(11, 4))),
     "sdpa_all_at_once": Row(
         SDPA(scale=0.3, is_causal=True, window_size=3),
-        attended(4, 5, attn_mask=SEEN, sinks=drawn(11, 4)),
+        qkv_inputs(4, 5, attn_mask=SEEN, sinks=drawn(11, 4)),
     ),
-    "sdpa_blind_query": Row(SDPA(), attended(3, 5, attn_mask=torch.zeros(5, dtype=torch.bool))),
+    "sdpa_blind_query": Row(SDPA(), qkv_inputs(3, 5, attn_mask=torch.zeros(5, dtype=torch.bool))),
 }  # fmt: skip
 
 
@@ -186,7 +188,7 @@ ROWS |= {
 }
 
 
-def recurrence(steps, batch=1):
+def delta_arguments(steps, batch=1):
     heads = (batch, 4, steps)
     return {
         "query": drawn(15, batch, 2, steps, 4),
@@ -200,9 +202,9 @@ def recurrence(steps, batch=1):
 
 STEP_AXES = {name: {2: KEYS} for name in ("query", "key", "value", "g", "beta")}
 ROWS |= {
-    "gated_prefill": Row(GatedDeltaUpdate(), recurrence(6), STEP_AXES, recurrence(9)),
-    "gated_decode": Row(GatedDeltaUpdate(), recurrence(1)),
-    "gated_no_norm": Row(GatedDeltaUpdate(use_qk_l2_norm=False), recurrence(4, batch=2)),
+    "gated_prefill": Row(GatedDeltaUpdate(), delta_arguments(6), STEP_AXES, delta_arguments(9)),
+    "gated_decode": Row(GatedDeltaUpdate(), delta_arguments(1)),
+    "gated_no_norm": Row(GatedDeltaUpdate(use_qk_l2_norm=False), delta_arguments(4, batch=2)),
 }
 
 
@@ -282,7 +284,7 @@ def declared(name, row, program):
         assert value is None or graph.attrs[attr].endswith(kind)
 
 
-def agrees(model, program, values, dtype):
+def assert_agrees(model, program, values, dtype):
     fed = [tensor for given in values.values() for tensor in given]
     got = run(program, dict(zip(descriptor(program).input_names, fed, strict=True)))
     with torch.no_grad():
@@ -304,9 +306,9 @@ def test_program_equals_eager(op, dtype, dynamic):
     for name, row in rows.items():
         declared(name, row, program)
     program.optimize()
-    agrees(model, program, values, dtype)
+    assert_agrees(model, program, values, dtype)
     if dynamic:
-        agrees(model, program, {n: in_dtype(r.other, dtype) for n, r in rows.items()}, dtype)
+        assert_agrees(model, program, {n: in_dtype(r.other, dtype) for n, r in rows.items()}, dtype)
 
 
 def test_every_row_is_run():
@@ -316,7 +318,7 @@ def test_every_row_is_run():
 
 
 def test_recurrence_size_does_not_depend_on_steps():
-    rows = {f"of_{n}": Row(GatedDeltaUpdate(), recurrence(n)) for n in (3, 32)}
+    rows = {f"of_{n}": Row(GatedDeltaUpdate(), delta_arguments(n)) for n in (3, 32)}
     values = {name: in_dtype(row.given, F32) for name, row in rows.items()}
     _, program = converted(rows, values, dynamic=False)
     short, long = (graph_of(name, row, program).body for name, row in rows.items())
@@ -327,10 +329,13 @@ def test_recurrence_size_does_not_depend_on_steps():
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=lambda d: str(d)[6:])
 def test_float32_beside_narrow_arguments(dtype):
     """A float32 scale is applied in float32; a float32 state stays float32."""
-    rows = {"scaled": Row(RMSNormImpl(), norm()), "state": Row(GatedDeltaUpdate(), recurrence(3))}
+    rows = {
+        "scaled": Row(RMSNormImpl(), norm()),
+        "state": Row(GatedDeltaUpdate(), delta_arguments(3)),
+    }
     values = {name: in_dtype(row.given, dtype) for name, row in rows.items()}
     values["scaled"][-1] = norm()["scale"]
-    values["state"][-1] = recurrence(3)["initial_state"]
+    values["state"][-1] = delta_arguments(3)["initial_state"]
     model, program = converted(rows, values, dynamic=False)
     # A narrow result may differ by one step; the float32 state accumulates narrow steps.
-    agrees(model, program, values, dtype)
+    assert_agrees(model, program, values, dtype)

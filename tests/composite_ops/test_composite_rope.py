@@ -30,7 +30,7 @@ def x():
     return torch.randn(BATCH, HEADS, SEQ, EMBED)
 
 
-def turned(x, positions, freqs, width, interleaved):
+def rotated_reference(x, positions, freqs, width, interleaved):
     """Rotate each pair by complex multiplication in float64; positions are `[batch, seq]`."""
     head, tail = x[..., :width].double(), x[..., width:].double()
     pairs = head.unflatten(-1, (-1, 2) if interleaved else (2, -1))
@@ -71,7 +71,9 @@ def test_rotates_every_pair(interleaved, dims, base, scale, middle, own_freqs, w
     }
     arguments, positions = given_by[where]
     default = 1 / base ** (torch.arange(width // 2).double() / (width // 2))
-    expected = turned(x, positions, default if freqs is None else freqs, width, interleaved)
+    expected = rotated_reference(
+        x, positions, default if freqs is None else freqs, width, interleaved
+    )
     rope = RoPE(scale=scale, base=base, dims=dims, interleaved=interleaved)
     # An angle near 100 has a float32 rounding error of 100 * 2 ** -24 = 6e-6, twice per pair.
     torch.testing.assert_close(rope(x, freqs=freqs, **arguments), expected, rtol=1e-5, atol=2e-5)

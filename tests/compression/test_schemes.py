@@ -39,19 +39,19 @@ def integers(low, high, *shape, dtype=torch.int8):
 def quantized(bits, blocks, offset, dtype=torch.float32):
     half = 2 ** (bits - 1)
     parameters = {"scale": (torch.rand(blocks) * 0.2 + 0.01).to(dtype)}
-    expected = packed_size(COUNT, bits) + _sized(parameters["scale"])
+    expected = packed_size(COUNT, bits) + _nbytes(parameters["scale"])
     if offset == "zero point":
         parameters["zero_point"] = integers(-half, half, *blocks)
         expected += packed_size(parameters["zero_point"].numel(), bits)
     if offset == "least":
         parameters["minval"] = torch.randn(blocks).to(dtype)
-        expected += _sized(parameters["minval"])
+        expected += _nbytes(parameters["minval"])
     data = integers(-half, half, ROWS, COLUMNS)
     named = getattr(torch, f"int{bits}")
     return WeightDequantizeModule(data, **parameters, input_dtype=named), expected
 
 
-def _sized(tensor):
+def _nbytes(tensor):
     return tensor.numel() * tensor.element_size()
 
 
@@ -71,7 +71,7 @@ def palettized(bits, groups=1, vector=1, dtype=torch.float32):
     indices = integers(0, 2**bits, ROWS // vector, COLUMNS, dtype=torch.uint8)
     lut = torch.randn(groups, 1, 2**bits, vector).to(dtype)
     layer = PalettizeModule(indices, lut, vector_axis=0)
-    return layer, packed_size(indices.numel(), bits) + _sized(lut)
+    return layer, packed_size(indices.numel(), bits) + _nbytes(lut)
 
 
 TABLES = {
@@ -115,14 +115,14 @@ MASKS = {
 
 def float8(dtype, scale):
     data = torch.randn(ROWS, COLUMNS).to(dtype)
-    return WeightDequantizeModule(data, scale, output_dtype=torch.float32), COUNT + _sized(scale)
+    return WeightDequantizeModule(data, scale, output_dtype=torch.float32), COUNT + _nbytes(scale)
 
 
 def float4(dtype):
     data = Float4Tensor(integers(0, 256, ROWS, COLUMNS // 2, dtype=torch.uint8))
     scale = powers()
     layer = WeightDequantizeModule(data, scale, output_dtype=dtype)
-    return layer, COUNT // 2 + _sized(scale)
+    return layer, COUNT // 2 + _nbytes(scale)
 
 
 def powers():

@@ -29,9 +29,9 @@ entry(
     const float2 v = float2(x[i, head, place], x[i + half_, head, place]);
     float c;
     const float s = sincos(angle, c);
-    const float2 turned = float2(v.x * c - v.y * s, dot(v.yx, float2(c, s)));
-    out[i, head, place] = TYPE(turned.x);
-    out[i + half_, head, place] = TYPE(turned.y);
+    const float2 rotated = float2(v.x * c - v.y * s, dot(v.yx, float2(c, s)));
+    out[i, head, place] = TYPE(rotated.x);
+    out[i + half_, head, place] = TYPE(rotated.y);
     """,
     arguments=lambda dtype, n: [normal(n, 3, 16, dtype=dtype), 10000.0],
     launch=lambda x, b: launch((8, 3, x.shape[0]), (8, 1, 4), x.shape),

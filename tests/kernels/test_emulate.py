@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from kernels.tried import ID, ran
+from kernels.small_sources import ID, ran
 
 from coreai_torch import MetalParameter
 from coreai_torch.numerics.tolerance import Tolerance, limits

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 from kernels.large_gallery import TILED_MATMUL, matmul
-from kernels.tried import ran
+from kernels.small_sources import ran
 
 from coreai_torch import MetalParameter, TorchMetalKernel
 from coreai_torch.kernels import compiler
@@ -17,7 +17,7 @@ TYPE = {"x": "TYPE"}
 
 
 def test_compile_error_shows_the_line_of_src():
-    with pytest.raises(ValueError, match="'tried' does not compile") as caught:
+    with pytest.raises(ValueError, match="'small_source' does not compile") as caught:
         ran("float v = x[id];\n  out[id] = vv + 1;", X)
     assert re.search(
         r"vv. was not declared.*\n\s+src:2 \|   out\[id\] = vv \+ 1;\n\s+\^", str(caught.value)
@@ -63,7 +63,7 @@ def test_missing_compiler_raises_with_a_hint(monkeypatch):
         compiler.compiler.cache_clear()
 
 
-STOPS = {
+INVALID = {
     "out of bounds": ("out[id + 1] = x[id];", r"index 64 is out of bounds .* result 'out'"),
     "before the start": ("out[id] = x[int(id) - 1];", r"index -1 is out of bounds .* input 'x'"),
     "an array": (
@@ -82,9 +82,9 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize("what", STOPS)
+@pytest.mark.parametrize("what", INVALID)
 def test_invalid_access_raises_instead_of_crashing(what):
-    src, message = STOPS[what]
+    src, message = INVALID[what]
     helpers = """
     __attribute__((noinline)) int deep(int n) {
         volatile int pad[100];

@@ -78,7 +78,7 @@ def test_correct_kernel_has_no_findings(what):
     assert repr(found) == "Metal kernel 'watched' agrees with its reference"
 
 
-FOUND = {
+FINDINGS = {
     "two threads write": (
         "out[id / 2] = x[id];",
         "race",
@@ -181,9 +181,9 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("what", FOUND)
+@pytest.mark.parametrize("what", FINDINGS)
 def test_finding_names_the_thread_and_line(what):
-    src, kind, message = FOUND[what]
+    src, kind, message = FINDINGS[what]
     found = verified(src)
     assert not found
     assert kind in {finding.kind for finding in found.findings}

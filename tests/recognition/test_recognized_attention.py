@@ -238,7 +238,7 @@ def _column_kept(m, q, k, v):
     return logits.softmax(-1) @ values
 
 
-NEAR = {
+NEAR_MISSES = {
     "capped": (_capped, {}, r"%tanh \(aten.tanh.default\) makes the logits"),
     "returned": (_returned, {}, "the weights are read by %output too"),
     "masked_first": (_masked_first, {"bias": drawn(3, 5)}, "the mask is added before the scale"),
@@ -254,12 +254,12 @@ NEAR = {
 
 
 def test_near_misses_are_reported_and_unchanged():
-    model = Several({name: Plain(function, **w) for name, (function, w, _) in NEAR.items()})
+    model = Several({name: Plain(function, **w) for name, (function, w, _) in NEAR_MISSES.items()})
     report = check_recognition(model, *qkv())
     assert report.counts == {}
     reasons = {row.path.removeprefix("models."): row.why for row in report.missed}
-    assert reasons.keys() == NEAR.keys()
-    for name, (_, _, reason) in NEAR.items():
+    assert reasons.keys() == NEAR_MISSES.keys()
+    for name, (_, _, reason) in NEAR_MISSES.items():
         assert re.search(reason, reasons[name])
 
 

@@ -59,7 +59,7 @@ def _grouped_short(m, x, chosen):
     return torch.ops.transformers.grouped_mm_fallback(x, m.in_out, ends)
 
 
-SPELLINGS = {
+FORMS = {
     "columns": _columns,
     "rows": _rows,
     "transposed": _transposed,
@@ -80,17 +80,17 @@ CHOSEN = torch.tensor([2, 0, 3, 3, 1])
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_every_form_is_recognized_as_gather(dtype):
-    model = Several({name: _model(function) for name, function in SPELLINGS.items()}).to(dtype)
+    model = Several({name: _model(function) for name, function in FORMS.items()}).to(dtype)
     report = check_recognition(model, drawn(5, WIDTH, dtype=dtype), CHOSEN)
     assert not report.missed
     assert [(row.composite, row.path) for row in report.found] == [
-        ("gather_mm", f"models.{name}") for name in SPELLINGS
+        ("gather_mm", f"models.{name}") for name in FORMS
     ]
 
 
 def test_gather_with_dynamic_rows_runs():
     chosen = ("columns", "transposed", "several_each", "grouped")
-    model = Several({name: _model(SPELLINGS[name]) for name in chosen})
+    model = Several({name: _model(FORMS[name]) for name in chosen})
     rows = torch.export.Dim("rows", min=2, max=64)
     x = drawn(5, WIDTH)
     program, report = converted(model, x, CHOSEN, dynamic_shapes=(({0: rows}, {0: rows}),))

@@ -38,27 +38,27 @@ def _mean_square(x):
     return x.float().pow(2).mean(-1, keepdim=True) + 1e-6
 
 
-def _spelled(function):
+def _from_function(function):
     return Plain(function, weight=WEIGHT.clone())
 
 
-SPELLINGS = {
+FORMS = {
     "llama": lambda: _library(LlamaRMSNorm),
     "gemma": lambda: _library(Gemma3RMSNorm),
     "gpt_oss": lambda: _library(GptOssRMSNorm),
-    "divided": lambda: _spelled(
+    "divided": lambda: _from_function(
         lambda m, x: (x.float() / torch.sqrt(_mean_square(x))).to(x.dtype) * m.weight
     ),
-    "power": lambda: _spelled(
+    "power": lambda: _from_function(
         lambda m, x: ((x.float() * _mean_square(x).pow(-0.5)) * m.weight.float()).to(x.dtype)
     ),
-    "reciprocal": lambda: _spelled(
+    "reciprocal": lambda: _from_function(
         lambda m, x: m.weight * (x.float() * _mean_square(x).sqrt().reciprocal()).to(x.dtype)
     ),
-    "promoted": lambda: _spelled(  # diffusers: the product casts the input
+    "promoted": lambda: _from_function(  # diffusers: the product casts the input
         lambda m, x: (x * torch.rsqrt(_mean_square(x))).to(x.dtype) * m.weight
     ),
-    "squared": lambda: _spelled(
+    "squared": lambda: _from_function(
         lambda m, x: (
             m.weight
             * (x.float() * torch.rsqrt((x.float() * x.float()).mean(-1, True) + 1e-6)).to(x.dtype)
@@ -67,14 +67,14 @@ SPELLINGS = {
         )
     ),
     "unscaled": lambda: Plain(lambda m, x: (x.float() * torch.rsqrt(_mean_square(x))).to(x.dtype)),
-    "gated": lambda: _spelled(  # the gate is not a weight
+    "gated": lambda: _from_function(  # the gate is not a weight
         lambda m, x: (x.float() * torch.rsqrt(_mean_square(x))).to(x.dtype) * x.sigmoid()
     ),
     "per_head": lambda: Plain(
         lambda m, x: m.weight * (x.float() * torch.rsqrt(_mean_square(x))).to(x.dtype),
         weight=torch.stack([WEIGHT, -WEIGHT, WEIGHT * 2]).unsqueeze(1),
     ),
-    "kept_wide": lambda: _spelled(
+    "kept_wide": lambda: _from_function(
         lambda m, x: x.float() * torch.rsqrt(_mean_square(x)) * m.weight.float()
     ),
 }
@@ -82,10 +82,10 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_every_form_is_recognized_as_norm(dtype):
-    model = Several({name: spelled() for name, spelled in SPELLINGS.items()}).to(dtype)
+    model = Several({name: spelled() for name, spelled in FORMS.items()}).to(dtype)
     report = check_recognition(model, drawn(2, 3, 5, 8, dtype=dtype))
     assert [(row.composite, row.path) for row in report.found] == [
-        ("rms_norm", f"models.{name}") for name in SPELLINGS
+        ("rms_norm", f"models.{name}") for name in FORMS
     ]
     assert not report.missed
 
@@ -121,7 +121,7 @@ def test_composite_equals_the_module(dtype):
 
 @pytest.mark.slow
 def test_dynamic_width():
-    model = SPELLINGS["unscaled"]()
+    model = FORMS["unscaled"]()
     x = drawn(2, 3, 8)
     program, report = converted(
         model, x, dynamic_shapes=(({2: torch.export.Dim("width", max=64)},),)
@@ -147,7 +147,7 @@ def _normed_elsewhere(m, x):
     return x * torch.rsqrt(mean + 1e-6), mean
 
 
-NEAR = {
+NEAR_MISSES = {
     "axis": (
         lambda m, x: x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-6),
         r"the mean is over axes \[1\] of 3, not the last",
@@ -177,12 +177,12 @@ NEAR = {
 
 
 def test_near_misses_are_reported_and_unchanged():
-    model = Several({name: Plain(function) for name, (function, _) in NEAR.items()})
+    model = Several({name: Plain(function) for name, (function, _) in NEAR_MISSES.items()})
     report = check_recognition(model, drawn(2, 3, 8, dtype=torch.float32))
     assert report.counts == {}
     reasons = {row.path.removeprefix("models."): row.why for row in report.missed}
-    assert reasons.keys() == NEAR.keys()
-    for name, (_, reason) in NEAR.items():
+    assert reasons.keys() == NEAR_MISSES.keys()
+    for name, (_, reason) in NEAR_MISSES.items():
         assert re.search(reason, reasons[name])
 
 

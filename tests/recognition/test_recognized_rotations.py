@@ -64,8 +64,8 @@ def _cohere(m, x, at):
 def _llama4(m, x, at):
     angle = angles(at)
     freqs = torch.polar(torch.ones_like(angle), angle)
-    turned = llama4.apply_rotary_emb(x.transpose(1, 2), x.transpose(1, 2) + 1, freqs)
-    return tuple(turned)
+    rotated = llama4.apply_rotary_emb(x.transpose(1, 2), x.transpose(1, 2) + 1, freqs)
+    return tuple(rotated)
 
 
 def _timm(m, x, at):
@@ -103,16 +103,16 @@ def _deepseek(m, x, at):
 
 def _partial(m, x, at):
     wide = torch.cat((x, x.sin()), -1)
-    turned, passed = wide[..., : 2 * HALF], wide[..., 2 * HALF :]
+    rotated, passed = wide[..., : 2 * HALF], wide[..., 2 * HALF :]
     cos, sin = (t[:, None] for t in tables(x, angles(at)))
-    return torch.cat((turned * cos + llama.rotate_half(turned) * sin, passed), -1)
+    return torch.cat((rotated * cos + llama.rotate_half(rotated) * sin, passed), -1)
 
 
 def _partial_interleaved(m, x, at):
     wide = torch.cat((x, x.sin()), -1)
-    turned, passed = wide[..., : 2 * HALF], wide[..., 2 * HALF :]
+    rotated, passed = wide[..., : 2 * HALF], wide[..., 2 * HALF :]
     cos, sin = (t[:, None] for t in tables(x, angles(at), _turns))
-    return torch.cat((turned * cos + _neighbours(turned) * sin, passed), -1)
+    return torch.cat((rotated * cos + _neighbours(rotated) * sin, passed), -1)
 
 
 def _shared_by_batch(m, x, at):
@@ -231,7 +231,7 @@ def _wrong_width(m, x, at):
     return x * cos[:, None, :, :1] + llama.rotate_half(x) * sin[:, None, :, :1]
 
 
-NEAR = {
+NEAR_MISSES = {
     "other_features": (_other_features, "is added, which is no product with the same features"),
     "subtracted": (_subtracted, "swaps the pairs, but is not scaled and added to them"),
     "two_angles": (_two_angles, "the two rows turn by different angles, or other features"),
@@ -241,10 +241,10 @@ NEAR = {
 
 
 def test_near_misses_are_reported_and_unchanged():
-    model = Several({name: Plain(function) for name, (function, _) in NEAR.items()})
+    model = Several({name: Plain(function) for name, (function, _) in NEAR_MISSES.items()})
     report = check_recognition(model, drawn(2, 3, 5, 2 * HALF), AT)
     assert report.counts == {}
     reasons = {row.path.removeprefix("models."): row.why for row in report.missed}
-    assert reasons.keys() == NEAR.keys()
-    for name, (_, reason) in NEAR.items():
+    assert reasons.keys() == NEAR_MISSES.keys()
+    for name, (_, reason) in NEAR_MISSES.items():
         assert re.search(reason, reasons[name])

@@ -16,7 +16,9 @@ def ran(src, x, *, params=(ID,), grid=None, group=(64, 1, 1), shape=None, like=N
         return torch.zeros(shape, dtype=like.dtype)
 
     options = {k: how.pop(k) for k in ("helper_src", "template_dtypes") if k in how}
-    kernel = TorchMetalKernel("tried", ["x"], ["out"], src, reference, list(params), **options)
+    kernel = TorchMetalKernel(
+        "small_source", ["x"], ["out"], src, reference, list(params), **options
+    )
     return kernel.emulate(
         x,
         threads_per_grid=grid or (x.shape[0], 1, 1),
