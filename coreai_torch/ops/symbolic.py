@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 from collections.abc import Callable
@@ -102,6 +103,15 @@ def math_floor(ctx: Ctx, x: Value) -> Value:
 @lowers_function(math.ceil)
 def math_ceil(ctx: Ctx, x: Value) -> Value:
     return cai.cast(ceil(x), torch.int32) if cai.is_float(x) else x
+
+
+@lowers_function(builtins.round)
+def round_(ctx: Ctx, x: Any, digits: int | None = None) -> Value:
+    """Round to the nearest integer, ties to even; with digits the result stays a float."""
+    if digits is not None:
+        scale = cai.constant(10.0**digits, torch.float32)
+        return cai.div(cai.round_(cai.mul(_as_value(x, torch.float32), scale)), scale)
+    return cai.cast(cai.round_(x), torch.int32) if _is_float(x) else _as_value(x, torch.int32)
 
 
 @lowers_function(torch.sym_sum)

@@ -57,6 +57,9 @@ ARITHMETIC = {
     "power": lambda n: n**2,
     "minimum": lambda n: torch.sym_min(n, 5),
     "maximum": lambda n: torch.sym_max(n, 5),
+    "round half to even": lambda n: round(n * 0.5),
+    "round an integer": lambda n: round(n) + 1,
+    "round to digits": lambda n: round(n * 0.27, 1),
     "true division": lambda n: n / 2,
     "float": lambda n: torch.sym_float(n) * 0.5,
     "select": lambda n: torch.sym_ite(n > 5, n, n * 2),
@@ -184,3 +187,11 @@ def test_nonzero_has_a_size_that_depends_on_data():
         return torch.nonzero(t > 1.0)
 
     check(kept, [torch.tensor([0.5, 1.5, 2.0, 0.1])], [[torch.tensor([1.2, 1.5, 2.0, 0.1])]], ({},))
+
+
+def test_output_size_is_a_rounded_size():
+    def resized(x):
+        return torch.zeros(round(x.shape[0] * 0.5)) + x.sum()
+
+    size = {0: Dim("n", min=4, max=100)}
+    check(resized, (x(8),), [(x(n),) for n in (5, 6, 7, 9, 10, 11)], (size,))
