@@ -41,6 +41,9 @@ def _bounded(at: Tensor, size: int, padding: int, align: bool) -> Tensor:
     return torch.where(at.isnan(), 0.0, at).clamp(min=0).clamp(max=size - 1)
 
 
+Place = tuple[Tensor, Tensor]
+
+
 class Source:
     """A batch of pictures or volumes as rows of channels, to be read at integer places."""
 
@@ -49,19 +52,25 @@ class Source:
         last = [0, *range(2, input.dim()), 1]
         self.rows = input.permute(last).reshape(-1, self.channels)
 
-    def read(self, places: Sequence[Tensor], picture: Tensor | None = None) -> Tensor:
-        """The channels at places (floats, one tensor per axis), zero where there are none.
+    def along(self, at: Tensor, axis: int) -> Place:
+        """Return which places (floats) are on an axis, and their indices."""
+        extent = self.extents[axis]
+        index = torch.where(at.isnan(), 0.0, at).clamp(0, extent - 1).long()
+        return (at >= 0) & (at < extent), index
 
-        Which picture of the batch is said for each place, or counts along the first axis.
+    def read(self, places: Sequence[Place], picture: Tensor | None = None) -> Tensor:
+        """Return the channels at places, one `along` each axis; zero outside.
+
+        `picture` is the number of the picture for each place; by default it counts along the
+        first axis.
         """
-        inside = torch.ones_like(places[0], dtype=torch.bool)
-        if picture is None:
-            numbers = torch.arange(self.batch, device=places[0].device)
-            picture = numbers.reshape(-1, *[1] * (places[0].dim() - 1)).expand(places[0].shape)
-        index = picture
-        for at, extent in zip(places, self.extents, strict=True):
-            inside = inside & (at >= 0) & (at < extent)
-            index = index * extent + torch.where(at.isnan(), 0.0, at).clamp(0, extent - 1).long()
+        inside, index = places[0][0], picture
+        if index is None:
+            numbers = torch.arange(self.batch, device=inside.device)
+            index = numbers.reshape(-1, *[1] * (inside.dim() - 1))
+        for (on_axis, at), extent in zip(places, self.extents, strict=True):
+            inside = inside & on_axis
+            index = index * extent + at
         found = torch.index_select(self.rows, 0, index.reshape(-1))
         return torch.where(inside.unsqueeze(-1), found.reshape(*index.shape, -1), 0.0)
 
@@ -69,12 +78,13 @@ class Source:
 def linear(source: Source, at: Sequence[Tensor], picture: Tensor | None = None) -> Tensor:
     """Between places: the corners around each, weighted by nearness."""
     low = [torch.floor(a) for a in at]
+    ends = [[source.along(b + step, i) for step in (0, 1)] for i, b in enumerate(low)]
     total: Tensor | None = None
     for corner in itertools.product((0, 1), repeat=len(at)):
         weight = torch.ones_like(at[0])
         for a, base, step in zip(at, low, corner, strict=True):
             weight = weight * (a - base if step else base + 1 - a)
-        places = [base + step for base, step in zip(low, corner, strict=True)]
+        places = [end[step] for end, step in zip(ends, corner, strict=True)]
         part = source.read(places, picture) * weight.unsqueeze(-1)
         total = part if total is None else total + part
     assert total is not None  # a grid has at least one corner
@@ -99,10 +109,10 @@ def _cubic(source: Source, at: Sequence[Tensor], padding: int, align: bool) -> T
     top, left = torch.floor(y), torch.floor(x)
     height, width = source.extents
     total: Tensor | None = None
-    columns = [_bounded(left + i - 1, width, padding, align) for i in range(4)]
+    columns = [source.along(_bounded(left + i - 1, width, padding, align), 1) for i in range(4)]
     across = _cubic_weights(x - left)
     for i, down in enumerate(_cubic_weights(y - top)):
-        row = _bounded(top + i - 1, height, padding, align)
+        row = source.along(_bounded(top + i - 1, height, padding, align), 0)
         parts = [
             source.read([row, column]) * weight.unsqueeze(-1)
             for column, weight in zip(columns, across, strict=True)
@@ -124,9 +134,8 @@ def _sample(input: Tensor, grid: Tensor, mode: int, padding: int, align_corners:
         at = [
             _bounded(a, e, padding, align_corners) for a, e in zip(at, source.extents, strict=True)
         ]
-        found = (
-            linear(source, at) if mode == _BILINEAR else source.read([torch.round(a) for a in at])
-        )
+        nearest = [source.along(torch.round(a), axis) for axis, a in enumerate(at)]
+        found = linear(source, at) if mode == _BILINEAR else source.read(nearest)
     order = [0, found.dim() - 1, *range(1, found.dim() - 1)]
     return found.permute(order).to(input.dtype)
 
