@@ -12,6 +12,7 @@ from ...lowering.cases import b1, bf16, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 from .cumulative import positions
 from .reductions import drop_axes, greatest, index_of_extreme
+from .selection import block_size, element_at, greatest_blocks, is_long
 
 _NAN, _INF = float("nan"), float("inf")
 _SPECIAL = (1.0, _NAN, 3.0, -_INF, 3.0, _NAN, _INF, -0.0, 2.0, 2.0)
@@ -119,8 +120,39 @@ def topk(ctx: Ctx, x: Value, k: Dim, dim: Axis, largest: bool) -> list[Value]:
     if isinstance(k, int) and k == 1 and largest:
         most = greatest(x, [dim])
         return [most, index_of_extreme(most, x, dim)]
+    block = block_size(x.type.shape[dim], k) if isinstance(k, int) else 0
+    if block:
+        return _top_of_blocks(x, int(k), dim, largest, block)
     places = cai.slice_axis(order(x, dim, largest), dim, 0, k)
     return [cai.gather_along_axis(x, places, dim), places]
+
+
+def _top_of_blocks(x: Value, k: int, dim: int, largest: bool, block: int) -> list[Value]:
+    """Sort the extremes of blocks, then the elements of the best `k` blocks.
+
+    Of equal elements the first is taken, as by a stable sort: blocks are taken in that order, and
+    what lies behind the last whole block comes last.
+    """
+    rank, sizes = x.type.rank, list(cai.sizes(x))
+    last = [*(a for a in range(rank) if a != dim), dim]
+    back = [last.index(a) for a in range(rank)]
+    extent = x.type.shape[dim]
+    count = shapes.product([sizes[a] for a in last[:-1]])
+    rows = cai.reshape(cai.transpose(x, last), [count, extent])
+    best = cai.slice_axis(order(greatest_blocks(rows, block, largest), 1, largest), 1, 0, k)
+    first = cai.mul(cai.sort(best, 1, False), cai.i32(block))
+    within = cai.tensor_constant(torch.arange(block, dtype=torch.int32), "positions")
+    places = cai.reshape(cai.add(cai.expand_dims(first, [2]), within), [count, k * block])
+    rest = extent % block
+    if rest:
+        tail = torch.arange(extent - rest, extent, dtype=torch.int32)[None]
+        beyond = cai.broadcast_to(cai.tensor_constant(tail, "positions"), [count, rest])
+        places = cai.concat(1, [places, beyond])
+    chosen = cai.slice_axis(order(cai.gather_along_axis(rows, places, 1), 1, largest), 1, 0, k)
+    found = cai.gather_along_axis(places, chosen, 1)
+    values = cai.gather_along_axis(rows, found, 1)
+    dims = [*(sizes[a] for a in last[:-1]), k]
+    return [cai.transpose(cai.reshape(v, dims), back) for v in (values, found)]
 
 
 def _flat(x: Value) -> Value:
@@ -129,6 +161,8 @@ def _flat(x: Value) -> Value:
 
 def _at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
     """Value and place of the element of a rank, axis kept, as it is in the ranks."""
+    if is_long(x, axis):
+        return element_at(x, rank, axis)
     place = cai.gather_along_axis(order(x, axis), rank, axis)
     return cai.gather_along_axis(x, place, axis), place
 
@@ -147,8 +181,13 @@ def _at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
 def kthvalue(ctx: Ctx, x: Value, k: Dim, dim: Axis, keepdim: bool) -> list[Value]:
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    place = cai.slice_axis(order(x, dim), dim, shapes.sub(k, 1), k)
-    pair = cai.gather_along_axis(x, place, dim), place
+    if is_long(x, dim):
+        kept = [1 if a == dim else size for a, size in enumerate(cai.sizes(x))]
+        rank = cai.broadcast_to(shapes.number(shapes.sub(k, 1)), kept)
+        pair = element_at(x, rank, dim)
+    else:
+        place = cai.slice_axis(order(x, dim), dim, shapes.sub(k, 1), k)
+        pair = cai.gather_along_axis(x, place, dim), place
     return [drop_axes(v, [dim], keepdim) for v in pair]
 
 
@@ -221,9 +260,10 @@ def nanmedian(ctx: Ctx, x: Value) -> Value:
 
 
 def shifted(x: Value, axis: int) -> Value:
-    """Each element's predecessor along an axis; zero before the first."""
-    padding = [(1 if a == axis else 0, 0) for a in range(x.type.rank)]
-    return cai.slice_axis(cai.pad(x, padding), axis, 0, cai.size(x, axis))
+    """Return each element's predecessor along an axis; zero before the first."""
+    dims = [1 if a == axis else size for a, size in enumerate(cai.sizes(x))]
+    longer = cai.concat(axis, [cai.zeros(x, dims), x])
+    return cai.slice_axis(longer, axis, 0, cai.size(x, axis))
 
 
 @lowers(

@@ -1,0 +1,128 @@
+"""The k-th smallest element and the greatest few of a long axis, without sorting all of it.
+
+The run time (coreai-core 1.0.0b3) sorts at 2.6 µs an element, and compares and counts at 9 ns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from ...ir import dialect as cai
+from ...ir import graph
+from ...ir.dialect import Value
+from .cumulative import positions
+
+_LONG = 4096  # a shorter axis is sorted faster than it is searched
+_INF = float("inf")
+_TOP_BIT = 1 << 30
+_MANTISSA = 1 << 23
+
+
+def is_long(x: Value, axis: int) -> bool:
+    """Return whether an axis is static and long enough for a selection."""
+    extent: int = x.type.shape[axis]
+    return extent >= _LONG  # a dynamic size is negative here
+
+
+def _searched(x: Value) -> Value:
+    """Return the elements as f32 or si32, in the same order."""
+    return cai.cast(x, torch.float32 if cai.is_float(x) else torch.int32)
+
+
+def _float_of(bits: Value) -> Value:
+    """Return the f32 whose bits are an si32 that is not negative."""
+    exponent = cai.floor_divide(bits, cai.i32(_MANTISSA))
+    fraction = cai.sub(bits, cai.mul(exponent, cai.i32(_MANTISSA)))
+    leading = cai.mul(cai.minimum(exponent, cai.i32(1)), cai.i32(_MANTISSA))
+    powers = [math.ldexp(1.0, max(e, 1) - 150) for e in range(255)] + [_INF]
+    table = cai.tensor_constant(torch.tensor(powers, dtype=torch.float32), "powers")
+    scale = cai.gather_nd(table, cai.expand_dims(exponent, [bits.type.rank]))
+    return cai.mul(cai.raw_cast(cai.add(fraction, leading), torch.float32), scale)
+
+
+def _smallest_with(x: Value, rank: Value, axis: int) -> Value:
+    """Return the least number that more than `rank` elements do not exceed, by its bits.
+
+    The bits of a float, sign apart, are ordered like its magnitude. Each of 31 passes over `x`
+    decides about one bit of each result.
+    """
+    zero = cai.like(x, 0)
+    below_zero = cai.raw_cast(cai.less(x, zero), torch.int32)
+    negative = cai.greater(cai.reduce_sum(below_zero, [axis]), rank)
+    floats = cai.is_float(x)
+    most_later = cai.sub(cai.i32(x.type.shape[axis] - 1), rank)
+
+    def number(bits: Value) -> Value:
+        if not floats:
+            return cai.add(bits, cai.where(negative, cai.i32(-(2**31)), cai.i32(0)))
+        magnitude = _float_of(bits)
+        return cai.where(negative, cai.neg(magnitude), magnitude)
+
+    def step(carried: Sequence[Value]) -> list[Value]:
+        bit, bits = carried
+        wanted = cai.add(bits, bit)
+        ahead = cai.sub(wanted, cai.i32(1))
+        tried = cai.where(negative, wanted, ahead) if floats else ahead
+        later = cai.raw_cast(cai.greater(x, number(tried)), torch.int32)
+        keeps = cai.greater(cai.reduce_sum(later, [axis]), most_later)
+        if floats:  # a greater magnitude is a smaller number
+            keeps = cai.logical_xor(keeps, negative)
+        return [cai.floor_divide(bit, cai.i32(2)), cai.where(keeps, wanted, bits)]
+
+    start = cai.broadcast_to(cai.i32(0), cai.sizes(negative))
+    going_on = lambda carried: cai.greater(carried[0], cai.i32(0))  # noqa: E731
+    _, bits = graph.loop([cai.constant(_TOP_BIT, torch.int32), start], going_on, step)
+    return number(bits)
+
+
+def element_at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
+    """Return value and first place of the element of a rank (from 0), axis kept; NaN is last.
+
+    `rank` is an si32 with the sizes of the result.
+    """
+    keys = _searched(x)
+    is_nan = cai.not_equal(keys, keys)
+    numbers = cai.where(is_nan, cai.like(keys, _INF), keys) if cai.is_float(x) else keys
+    least = _smallest_with(numbers, rank, axis)
+    place, far = positions(x, axis), cai.i32(2**31 - 1)
+    wanted = cai.equal(keys, least)
+    if cai.is_float(x):
+        reached = cai.logical_not(cai.less(numbers, least))
+        nearest = cai.reduce_min(cai.where(reached, numbers, cai.like(keys, _INF)), [axis])
+        nans = cai.reduce_sum(cai.raw_cast(is_nan, torch.int32), [axis])
+        among_nans = cai.greater(cai.add(rank, nans), cai.i32(x.type.shape[axis] - 1))
+        wanted = cai.where(among_nans, is_nan, cai.equal(keys, nearest))
+    found = cai.reduce_min(cai.where(wanted, place, far), [axis])
+    found = cai.minimum(found, cai.i32(x.type.shape[axis] - 1))
+    return cai.gather_along_axis(x, found, axis), found
+
+
+def block_size(extent: int, k: int) -> int:
+    """Return the number of elements in a block, or 0 if sorting all is as fast.
+
+    Maxima of blocks and the elements of `k` blocks are sorted: as many of one as of the other.
+    """
+    if extent < _LONG:  # or dynamic, which is a negative size
+        return 0
+    block = math.isqrt(extent // max(k, 1))
+    return block if block >= 4 else 0
+
+
+def greatest_blocks(x: Value, block: int, largest: bool) -> Value:
+    """Return the extreme of each block, `[rows, blocks]`, NaN counted as the greatest."""
+    rows, extent = x.type.shape[0], x.type.shape[1]
+    blocks = extent // block
+    head = cai.slice_axis(x, 1, 0, blocks * block) if blocks * block < extent else x
+    cells = cai.reshape(head, [cai.size(x, 0) if rows < 0 else rows, blocks, block])
+    if largest:
+        found = cai.reduce_max(cells, [2])
+    elif not cai.is_float(x):
+        found = cai.reduce_min(cells, [2])
+    else:  # the least of a block ignores NaN, unless all of it is NaN
+        is_nan = cai.not_equal(cells, cells)
+        least = cai.reduce_min(cai.where(is_nan, cai.like(x, _INF), cells), [2])
+        found = cai.where(cai.all_(is_nan, [2]), cai.like(x, float("nan")), least)
+    return cai.shrink_dims(found, [2])

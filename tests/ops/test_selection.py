@@ -1,0 +1,59 @@
+"""Order statistics of long axes, which are searched rather than sorted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from module_runner import convert, run
+
+_NAN, _INF = float("nan"), float("inf")
+_LENGTH = 4_133
+
+
+def _tensor(kind):
+    torch.manual_seed(0)
+    if kind == "float":
+        return torch.randn(2, _LENGTH) * 10 ** torch.randint(-30, 30, (2, _LENGTH))
+    if kind == "special":
+        values = torch.tensor([1.0, _NAN, 3.0, -_INF, 3.0, _INF, -0.0, 0.0, 2.0, -2.0])
+        return values[torch.randint(0, len(values), (2, _LENGTH))]
+    if kind == "constant":
+        return torch.full((2, _LENGTH), -2.5)
+    if kind == "integer":
+        return torch.randint(-(2**31), 2**31 - 1, (2, _LENGTH))
+    return torch.randint(0, 255, (2, _LENGTH), dtype=torch.uint8)
+
+
+_KINDS = ("float", "special", "constant", "integer", "byte")
+
+
+def _check(function, x):
+    values, places = run(convert(function, (x,)), (x,))
+    want = function(x)[0]
+    assert torch.equal(values.to(want.dtype).nan_to_num(7e7), want.nan_to_num(7e7))
+    found = torch.gather(x, 1, places.long().reshape(2, -1)).reshape(values.shape)
+    assert torch.equal(found.nan_to_num(7e7), want.nan_to_num(7e7))
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("k", [1, 2_000, _LENGTH])
+def test_kthvalue_of_a_long_axis(kind, k):
+    _check(lambda x: x.kthvalue(k, 1), _tensor(kind))
+
+
+@pytest.mark.parametrize("kind", ["float", "special"])
+@pytest.mark.parametrize("function", [torch.median, torch.nanmedian])
+def test_median_of_a_long_axis(kind, function):
+    _check(lambda x: function(x, 1), _tensor(kind))
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_of_a_long_axis(kind, largest):
+    _check(lambda x: x.topk(30, 1, largest), _tensor(kind))
+
+
+def test_topk_takes_the_first_of_equal_elements():
+    x = torch.randint(0, 9, (2, _LENGTH)).float()
+    _, places = run(convert(lambda x: x.topk(100, 1), (x,)), (x,))
+    assert torch.equal(places.long(), x.sort(dim=1, descending=True, stable=True)[1][:, :100])
