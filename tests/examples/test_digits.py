@@ -1,4 +1,4 @@
-"""The demo runs as a user runs it, and its verdict can be negative."""
+"""The demo runs as a user runs it, and it reports a wrong program."""
 
 import dataclasses
 import subprocess
@@ -25,7 +25,7 @@ def demo(monkeypatch):
     import demo
 
     yield demo
-    for name in ("demo", "model"):  # plain names, which another example may also use
+    for name in ("demo", "model"):  # another example may use the same module names
         sys.modules.pop(name, None)
 
 
@@ -35,20 +35,20 @@ def report(demo):
     return demo.Report(torch.arange(10), logits, logits.clone(), asset_bytes=0)
 
 
-def test_equal_logits_hold(report):
+def test_equal_logits_pass(report):
     assert report.holds
     assert report.accuracy(report.by_coreai) == 1.0
 
 
 @pytest.mark.parametrize("error", [1.5e-4, float("nan")])
-def test_a_logit_off_by_more_than_the_bound_does_not_hold(report, error):
+def test_logit_beyond_the_bound_fails(report, error):
     off = report.by_torch.clone()
     off[3, 3] += error
     assert not dataclasses.replace(report, by_coreai=off).holds
 
 
-def test_another_prediction_does_not_hold(report):
-    # A tie broken the other way: the difference alone, 1e-5, is within the bound.
+def test_other_prediction_fails(report):
+    # A tie with the other winner: the difference of 1e-5 is within the bound.
     near = report.by_torch.clone()
     near[0, 1] = near[0, 0]
     flipped = near.clone()
@@ -56,7 +56,7 @@ def test_another_prediction_does_not_hold(report):
     assert not dataclasses.replace(report, by_torch=near, by_coreai=flipped).holds
 
 
-def test_held_out_images_are_the_real_ones(demo):
+def test_held_out_images_and_accuracy(demo):
     from model import held_out, trained
 
     images, labels = held_out()

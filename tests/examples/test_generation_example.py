@@ -1,4 +1,4 @@
-"""The example of generation recites in Core AI what transformers recites."""
+"""The generation example produces the same text in Core AI as in transformers."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ def example(monkeypatch):
     sys.modules.pop("generation", None)
 
 
-def test_it_recites_the_text(example, capsys):
+def test_generated_text_equals_transformers(example, capsys):
     assert example.main()
     printed = capsys.readouterr().out
     text = example.TEXT.decode()

@@ -25,8 +25,8 @@ def test_similarities_equal_those_of_torch(sentences, capsys):
     assert all(sentence.split()[0] in printed for sentence in sentences.SENTENCES)
 
 
-def test_the_weights_are_the_trained_ones(sentences):
-    # Random weights would not know that a napping kitten is a sleeping cat.
+def test_weights_are_trained(sentences):
+    # Random weights would not rate a napping kitten as similar to a sleeping cat.
     encoder, alone = sentences.load()
     cat, kitten, rates, *_ = (encoder(*call)[0] for call in alone)
     assert cat @ kitten > 0.6

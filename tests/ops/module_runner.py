@@ -1,4 +1,4 @@
-"""Converts a whole module, runs it at several sizes and compares it with torch."""
+"""Convert a module, run it at several sizes and compare it with torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import coreai_torch
 
 
 class Call(torch.nn.Module):
-    """A function as a module."""
+    """Wrap a function as a module."""
 
     def __init__(self, function):
         super().__init__()
@@ -22,7 +22,7 @@ class Call(torch.nn.Module):
 
 
 def convert(module, args, dynamic_shapes=None, mode=None, lowerings=None):
-    """The converted program of a module or a function; `lowerings` are registered by name."""
+    """Convert a module or a function; `lowerings` are registered by name."""
     module = module if isinstance(module, torch.nn.Module) else Call(module)
     if dynamic_shapes is not None and isinstance(module, Call):
         dynamic_shapes = (dynamic_shapes,)
@@ -35,14 +35,14 @@ def convert(module, args, dynamic_shapes=None, mode=None, lowerings=None):
 
 
 def run(program, args):
-    """The outputs of one call with positional arguments, in order."""
+    """Return the outputs of one call with positional arguments, in order."""
     names = runtime.descriptor(program).input_names
     feeds = dict(zip(names, pytree.tree_leaves(args), strict=True))
     return list(runtime.run(program, feeds).values())
 
 
 def check(module, *calls, dynamic_shapes=None, tolerance=None, optimized=(False, True)):
-    """Convert for the first call's arguments and hold the results of every call to torch's."""
+    """Convert for the arguments of the first call and compare the results of every call."""
     program = convert(module, calls[0], dynamic_shapes)
     for optimize in optimized:
         if optimize:

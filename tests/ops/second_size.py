@@ -1,4 +1,4 @@
-"""Inputs of other sizes than those that a program was exported with, where it may be given them."""
+"""Make inputs of other sizes than the exported ones, as far as the program accepts them."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ _SIZE = re.compile(r"L\['inputs'\]\[(\d+)\]\.size\(\)\[(\d+)\]")
 
 
 def feeds(exported, model):
-    """Every open size larger by one, as far as the guards of the export admit it.
+    """Return inputs with every dynamic size larger by one, as far as the export guards allow.
 
-    Those of the export if the op refuses others, or its case is to be tried at one size alone.
+    Return the exported inputs if torch rejects the others, or if the case sets `one_size`.
     """
-    promised = _promised(exported)
+    promised = _exported_shapes(exported)
     before = {
         size.node.expr: size.node.hint
         for shape in promised
         for size in shape
         if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
     }
-    after = _admitted(exported, promised, before)
+    after = _allowed_sizes(exported, promised, before)
     shapes = [tuple(_at(size, after) for size in shape) for shape in promised]
-    own = [_made(*each) for each in zip(model.given, model.feeds, shapes, strict=True)]
-    return own if _is_taken(model, own) else model.feeds
+    own = [_make_feed(*each) for each in zip(model.given, model.feeds, shapes, strict=True)]
+    return own if _is_accepted(model, own) else model.feeds
 
 
-def _is_taken(model, own):
+def _is_accepted(model, own):
     try:
         model(*own)
-    except Exception:  # torch's own, of whatever type
+    except Exception:  # torch raises many types
         return False
     return not model.case.one_size
 
 
-def _promised(exported):
+def _exported_shapes(exported):
     names = exported.graph_signature.user_inputs
     nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
     return [nodes[name].meta["val"].shape for name in names]
 
 
-def _admitted(exported, promised, before):
+def _allowed_sizes(exported, promised, before):
     ranges = exported.range_constraints
     after = {s: n + 1 if n + 1 <= ranges[s].upper else n for s, n in before.items()}
     while broken := [code for code in exported._guards_code if not _holds(code, promised, after)]:
@@ -54,7 +54,7 @@ def _admitted(exported, promised, before):
             for symbol in promised[int(feed)][int(axis)].node.expr.free_symbols
         }
         if all(after[symbol] == n for symbol, n in kept.items()):
-            raise AssertionError(f"the sizes of the export do not keep its guards: {broken}")
+            raise AssertionError(f"the exported sizes violate the guards: {broken}")
         after |= kept
     return after
 
@@ -63,15 +63,15 @@ def _holds(code, promised, sizes):
     def size(found):
         return str(_at(promised[int(found[1])][int(found[2])], sizes))
 
-    return eval(_SIZE.sub(size, code), {"math": math, "torch": torch})  # torch wrote it
+    return eval(_SIZE.sub(size, code), {"math": math, "torch": torch})  # code that torch generated
 
 
 def _at(size, sizes):
     return int(size.node.expr.subs(sizes)) if isinstance(size, torch.SymInt) else size
 
 
-def _made(given, feed, shape):
-    """Other numbers of the same range; of given ones the last is repeated, so that order stays."""
+def _make_feed(given, feed, shape):
+    """Return other values of the same range; given values keep their order, the last repeats."""
     if tuple(feed.shape) == shape:
         return feed
     if given.values is None:

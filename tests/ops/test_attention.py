@@ -1,4 +1,4 @@
-"""Attention as models bring it: `F.scaled_dot_product_attention` and torch's own modules."""
+"""`F.scaled_dot_product_attention` and the attention modules of torch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def contracts(program):
     ]
 
 
-def test_the_composite_says_what_it_computes():
+def test_attributes_of_the_composite():
     ((inputs, attributes),) = contracts(convert(sdpa, qkv()))
     assert inputs == ["query", "key", "value"]
     assert set(attributes) == {"scale", "is_causal", "window_size", "version"}
@@ -39,8 +39,8 @@ def test_the_composite_says_what_it_computes():
     assert float(attributes["scale"]) == pytest.approx(8**-0.5)
 
 
-def test_a_causal_mask_of_unequal_lengths_is_a_mask_of_its_own():
-    # Torch's starts at the first key, the composite's ends at the last one.
+def test_causal_mask_of_unequal_lengths_becomes_a_mask_operand():
+    # Torch aligns the causal mask with the first key, the composite with the last key.
     causal = lambda *x: sdpa(*x, is_causal=True)  # noqa: E731
     ((inputs, attributes),) = contracts(convert(causal, qkv(3, 5)))
     assert (inputs[3:], attributes["is_causal"]) == (["attn_mask"], "false")
@@ -49,14 +49,14 @@ def test_a_causal_mask_of_unequal_lengths_is_a_mask_of_its_own():
 
 
 @pytest.mark.parametrize("value", [True, 0.0], ids=["bool", "float"])
-def test_a_mask_that_hides_nothing_is_dropped(value):
-    # transformers gives its encoders a mask of ones, worked out from constants alone.
+def test_mask_without_effect_is_dropped(value):
+    # transformers passes its encoders a mask of ones, computed from constants.
     masked = lambda *x: sdpa(*x, attn_mask=torch.full((3, 5), value))  # noqa: E731
     ((inputs, _),) = contracts(check(masked, qkv()))
     assert inputs == ["query", "key", "value"]
 
 
-def test_equal_unknown_lengths_are_known_to_be_equal():
+def test_equal_dynamic_lengths_use_the_causal_flag():
     length = torch.export.Dim("length", max=64)
     sizes = ({2: length},) * 3
     causal = lambda *x: sdpa(*x, is_causal=True)  # noqa: E731
@@ -64,26 +64,26 @@ def test_equal_unknown_lengths_are_known_to_be_equal():
     assert contracts(program)[0][1]["is_causal"] == "true"
 
 
-def test_a_fixed_query_attends_to_a_growing_cache():
+def test_static_query_and_dynamic_cache():
     keys = torch.export.Dim("keys", max=64)
     sizes = (None, {2: keys}, {2: keys})
     check(sdpa, qkv(1, 5), qkv(1, 9), qkv(1, 2), dynamic_shapes=sizes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_narrow_floats_meet_in_a_wide_softmax(dtype):
-    # Logits of 300 are out of order in float16 sums and would be inf in float16 exponentials.
+def test_softmax_of_half_precision_runs_in_float32(dtype):
+    # float16 sums misorder logits of 300, and float16 exponentials overflow.
     query, key, value = (x.to(dtype) for x in qkv())
     check(lambda *x: sdpa(*x, scale=6.0), (query * 8, key * 8, value))
 
 
-def test_grouped_heads_share_their_keys():
+def test_grouped_heads_do_not_copy_keys():
     grouped = lambda *x: sdpa(*x, enable_gqa=True)  # noqa: E731
     program = check(grouped, qkv(heads=6, kv_heads=2))
-    assert "tensor<2x6x5x8xf32>" not in str(program)  # no key was copied for another head
+    assert "tensor<2x6x5x8xf32>" not in str(program)  # no key is copied for another head
 
 
-def test_dropout_is_refused():
+def test_dropout_is_rejected():
     with pytest.raises(UnsupportedArgumentError, match=r"dropout_p"):
         convert(lambda *x: sdpa(*x, dropout_p=0.5), qkv())
 
@@ -93,7 +93,7 @@ PADDING = torch.tensor([[False, False, False, True, True], [False] * 5])
 
 
 class Attends(nn.Module):
-    """`nn.MultiheadAttention` of one input to itself."""
+    """`nn.MultiheadAttention` as self-attention."""
 
     def __init__(self, *, module=None, **options):
         super().__init__()
@@ -128,14 +128,14 @@ def test_multihead_attention(name):
     check(ATTENDS[name].eval(), (X,))
 
 
-def test_multihead_attention_of_other_widths_unbatched_and_over_the_first_axis():
+def test_multihead_attention_with_other_widths_unbatched_and_sequence_first():
     torch.manual_seed(3)
     other = nn.MultiheadAttention(8, 2, kdim=6, vdim=4).eval()
     check(other, (X.transpose(0, 1), torch.randn(7, 2, 6), torch.randn(7, 2, 4)))
     check(nn.MultiheadAttention(8, 4).eval(), (X[0], X[1], X[1]))
 
 
-def test_multihead_attention_over_unknown_lengths():
+def test_multihead_attention_with_dynamic_lengths():
     torch.manual_seed(4)
     other = torch.randn(3, 9, 8)
     check(
@@ -144,7 +144,7 @@ def test_multihead_attention_over_unknown_lengths():
 
 
 class Masked(nn.Module):
-    """A module called with fixed keyword arguments."""
+    """Call a module with fixed keyword arguments."""
 
     def __init__(self, module, **options):
         super().__init__()

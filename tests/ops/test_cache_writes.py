@@ -1,4 +1,4 @@
-"""Caches are written in place: no write gathers, turns or blends the whole buffer."""
+"""Caches are written in place: no write gathers, transposes or blends the whole buffer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _tensor(dtype, *shape):
 
 
 def _steps(model, steps):
-    """Run eager and converted side by side; states and outputs must agree after every step."""
+    """Compare states and outputs with eager torch after every step."""
     exported = torch.export.export(model, steps[0])
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())
     program = (
@@ -91,7 +91,7 @@ def test_one_position(kind, dtype):
     assert _lacks(text, "gather_nd", "gather_along_axis", "transpose", "scatter_nd")
 
 
-def test_position_counted_from_the_end():
+def test_negative_position():
     steps = [(_tensor(torch.float32, 1, HEADS, 1, WIDTH), torch.tensor([p])) for p in (-1, -8)]
     _steps(ByIndex(torch.float32), steps)
 
@@ -108,7 +108,7 @@ def test_several_positions(kind, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_run_of_positions(dtype):
+def test_range_of_positions(dtype):
     steps = [(_tensor(dtype, 1, HEADS, 2, WIDTH) + p, torch.tensor(p)) for p in (0, 6, 3)]
     text = _steps(BySlice(dtype), steps)
     assert "coreai.slice_update" in text
@@ -122,7 +122,7 @@ def test_selected_position():
     assert _lacks(text, "gather_nd", "gather_along_axis", "transpose", "scatter_nd")
 
 
-def test_a_position_for_each_batch():
+def test_one_position_for_each_batch():
     model = PerBatch(torch.float32, batch=3)
     steps = [(_tensor(torch.float32, 3, HEADS, WIDTH), torch.tensor([p, 2, 7])) for p in (0, -1)]
     text = _steps(model, steps)
@@ -130,7 +130,7 @@ def test_a_position_for_each_batch():
     assert _lacks(text, "gather_nd", "gather_along_axis", "transpose")
 
 
-def test_a_row_beyond_the_cache_is_an_error():
+def test_position_beyond_the_cache_raises():
     x, pos = _tensor(torch.float32, 1, HEADS, 2, WIDTH), torch.tensor([0, 1])
     exported = torch.export.export(ByIndexCopy(torch.float32), (x, pos))
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())

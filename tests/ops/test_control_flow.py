@@ -1,4 +1,4 @@
-"""Branches and loops on the runtime, before and after `optimize`, against eager torch."""
+"""Compare branches and loops with eager torch, before and after `optimize`."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ YES, NO = torch.tensor(True), torch.tensor(False)
 
 @pytest.fixture(autouse=True)
 def _fresh_dynamo():
-    """Torch keeps what it traced: a scan of width 3 would fix the width of the next one."""
+    """Clear the trace cache of torch: a scan of width 3 would fix the width of the next one."""
     torch._dynamo.reset()
 
 
-def test_a_branch():
+def test_cond():
     check(
         lambda m, p, x: torch.cond(p, lambda x: x * 2, lambda x: x - m.table, (x,)),
         (YES, X),
@@ -68,7 +68,7 @@ def test_a_branch():
     )
 
 
-def test_a_branch_on_data():
+def test_cond_on_data():
     check(
         lambda m, x: torch.cond(
             x.sum() > 0, lambda x: (x.sin(), x + 1), lambda x: (x * 2, -x), (x,)
@@ -78,7 +78,7 @@ def test_a_branch_on_data():
     )
 
 
-def test_results_that_are_constant_in_both_branches():
+def test_cond_with_constant_results():
     check(
         lambda m, p, x: torch.cond(
             p,
@@ -91,8 +91,8 @@ def test_results_that_are_constant_in_both_branches():
     )
 
 
-def test_results_of_constants_that_are_passed_in():
-    # The run time cannot branch between two constants, wherever they come from.
+def test_cond_with_constant_operands():
+    # The runtime cannot select between two constants, whether created in a branch or passed in.
     check(lambda m, p: torch.cond(p, lambda: m.table * 1, lambda: m.table + 1, ()), (YES,), (NO,))
     check(
         lambda m, p, x: torch.cond(
@@ -103,7 +103,7 @@ def test_results_of_constants_that_are_passed_in():
     )
 
 
-def test_a_branch_on_a_size():
+def test_cond_on_a_size():
     check(
         lambda m, x: torch.cond(x.shape[0] > 4, lambda x: x * 2, lambda x: x - 1, (x,)),
         (torch.rand(3),),
@@ -112,7 +112,7 @@ def test_a_branch_on_a_size():
     )
 
 
-def test_a_branch_on_one_element_with_results_of_other_dtypes():
+def test_cond_on_one_element_with_results_of_other_dtypes():
     check(
         lambda m, p, x: torch.cond(
             p,
@@ -125,7 +125,7 @@ def test_a_branch_on_one_element_with_results_of_other_dtypes():
     )
 
 
-def test_layers_inside_a_branch():
+def test_cond_with_layers():
     layers = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.LayerNorm(4)).eval()
     for parameter in layers.parameters():
         parameter.requires_grad_(False)
@@ -137,7 +137,7 @@ def test_layers_inside_a_branch():
     )
 
 
-def test_nested_branches():
+def test_nested_cond():
     def inner(p, x):
         return torch.cond(p, lambda x: x * 10, lambda x: x + 10, (x,))
 
@@ -145,11 +145,11 @@ def test_nested_branches():
         lambda m, p, q, x: torch.cond(
             p, lambda q, x: inner(q, x) + 1, lambda q, x: inner(~q, x) - 1, (q, x)
         ),
-        *((p, q.clone(), X) for p in (YES, NO) for q in (YES, NO)),  # export merges one tensor
+        *((p, q.clone(), X) for p in (YES, NO) for q in (YES, NO)),  # export merges equal tensors
     )
 
 
-def test_a_branch_with_dynamic_sizes():
+def test_cond_with_dynamic_sizes():
     check(
         lambda m, p, x: torch.cond(
             p, lambda x: x.cumsum(0) * x.shape[0], lambda x: x.flip(0), (x,)
@@ -160,7 +160,7 @@ def test_a_branch_with_dynamic_sizes():
     )
 
 
-def test_a_loop():
+def test_while_loop():
     def doubled(m, n, x):
         return torch.while_loop(
             lambda i, x: i < n, lambda i, x: (i + 1, x * 2 + m.table), (torch.tensor(0), x)
@@ -169,8 +169,8 @@ def test_a_loop():
     check(doubled, (torch.tensor(4), X), (torch.tensor(0), X), (torch.tensor(9), X))
 
 
-def test_a_loop_that_counts_after_all_else():
-    """Cholesky's factor; the run time wrote over the counter before its last comparison."""
+def test_while_loop_that_increments_its_counter_last():
+    """A Cholesky factor; the runtime overwrote the counter before its last comparison."""
 
     def factor(m, x):
         places = torch.arange(5)
@@ -191,14 +191,14 @@ def test_a_loop_that_counts_after_all_else():
     check(factor, (x @ x.mT + torch.eye(5),))
 
 
-def test_a_loop_until_data_says_so():
+def test_while_loop_until_data_satisfies_a_condition():
     def halved(m, x):
         return torch.while_loop(lambda x: x.abs().max() > 0.1, lambda x: (x / 2,), (x,))
 
     check(halved, (X,), (X * 0.01,), (X * 100,))
 
 
-def test_a_loop_carries_every_dtype_and_unknown_sizes():
+def test_while_loop_carries_every_dtype_and_dynamic_sizes():
     def stepped(m, x):
         start = torch.tensor(0), torch.tensor([True, False]), torch.zeros(2, dtype=torch.float16)
         return torch.while_loop(
@@ -210,7 +210,7 @@ def test_a_loop_carries_every_dtype_and_unknown_sizes():
     check(stepped, (torch.rand(3, 2),), (torch.rand(6, 2),), dynamic_shapes=({0: DYNAMIC},))
 
 
-def test_a_loop_that_carries_a_constant_away():
+def test_while_loop_that_returns_a_constant():
     check(
         lambda m, x: torch.while_loop(
             lambda i, x: i < 3, lambda i, x: (i + 1, torch.ones(3)), (torch.tensor(0), x)
@@ -224,7 +224,7 @@ def _counted(limit, step, x):
     return torch.while_loop(lambda i, x: i < limit, lambda i, x: (i + 1, step(i, x)), (zero, x))[1]
 
 
-def test_loops_and_branches_inside_a_loop():
+def test_while_loop_with_nested_control_flow():
     def inner(i, x):
         return _counted(i, lambda j, x: x + 1.5, x)
 
@@ -235,7 +235,7 @@ def test_loops_and_branches_inside_a_loop():
     check(lambda m, x: _counted(6, chosen, x), (X,), (X * 10,))
 
 
-def test_a_loop_inside_a_branch():
+def test_while_loop_inside_cond():
     def loop(x):
         return torch.while_loop(
             lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.zeros((), dtype=int), x)
@@ -254,14 +254,14 @@ def _cumulative(carry, x):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_scan(reverse):
+def test_scan(reverse):
     check(
         lambda m, init, xs: scan(_cumulative, init, xs, reverse=reverse),
         (torch.zeros(3), torch.rand(5, 3)),
     )
 
 
-def test_a_scan_of_dynamic_length():
+def test_scan_of_dynamic_length():
     check(
         lambda m, init, xs: scan(_cumulative, init, xs),
         (torch.zeros(3), torch.rand(5, 3)),
@@ -270,12 +270,12 @@ def test_a_scan_of_dynamic_length():
     )
 
 
-def test_a_scan_over_constants_and_over_one_step():
+def test_scan_over_constants_and_over_one_step():
     check(lambda m, init: scan(_cumulative, init, m.table), (torch.zeros(()),))
     check(lambda m, init, xs: scan(_cumulative, init, xs), (torch.zeros(3), torch.rand(1, 3)))
 
 
-def test_a_scan_of_several_values():
+def test_scan_of_several_values():
     def step(carry, x):
         return (carry[0] + x[0], carry[1] * x[1]), (carry[0] * 2, x[1].sum())
 
@@ -286,7 +286,7 @@ def test_a_scan_of_several_values():
 
 
 @pytest.mark.parametrize("row", [lambda x: x * 2, lambda x: torch.cat([x, x])])
-def test_a_scan_of_rows_of_unknown_size(row):
+def test_scan_of_rows_of_dynamic_size(row):
     width = torch.export.Dim("width", min=2)
     check(
         lambda m, init, xs: scan(lambda c, x: (c + x, row(x)), init, xs),
@@ -296,14 +296,14 @@ def test_a_scan_of_rows_of_unknown_size(row):
     )
 
 
-def test_an_associative_scan():
+def test_associative_scan():
     check(
         lambda m, x: associative_scan(lambda a, b: a * b + 1, x, 0, combine_mode="generic"),
         (torch.rand(6, 2),),
     )
 
 
-def test_a_map_over_unknown_sizes():
+def test_map_over_dynamic_sizes():
     check(
         lambda m, xs: torch_map(lambda x, y: (x.cumsum(0), x.sum() + y.sum()), xs, m.table),
         (torch.rand(4, 3),),
@@ -312,14 +312,14 @@ def test_a_map_over_unknown_sizes():
     )
 
 
-def test_a_map():
+def test_map():
     check(
         lambda m, xs, y: torch_map(lambda x, y: x.sin() + y, xs, y),
         (torch.rand(4, 3), X),
     )
 
 
-def test_registered_lowerings_work_inside_branches():
+def test_registered_lowering_inside_cond():
     converter, seen = TorchConverter(), []
 
     @converter.register_torch_lowering("aten::sin", allow_override=True)
@@ -337,7 +337,7 @@ def test_registered_lowerings_work_inside_branches():
     assert got.tolist() == (-X).tolist()
 
 
-def test_ops_inside_branches_carry_their_module():
+def test_location_of_ops_inside_cond_names_the_module():
     class Inner(nn.Module):
         def forward(self, p, x):
             return torch.cond(p, lambda x: x.sin(), lambda x: x.cos(), (x,))

@@ -20,7 +20,7 @@ _EXPORTED, _OTHER = (4, 5, 6), (6, 4, 3)  # spatial sizes
 
 
 def _windows(spatial):
-    """Kernel, stride, padding, dilation, output padding: all that torch takes, for small ones."""
+    """Yield kernel, stride, padding, dilation and output padding: all small ones of torch."""
     for k, s, p, d in itertools.product((1, 2, 3), (1, 2, 3), (0, 1, 2), (1, 2)):
         for op in range(max(s, d)):
             smallest = (min(_EXPORTED + _OTHER) - 1) * s - 2 * p + d * (k - 1) + op + 1
@@ -29,14 +29,14 @@ def _windows(spatial):
 
 
 class _Grid(torch.nn.Module):
-    """One convolution for each window, all over the same input."""
+    """One convolution for each window, all on the same input."""
 
     def __init__(self, spatial, groups):
         super().__init__()
         self.convolve, self.groups, self.windows = _BY_RANK[spatial], groups, [*_windows(spatial)]
         generator = torch.Generator().manual_seed(spatial)
         for k in (1, 2, 3):
-            kernel = [k, 3, k][:spatial]  # not the same along all axes
+            kernel = [k, 3, k][:spatial]  # differs between the axes
             self.register_buffer(f"w{k}", torch.randn(4, 2, *kernel, generator=generator))
 
     def forward(self, x):
@@ -72,8 +72,8 @@ def test_transposed_grid(spatial, groups, sizes):
             compare(found, want)
 
 
-def test_narrow_types_add_up_wide():
-    """4096 channels of 0.1 make 409.5; added up in f16 they would stop at 256."""
+def test_half_precision_sums_in_float32():
+    """4096 channels of 0.1 sum to 409.5; an f16 sum stops at 256."""
     x = torch.full((1, 4096, 2, 2), 0.1, dtype=torch.float16)
     weight = torch.ones(4096, 1, 1, 1, dtype=torch.float16)
 

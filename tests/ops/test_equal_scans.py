@@ -1,4 +1,4 @@
-"""The run time loses one of two equal scans over a size that varies."""
+"""The runtime drops one of two equal scans over a dynamic size (coreai-core 1.0.0b3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coreai_torch import TorchConverter, get_decomp_table
 
 
 class _Twice(nn.Module):
-    """Nothing but their readers tells the sums apart."""
+    """Two equal sums that differ only in their users."""
 
     def forward(self, x):
         return x.cumsum(0) + x, x.cumsum(0) * x, x.cumsum(1)

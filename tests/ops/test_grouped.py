@@ -1,4 +1,4 @@
-"""Experts of `transformers`: rows in groups, some of no group, few and many of them."""
+"""Grouped matrix products of `transformers` experts, with rows outside all groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Grouped(torch.nn.Module):
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("ends", [[2, 2, 5], [0, 1, 2], [0, 0, 0], [7, 7, 7]], ids=str)
 @pytest.mark.parametrize("count", [7, 2])
-def test_rows_meet_the_matrix_of_their_group(count, ends, dynamic):
+def test_rows_are_multiplied_by_the_matrix_of_their_group(count, ends, dynamic):
     torch.manual_seed(0)
     ends = [min(end, count) for end in ends]
     feeds = (torch.randn(count, 4), torch.randn(3, 4, 5), torch.tensor(ends, dtype=torch.int32))

@@ -1,4 +1,4 @@
-"""Cross entropy of a linear layer, which torch takes in chunks."""
+"""Cross entropy of a linear layer, which torch computes in chunks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def _loss(reduction):
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
-def test_the_loss_is_that_of_the_whole(reduction):
+def test_chunked_loss_equals_torch(reduction):
     check(_loss(reduction), (INPUT, WEIGHT, BIAS, TARGET, torch.rand(5)))
 
 
-def test_gradients_along_with_the_loss_are_refused():
+def test_gradients_with_the_loss_are_rejected():
     inputs = INPUT, WEIGHT.clone().requires_grad_(), BIAS, TARGET, torch.rand(5)
     with pytest.raises(ConversionError, match=r"gradients along with the loss[\s\S]*no_grad"):
         convert(_loss("sum"), inputs)

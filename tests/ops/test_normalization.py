@@ -1,4 +1,4 @@
-"""Norms as torch's modules bring them: one composite each, the training modes refused."""
+"""Norm modules of torch become one composite each; training mode is rejected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AUTO = torch.export.Dim.AUTO
 
 
 def _trained(module):
-    """Weights and running statistics that are not what they start as."""
+    """Set weights and running statistics to other values than the initial ones."""
     generator = torch.Generator().manual_seed(7)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.is_floating_point():
@@ -68,7 +68,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_norm_is_one_composite_with_all_its_inputs(name):
+def test_norm_is_one_composite_with_all_inputs(name):
     module, x, composite, contract = MODULES[name]
     module = _trained(module)
     assert _contract(convert(module, (x,)), composite) == contract
@@ -78,7 +78,7 @@ def test_a_norm_is_one_composite_with_all_its_inputs(name):
         check(module, (x,), (larger,), dynamic_shapes=({0: AUTO},))
 
 
-def test_results_beside_the_norm_are_there_when_asked_for():
+def test_mean_and_rstd_of_native_norms():
     def statistics(x):
         _, mean, rstd = torch.ops.aten.native_layer_norm(x, [6], None, None, 1e-5)
         _, of_groups, _ = torch.ops.aten.native_group_norm(x, None, None, 2, 4, 6, 2, 1e-5)
@@ -87,14 +87,14 @@ def test_results_beside_the_norm_are_there_when_asked_for():
     check(statistics, (X3,))
 
 
-def test_a_convolution_before_a_batch_norm_stays_exact():
-    # The rewrite knows the pair, and may fold the norm into the convolution's weights.
+def test_convolution_before_batch_norm_stays_exact():
+    # The pass may fuse the norm into the weights of the convolution.
     check(_trained(nn.Sequential(nn.Conv2d(4, 3, 2), nn.BatchNorm2d(3))), (X4,))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_narrow_batch_norm_keeps_its_small_variances(dtype):
-    # All of these are subnormal in float16, and the rewrite would compute with them there.
+def test_half_precision_batch_norm_keeps_small_variances(dtype):
+    # All variances are subnormal in float16.
     model = nn.Sequential(nn.Conv2d(4, 3, 1, bias=False), nn.BatchNorm2d(3)).eval()
     model[0].weight.data.copy_(torch.eye(4)[:3, :, None, None])
     model[1].running_var.copy_(torch.tensor([2e-7, 1e-5, 3e-5]))
@@ -104,21 +104,21 @@ def test_a_narrow_batch_norm_keeps_its_small_variances(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", ["batch norm 2d", "group norm"])
-def test_wide_weights_may_meet_a_narrow_input(name, dtype):
+def test_float32_weights_with_half_precision_input(name, dtype):
     module, x, _, _ = MODULES[name]
     check(_trained(module), (x.to(dtype),))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", ["batch norm 2d", "instance norm", "layer norm", "group norm"])
-def test_a_norm_of_narrow_floats_is_computed_in_wide_ones(name, dtype):
+def test_half_precision_norm_is_computed_in_float32(name, dtype):
     module, x, _, _ = MODULES[name]
     check(_trained(module).to(dtype), (x.to(dtype),))
     module.float()
 
 
 @pytest.mark.parametrize("module", [nn.BatchNorm2d(4), nn.InstanceNorm2d(4, track_running_stats=1)])
-def test_training_is_refused_in_words(module):
+def test_training_mode_is_rejected(module):
     class Training(nn.Module):
         def forward(self, x):
             return self.norm.train()(x)
@@ -144,12 +144,12 @@ DERIVED = {
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_norms_that_are_taken_apart_give_torchs_numbers(name):
+def test_decomposed_norms_equal_torch(name):
     check(DERIVED[name], (X4,))
 
 
-def test_normalize_keeps_its_floor():
-    # Without the floor of 1e-12 a row of zeros is NaN and a row of 1e-20 is blown up to ones.
+def test_normalize_keeps_eps():
+    # Without eps = 1e-12 a row of zeros gives NaN and a row of 1e-20 gives ones.
     rows = torch.zeros(3, 4)
     rows[1], rows[2] = 1e-20, 1.0
     check(lambda x: nn.functional.normalize(x), (rows,))

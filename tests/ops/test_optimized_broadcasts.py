@@ -1,4 +1,4 @@
-"""`optimize` rewrites reshapes around broadcasting ops; sizes known only at run time survive it."""
+"""`optimize` moves reshapes around broadcasting ops; dynamic sizes must stay right."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _between(x, y):
     ("function", "shapes"),
     [(_row_and_column, [(5,), (4,)]), (_led_by_one, [(5, 3), (4,)]), (_between, [(5,), (4,)])],
 )
-def test_a_reshape_that_adds_axes_is_not_moved_behind_its_reader(function, shapes):
+def test_reshape_that_adds_axes_is_not_moved_after_its_user(function, shapes):
     class Model(torch.nn.Module):
         def forward(self, x, y):
             return function(x, y)

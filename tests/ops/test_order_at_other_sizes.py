@@ -1,4 +1,4 @@
-"""Reductions, runs, orders and counts exported at one size and run at others."""
+"""Reductions, scans, sorts and counts, exported at one size and run at others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Call(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning")
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=list(FUNCTIONS))
-def test_one_program_serves_all_sizes(function):
+def test_program_runs_at_other_sizes(function):
     x = torch.randn(4, 6)
     exported = torch.export.export(Call(function), (x,), dynamic_shapes=({0: AUTO, 1: AUTO},))
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())

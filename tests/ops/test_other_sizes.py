@@ -1,4 +1,4 @@
-"""Shapes, indices and borders at sizes that no example had: exported at one, run at others."""
+"""Shape ops, indexing and padding, exported at one size and run at others."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CALLS = {
     ),
     "index_put sum": (lambda x, i, v: x.index_put((i,), v, accumulate=True), _rows_and_index),
     "index_add": (lambda x, i, v: x.index_add(0, i[:2], v[:2], alpha=2), _rows_and_index),
-    # The axes before it have the strides 2 * n and n, by which constants are multiplied.
+    # The axes before it have the strides 2 * n and n, which constants are multiplied by.
     "index_add behind counted axes": (
         lambda x: x[0].expand(5, 2, -1).index_add(2, torch.tensor([2, 2, 1]), torch.ones(5, 2, 3)),
         _rows,

@@ -16,7 +16,7 @@ _EXPORTED, _OTHER = (7, 8), (9, 6)
 
 
 def _windows():
-    """Kernel, stride, padding, dilation, ceil mode: what torch takes for small ones."""
+    """Yield all small kernels, strides, paddings, dilations and ceil modes that torch accepts."""
     for k, s, d, ceil in itertools.product((1, 2, 3), (1, 2, 3), (1, 2), (False, True)):
         for p in range(k // 2 + 1):
             yield k, s, p, d, ceil
@@ -53,7 +53,7 @@ class _Adaptive(torch.nn.Module):
 @pytest.mark.parametrize("model", [_Greatest(), _Average(), _Adaptive()], ids=lambda m: str(m)[:-2])
 def test_pool_grid(model, sizes):
     auto = torch.export.Dim.AUTO
-    x = torch.randint(-3, 4, (2, 2, *_EXPORTED)).float()  # small integers, so that many are equal
+    x = torch.randint(-3, 4, (2, 2, *_EXPORTED)).float()  # small integers: many equal values
     dynamic = dict.fromkeys((0, 2, 3), auto) if sizes == "dynamic" else {}
     exported = torch.export.export(model, (x,), dynamic_shapes=(dynamic,))
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())

@@ -1,4 +1,4 @@
-"""Recurrent modules over many steps: one loop per layer and direction, whatever the length."""
+"""Recurrent modules become one loop per layer and direction, for any sequence length."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MODULES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own choice
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.parametrize("name", MODULES)
-def test_fifty_steps_give_torchs_numbers(name):
+def test_fifty_steps_equal_torch(name):
     check(MODULES[name].eval(), (X,))
 
 
 @pytest.mark.parametrize("module", [nn.LSTM, nn.GRU, nn.RNN])
-def test_batch_first_unbatched_and_a_given_state(module):
+def test_batch_first_unbatched_and_initial_state(module):
     torch.manual_seed(1)
     batched = module(6, 8, 2, batch_first=True).eval()
     check(batched, (X.transpose(0, 1).contiguous(),))
@@ -51,19 +51,19 @@ def test_cells(cell):
     check(cell, (X[0], (state, state + 1) if isinstance(cell, nn.LSTMCell) else state))
 
 
-def test_the_graph_does_not_grow_with_the_length():
+def test_graph_size_does_not_depend_on_length():
     sizes = {len(str(convert(MODULES["lstm"], (X[:n],)))) for n in (20, 30, 40)}
     assert len(sizes) == 1
 
 
-def test_a_batch_of_unknown_size():
+def test_dynamic_batch():
     larger = torch.randn(STEPS, 7, 6)
     sizes = ({1: torch.export.Dim("batch", min=2, max=64)},)
     check(MODULES["gru"].eval(), (X,), (larger,), dynamic_shapes=sizes)
 
 
 @pytest.mark.parametrize("module", [nn.LSTM, nn.GRU, nn.RNN])
-def test_a_sequence_of_unknown_length(module):
+def test_dynamic_length(module):
     torch.manual_seed(2)
     model = module(6, 8, 2, bidirectional=True, batch_first=True).eval()
     first = X.transpose(0, 1).contiguous()
@@ -77,7 +77,7 @@ def test_a_sequence_of_unknown_length(module):
             compare(got, expected)
 
 
-def test_a_module_that_is_exported_while_it_is_added_keeps_its_length_open():
+def test_add_pytorch_module_keeps_the_length_dynamic():
     model, steps = MODULES["gru"].eval(), torch.export.Dim("steps", min=1, max=512)
 
     def export(module):
@@ -92,8 +92,8 @@ def test_a_module_that_is_exported_while_it_is_added_keeps_its_length_open():
             compare(got, expected)
 
 
-def test_a_table_that_asks_for_the_steps_gets_them():
-    # Torch's own: the sizes alone would leave results that nobody computes.
+def test_decomposition_table_of_torch_unrolls_the_steps():
+    # Otherwise the kept sizes would leave results that no op computes.
     model = MODULES["lstm"].eval()
     with keep_rnn_lengths_dynamic():
         program = torch.export.export(model, (X[:3],)).run_decompositions()
@@ -101,18 +101,18 @@ def test_a_table_that_asks_for_the_steps_gets_them():
         compare(program.module()(X[:3])[0], model(X[:3])[0])
 
 
-def test_export_is_itself_again_outside():
+def test_export_is_restored_after_the_context():
     def exported(*sizes):
         return torch.export.export(MODULES["lstm"], (X,), dynamic_shapes=sizes)
 
     before = len(exported().run_decompositions().graph.nodes)
     with keep_rnn_lengths_dynamic():
         exported({0: torch.export.Dim("steps")})
-    assert before > 10 * STEPS  # all steps, written out
+    assert before > 10 * STEPS  # all steps are unrolled
     assert len(exported().run_decompositions().graph.nodes) == before
 
 
-def test_dropout_between_layers_is_refused_in_training():
+def test_dropout_between_layers_is_rejected_in_training_mode():
     class Training(nn.Module):
         def forward(self, x):
             return self.inner.train()(x)

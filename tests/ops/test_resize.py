@@ -11,7 +11,7 @@ import coreai_torch
 
 F = torch.nn.functional
 
-# Mode, further arguments, rank of the input.
+# Mode, other arguments, rank of the input.
 _MODES = [
     ("nearest", {}, 1),
     ("nearest-exact", {}, 1),
@@ -34,7 +34,7 @@ _FACTORS = (0.3, 2 / 3, 1.1, 2.2, 3.7)
 
 
 class _Sizes(torch.nn.Module):
-    """To every one of some sizes, and by every one of some factors."""
+    """Resize to each of several sizes and by each of several factors."""
 
     def __init__(self, mode, options, spatial):
         super().__init__()
@@ -43,7 +43,7 @@ class _Sizes(torch.nn.Module):
     def forward(self, x):
         sizes = {
             1: [[n] for n in (1, 2, 3, 7, 8, 13, 29)],
-            # No width of one: antialiased, torch repeats its first row (interpolate(x, (14, 1))).
+            # No width of one: with antialias, torch repeats the first row (interpolate(x, (14, 1))).
             2: [(1, 2), (3, 10), (7, 11), (16, 9), (14, 3)],
             3: [(1, 2, 9), (7, 10, 4)],
         }
@@ -74,8 +74,8 @@ def test_resize_grid(mode, options, spatial, sizes):
             compare(found, want)
 
 
-def test_a_factor_that_no_fraction_stands_for_is_refused():
-    """In f64, 0.7 * n falls below an integer for some n and not for others."""
+def test_inexact_scale_factor_with_dynamic_size_is_rejected():
+    """In f64, 0.7 * n rounds below an integer for some n and not for others."""
     model, x = torch.nn.Upsample(scale_factor=0.7), torch.randn(1, 1, 10)
     exported = torch.export.export(model, (x,), dynamic_shapes=({2: torch.export.Dim.AUTO},))
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())

@@ -1,4 +1,4 @@
-"""Grid sampling at sizes other than the exported ones, and grids that name no place."""
+"""Grid sampling at sizes other than the exported ones, and grids with NaN and infinities."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def _compare(program, x, grid):
         compare(found, want)
 
 
-def test_places_that_are_nowhere():
+def test_nan_and_infinite_positions():
     x, grid = torch.randn(1, 2, 4, 5), torch.tensor(_WILD).reshape(1, 2, 4, 2)
     _compare(_program(_EveryWay(), (x, grid)), x, grid)
 
 
-def test_every_way_at_other_sizes():
+def test_every_mode_at_other_sizes():
     auto = torch.export.Dim.AUTO
     dynamic = (dict.fromkeys((0, 1, 2, 3), auto), dict.fromkeys((0, 1, 2), auto))
     x, grid = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 6, 2)
@@ -61,8 +61,8 @@ def test_every_way_at_other_sizes():
 
 
 @pytest.mark.filterwarnings("ignore:Default grid_sample")
-def test_sizes_that_export_fixed_are_fixed_in_the_program():
-    """Torch asks `linspace` for the steps of an affine grid, which makes numbers of its sizes."""
+def test_sizes_that_export_made_static_stay_static():
+    """Torch calls `linspace` for an affine grid, which makes its sizes static."""
     auto = torch.export.Dim.AUTO
     dynamic = (dict.fromkeys((0, 1, 2, 3), auto), {0: auto})
     program = _program(_Turned(), (torch.randn(2, 3, 4, 5), torch.randn(2, 2, 3)), dynamic)

@@ -1,4 +1,4 @@
-"""The second size of a case: larger where it may be, the first where not."""
+"""The second size of a case is larger where the export allows it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from coreai_torch.lowering.cases import case, f32, i64
 aten = torch.ops.aten
 ROWS = {
     "every size": (aten.add.Tensor, case(f32(2, 3), f32(2, 3)), [(3, 4), (3, 4)]),
-    "as the guards admit": (aten.pixel_shuffle.default, case(f32(2, 4, 3, 3), 2), [(3, 4, 4, 4)]),
-    "sizes that stay": (aten.add.Tensor, case(f32(2, 3), f32(3, fixed=True)), [(3, 3), (3,)]),
-    "refused by torch": (aten.put.default, case(f32(5), i64(2, 2, low=0, high=4), f32(4)), None),
-    "one size alone": (aten.exp.default, case(f32(4), one_size="a reason"), None),
+    "as the guards allow": (aten.pixel_shuffle.default, case(f32(2, 4, 3, 3), 2), [(3, 4, 4, 4)]),
+    "fixed sizes": (aten.add.Tensor, case(f32(2, 3), f32(3, fixed=True)), [(3, 3), (3,)]),
+    "rejected by torch": (aten.put.default, case(f32(5), i64(2, 2, low=0, high=4), f32(4)), None),
+    "one size only": (aten.exp.default, case(f32(4), one_size="a reason"), None),
 }
 
 
@@ -29,7 +29,7 @@ def test_second_size(name):
     assert found == (first if wanted is None else wanted)
 
 
-def test_given_numbers_keep_their_order():
+def test_given_values_keep_their_order():
     model = case_runner.CaseModel(aten.exp.default, case(f32(3, values=(1.0, 2.0, 5.0))))
     exported, _ = case_runner.convert(model, dynamic=True)
     (feed,) = second_size.feeds(exported, model)

@@ -1,4 +1,4 @@
-"""Strides over a view walk through the memory that it is a view of."""
+"""`as_strided` of a view reads the memory of its base."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_view(name):
 
 
 @pytest.mark.parametrize(("offset", "where"), [(0, "begins before"), (10, "ends behind")])
-def test_memory_that_is_no_input_is_refused(offset, where):
+def test_as_strided_outside_the_input_is_rejected(offset, where):
     memory = torch.arange(20.0)
     strided = Call(lambda x: x.as_strided((2, 2), (6, 1), offset))
     with pytest.raises(ConversionError, match=where):

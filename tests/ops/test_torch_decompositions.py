@@ -1,4 +1,4 @@
-"""Ops that come through torch's own decompositions: exported at one size, run at two."""
+"""Ops that torch's decomposition table covers, exported at one size and run at two."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ VARYING = {
 
 
 @pytest.mark.parametrize("name", VARYING)
-def test_ops_of_torchs_table_at_two_sizes(name):
+def test_decomposed_op_at_two_sizes(name):
     function, inputs = VARYING[name]
     shapes = tuple(dict.fromkeys(range(t.dim()), AUTO) for t in inputs(4))
     check(function, inputs(4), inputs(6), dynamic_shapes=shapes)
@@ -137,6 +137,6 @@ STATIC = {
 
 
 @pytest.mark.parametrize("name", STATIC)
-def test_ops_of_torchs_table_at_one_size(name):
+def test_decomposed_op_at_one_size(name):
     module, args = STATIC[name]
     check(module, args)

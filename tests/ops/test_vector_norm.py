@@ -1,4 +1,4 @@
-"""Vector norms stay whole, under the contract that the compiler reads."""
+"""A vector norm becomes the composite that the compiler knows."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def converted(function, x):
         (lambda x: torch.norm(x, "fro"), "keep_dim = false, ord = 2.000000e+00"),
     ],
 )
-def test_a_norm_is_one_composite(function, attributes):
+def test_norm_is_one_composite(function, attributes):
     text = str(converted(function, torch.ones(2, 3)))
     assert text.count('composite_declaration<"linalg_vector_norm"') == 1
     assert 'input_names = ["input"]' in text
     assert attributes in text
 
 
-def test_normalize_keeps_its_floor_for_vectors_without_length():
+def test_normalize_keeps_eps_for_zero_vectors():
     x = torch.tensor([[0.0, 0.0, 0.0], [1e-20, 0.0, 0.0], [3.0, 4.0, 0.0]])
     (got,) = runtime.run(converted(F.normalize, x), {"x": x}).values()
     torch.testing.assert_close(got, F.normalize(x))

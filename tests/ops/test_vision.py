@@ -1,6 +1,6 @@
-"""torchvision's ops against their definitions, written out place by place.
+"""Compare the ops of torchvision with loops written from their definitions.
 
-The library is not needed: its ops are registered by name, so the test defines them itself.
+The library is not needed: lowerings are registered by name, and the test defines the ops.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _some(dets, scores, iou_threshold):
 
 
 def _between(picture, y, x):
-    """One channel between places, as region pooling reads it."""
+    """Sample one channel bilinearly, as region pooling does."""
     height, width = picture.shape
     if y < -1 or y > height or x < -1 or x > width:
         return 0.0
@@ -204,7 +204,7 @@ def test_roi_align(scale, aligned):
     _check(model, feeds, other, dynamic=({2: auto, 3: auto}, {0: auto}))
 
 
-def test_roi_align_with_as_many_samples_as_fit_is_refused():
+def test_roi_align_with_adaptive_sampling_is_rejected():
     model = _Call(torchvision.roi_align, 1.0, 3, 2, -1, True)
     exported = torch.export.export(model, (torch.randn(2, 3, 8, 7), _regions(5)))
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())

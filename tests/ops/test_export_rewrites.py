@@ -1,4 +1,4 @@
-"""Functions that ask what a tensor holds convert all the same, with torch's values."""
+"""Functions that read tensor values convert, and give the results of torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.capture.exporting import decompose, export
 
 pytestmark = [
-    # The frequencies of a weighted covariance are added up as integers.
+    # The frequencies of a weighted covariance are summed as integers.
     pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning"),
     pytest.mark.filterwarnings("ignore:cov... degrees of freedom:UserWarning"),
 ]
@@ -76,7 +76,7 @@ FUNCTIONS = {
 
 @pytest.fixture(scope="module")
 def results():
-    """All of them side by side in one program."""
+    """Call all functions in one program."""
     functions, given = zip(*FUNCTIONS.values(), strict=True)
     counts = [len(args) for args in given]
 
@@ -99,13 +99,13 @@ def results():
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_values_are_torchs(name, results):
+def test_results_equal_torch(name, results):
     for got, want in results[name]:
         narrow = want.to(torch.int32) if want.dtype == torch.int64 else want
         torch.testing.assert_close(got, narrow, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
-def test_what_depends_on_values_is_left_to_torch():
+def test_lstsq_with_another_driver_is_left_to_torch():
     sections = Call(lambda x, b: torch.linalg.lstsq(x, b, driver="gelsd").residuals)
     with pytest.raises(Exception, match="linalg_lstsq"):
         export(sections, (X, Y), None, None)

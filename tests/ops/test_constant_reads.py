@@ -1,4 +1,4 @@
-"""A model that reads its own constants while it runs is exported with what they say."""
+"""Export evaluates reads of constant tensors (`item`, `bool`, ...) at export time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X = torch.arange(12.0).reshape(3, 4)
 def _masked(x):
     mask = torch.ones(3, 4)
     row = mask[1]
-    row[2:] = 0  # by a view
+    row[2:] = 0  # through a view
     if mask.sum().item() == 10 and not (mask > 1).any():
         return x * mask
     return x
@@ -42,7 +42,7 @@ FUNCTIONS = {"mask": _masked, "parts": _parts, "places": _places, "padding": _pa
 
 
 class Reader(torch.nn.Module):
-    """Reads a buffer, which it may also write."""
+    """Read a buffer, and optionally write it."""
 
     def __init__(self, writes):
         super().__init__()
@@ -62,18 +62,18 @@ def _converted(module, args):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_answers_are_torchs(name):
+def test_read_of_a_constant_equals_torch(name):
     function = FUNCTIONS[name]
     with pytest.raises(Exception, match="data-dependent"):
         torch.export.export(Call(function), (X,))
     torch.testing.assert_close(_converted(Call(function), (X,)), [function(X)])
 
 
-def test_a_buffer_is_read():
+def test_constant_buffer_is_read():
     torch.testing.assert_close(_converted(Reader(writes=False), (X,)), [X[:, ::2]])
 
 
-def test_a_buffer_that_the_model_writes_is_not():
+def test_buffer_that_the_model_writes_is_not_read():
     model = Reader(writes=True)
     with pytest.raises(ExportError):
         export(model, (X,), None, None)
@@ -81,15 +81,15 @@ def test_a_buffer_that_the_model_writes_is_not():
 
 
 @pytest.mark.parametrize(
-    "asks",
+    "function",
     [
         lambda x: x if x.sum() > 0 else -x,
         lambda x: x if torch.rand(3).sum() > 0 else -x,
         lambda x: x if torch.empty(3).fill_(x[0, 1]).sum() > 0 else -x,
         lambda x: x if torch.ones(4).copy_(x[0])[1] > 0 else -x,
     ],
-    ids=["an input", "chance", "memory", "an input, copied"],
+    ids=["an input", "random", "filled from an input", "an input, copied"],
 )
-def test_what_is_no_constant_is_left_to_torch(asks):
+def test_read_of_another_tensor_is_rejected(function):
     with pytest.raises(ExportError, match="data-dependent"):
-        export(Call(asks), (X,), None, None)
+        export(Call(function), (X,), None, None)

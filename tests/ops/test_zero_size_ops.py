@@ -1,4 +1,4 @@
-"""A size of 0 beside sizes that vary: nothing to compute, whatever the others are."""
+"""Zero-size tensors that also have dynamic sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHAPES = ({0: AUTO, 1: AUTO},)
 
 
 def _check(*functions):
-    """All in one program, exported at one size and run at two."""
+    """Compare all functions in one program, exported at one size and run at two."""
 
     def together(x):
         return [function(x) for function in functions]
@@ -21,7 +21,7 @@ def _check(*functions):
 
 
 def test_elementwise():
-    """The run time stretches a size of 0 to meet a 1, or dies of a comparison."""
+    """The runtime broadcasts a size of 0 to 1, or crashes on a comparison."""
     _check(
         lambda x: x[:, :0],
         lambda x: x[:, :0] + 1,
@@ -34,7 +34,7 @@ def test_elementwise():
 
 @pytest.mark.filterwarnings("ignore:var.*degrees of freedom")
 def test_reductions():
-    """The run time leaves a sum of nothing unwritten."""
+    """The runtime does not write the result of a sum over no elements."""
     _check(
         lambda x: x[:, :0].sum(1),
         lambda x: x[:, :0].int().sum(1),
@@ -62,7 +62,7 @@ def test_products():
     )
 
 
-def test_placed_into_others():
+def test_concatenation_padding_and_scatter():
     _check(
         lambda x: torch.cat([x[:, :0] * 2, x], 1),
         lambda x: F.pad(x[:, :0], (1, 2), value=3.0),

@@ -1,4 +1,4 @@
-"""Sizes that are known at run time only may be zero: torch's answer, and the process lives on."""
+"""Data-dependent sizes may be zero: the result equals torch, and the process does not crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _written(places, rows):
     return out
 
 
-# What becomes of the rows that were picked, `r`, of which there may be none, and of their places.
+# Functions of the selected rows `r` (possibly none) and of their indices.
 OPS = {
     "pick": lambda r, i: r,
     "scalar": lambda r, i: r + 1,
@@ -75,11 +75,11 @@ OPS = {
     "greatest": lambda r, i: X.scatter_reduce(0, i[:, None].expand(-1, 4), r, "amax"),
 }
 
-SETTLED = ("topk",)  # torch makes a number of the open size
+SETTLED = ("topk",)  # torch makes the dynamic size static
 
 
 class Picked(torch.nn.Module):
-    """Rows that the data pick."""
+    """Select rows by data."""
 
     def forward(self, x, mask):
         places = mask.nonzero()[:, 0]
@@ -88,7 +88,7 @@ class Picked(torch.nn.Module):
 
 
 class Cut(torch.nn.Module):
-    """No rows of an open number, `(s0 - 4) // 3`, beside a norm of all of them."""
+    """Slice to a dynamic number of rows, `(s0 - 4) // 3`, which may be zero, beside a norm."""
 
     def forward(self, x):
         places = torch.arange(x.shape[0])[4:-2:3]
@@ -124,17 +124,17 @@ def _check(program, wanted, **inputs):
 
 
 @pytest.mark.parametrize("how_many", MASKS)
-def test_rows_that_the_data_pick(picking, how_many):
+def test_rows_selected_by_data(picking, how_many):
     mask = MASKS[how_many]
     _check(picking, Picked()(X, mask), x=X, mask=mask)
 
 
-def test_rows_of_which_a_cut_leaves_none(cutting):
-    assert "?x4xf32" in str(cutting)  # else torch knew the sizes
+def test_slice_that_leaves_no_rows(cutting):
+    assert "?x4xf32" in str(cutting)  # otherwise torch made the sizes static
     _check(cutting, Cut()(X), x=X)
 
 
-def test_sizes_that_are_open_but_no_data_decide_are_not_laid_out():
+def test_sizes_that_do_not_depend_on_data_need_no_broadcast():
     def scaled(x):
         return x * WEIGHT[:, 0] + 1
 

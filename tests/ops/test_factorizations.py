@@ -1,4 +1,4 @@
-"""Factorisations whose vectors have no sign of their own, and the limits of all of them."""
+"""Factorizations whose vectors have an arbitrary sign, and the limits of all factorizations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _products(basis):
 
 @pytest.mark.parametrize("full", [True, False], ids=["full", "reduced"])
 @pytest.mark.parametrize("shape", [(2, 5, 3), (3, 6)], ids=str)
-def test_singular_vectors_are_orthogonal_and_make_the_matrix(shape, full):
+def test_singular_vectors_are_orthogonal_and_reconstruct_the_matrix(shape, full):
     def made(x):
         left, values, right = torch.linalg.svd(x, full)
         count = values.shape[-1]
@@ -27,8 +27,8 @@ def test_singular_vectors_are_orthogonal_and_make_the_matrix(shape, full):
     check(made, (torch.rand(shape),))
 
 
-def test_a_matrix_of_less_than_full_rank_has_a_full_basis():
-    """Of all zeros too, where any basis will do."""
+def test_rank_deficient_matrix_has_a_full_basis():
+    """Also for a zero matrix, where any basis is right."""
 
     def products(x):
         left, values, right = torch.linalg.svd(x)
@@ -38,7 +38,7 @@ def test_a_matrix_of_less_than_full_rank_has_a_full_basis():
     check(products, (torch.stack([x, torch.zeros(3, 3)]),))
 
 
-def test_eigenvectors_are_orthogonal_and_make_the_matrix():
+def test_eigenvectors_are_orthogonal_and_reconstruct_the_matrix():
     def made(x):
         values, vectors = torch.linalg.eigh(x)
         return (vectors * values.unsqueeze(-2)) @ vectors.mT, values, _products(vectors)
@@ -46,8 +46,8 @@ def test_eigenvectors_are_orthogonal_and_make_the_matrix():
     check(made, (torch.rand(2, 5, 5),))
 
 
-def test_eigenvectors_of_any_matrix_are_stretched_by_their_values():
-    """The values have no order, but sums."""
+def test_eigenvectors_of_any_matrix_satisfy_their_equation():
+    """The values have no defined order; compare their sums."""
 
     def stretched(x):
         values, vectors = torch.linalg.eig(x)
@@ -57,7 +57,7 @@ def test_eigenvectors_of_any_matrix_are_stretched_by_their_values():
     check(stretched, (torch.rand(2, 5, 5),))
 
 
-def test_the_number_of_matrices_may_be_dynamic():
+def test_dynamic_batch_of_matrices():
     def solved(x, y):
         return torch.linalg.solve(x @ x.mT + torch.eye(6), y)
 
@@ -65,12 +65,12 @@ def test_the_number_of_matrices_may_be_dynamic():
     check(solved, *sizes, dynamic_shapes=({0: DYNAMIC}, {0: DYNAMIC}))
 
 
-def test_the_size_of_a_matrix_may_not_be_dynamic():
+def test_dynamic_matrix_size_is_rejected():
     size = torch.export.Dim("n", min=2, max=9)
     with pytest.raises(ConversionError, match=r"cholesky: a matrix whose size is[\s\S]*known when"):
         convert(torch.linalg.cholesky, (torch.eye(3),), ({0: size, 1: size},))
 
 
-def test_complex_matrices_are_refused():
+def test_complex_matrices_are_rejected():
     with pytest.raises(ConversionError, match=r"linalg\.svd: a complex matrix"):
         convert(torch.linalg.svdvals, (torch.rand(3, 3, dtype=torch.complex64),))
