@@ -43,7 +43,7 @@ class _Sizes(torch.nn.Module):
     def forward(self, x):
         sizes = {
             1: [[n] for n in (1, 2, 3, 7, 8, 13, 29)],
-            # No width of one: with antialias, torch repeats the first row (interpolate(x, (14, 1))).
+            # No width of 1: with antialias, torch repeats the first row (interpolate(x, (14, 1))).
             2: [(1, 2), (3, 10), (7, 11), (16, 9), (14, 3)],
             3: [(1, 2, 9), (7, 10, 4)],
         }
