@@ -1,7 +1,7 @@
 """Dead code: calls that no result depends on are dropped."""
 
 import torch
-from graphs import pass_graph, targets
+from pass_graphs import pass_graph, targets
 
 from coreai_torch.passes.dead_code import dead_code
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 import torch
-from graphs import exported, pass_graph, targets
+from pass_graphs import exported, pass_graph, targets
 
 import coreai_torch
 from coreai_torch.passes.dead_code import dead_code

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from graphs import pass_graph, targets
+from pass_graphs import pass_graph, targets
 
 from coreai_torch.passes.dead_code import dead_code
 from coreai_torch.passes.fold_constants import fold_constants

@@ -1,7 +1,7 @@
 """Zero sizes: nodes whose operands or results may have no elements are marked."""
 
 import torch
-from graphs import pass_graph
+from pass_graphs import pass_graph
 
 from coreai_torch.passes.dead_code import dead_code
 from coreai_torch.passes.fold_constants import fold_constants

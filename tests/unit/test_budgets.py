@@ -1,8 +1,9 @@
-"""Files and functions stay small enough to be read at one sitting."""
+"""Files and functions stay short, and test modules have unique names."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,14 @@ def test_functions_are_short():
 
 
 def _lines(function):
-    """Of its body, without what it tells of itself."""
+    """Return the number of lines of the body, without the docstring."""
     first = function.body[1:2] if ast.get_docstring(function) else function.body[:1]
     return function.end_lineno - first[0].lineno + 1 if first else 0
+
+
+def test_test_modules_have_unique_names():
+    # pytest imports them by their base name, except those that are imported as a package.
+    packages = ("tests/sweep/", "tests/models/zoo/")
+    names = [Path(f).name for f in _files("tests") if not f.startswith(packages)]
+    repeated = {name for name, count in Counter(names).items() if count > 1}
+    assert repeated - {"__init__.py", "conftest.py"} == set()

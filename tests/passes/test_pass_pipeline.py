@@ -1,7 +1,7 @@
 """The order of the passes, and what `dump_passes` writes."""
 
 import torch
-from graphs import exported, pass_graph
+from pass_graphs import exported, pass_graph
 
 import coreai_torch
 from coreai_torch.passes import pipeline
