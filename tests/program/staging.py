@@ -1,4 +1,4 @@
-"""Export and conversion in one line, for tests of whole programs."""
+"""Export and convert a module in one call."""
 
 from __future__ import annotations
 

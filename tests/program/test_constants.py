@@ -1,4 +1,4 @@
-"""Constants are stored as they are used, under their names, without a second copy."""
+"""Constants are stored once, in the layout that is used, under their names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import functional
 
 
 class BothWays(nn.Module):
-    """A weight that is used as it is, and as the kernel of a convolution."""
+    """Use a weight unchanged, and as the kernel of a convolution."""
 
     def __init__(self, width):
         super().__init__()
@@ -22,7 +22,7 @@ class BothWays(nn.Module):
         return functional.conv2d(x[:, :, None, None], kernel).flatten(1) + x @ self.weight
 
 
-def test_a_large_weight_seen_in_two_shapes_is_stored_once(tmp_path):
+def test_large_weight_used_in_two_shapes_is_stored_once(tmp_path):
     module, x = BothWays(1024).eval(), torch.randn(2, 1024)
     program = converted(module, x)
     text = str(program)
@@ -34,7 +34,7 @@ def test_a_large_weight_seen_in_two_shapes_is_stored_once(tmp_path):
     torch.testing.assert_close(*runtime.run(program, {"x": x}).values(), module(x))
 
 
-def test_a_small_weight_is_turned_by_torch_and_keeps_its_name():
+def test_small_transposed_weight_keeps_its_name():
     module, x = nn.Linear(32, 48).eval(), torch.randn(2, 32)
     program = converted(module, x)
     text = str(program)

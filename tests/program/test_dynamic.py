@@ -1,4 +1,4 @@
-"""Dynamic shapes: sizes as data, symbolic arithmetic, ranges; static dimensions stay static."""
+"""Dynamic sizes: as data, in symbolic arithmetic, with ranges; static sizes stay static."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_symbolic_arithmetic(what):
     check(lambda t: t * rule(t.shape[0]), [x(4, 2)], [[x(7, 2)], [x(9, 2)]])
 
 
-def test_a_size_is_data():
+def test_size_as_data():
     check(lambda t: t + torch.arange(t.shape[1]), [x(2, 4)], [[x(2, 7)]], ({1: Dim("s", min=2)},))
 
 
@@ -127,7 +127,7 @@ def _with_a_column(t):
     return written
 
 
-def test_a_box_written_to_dynamic_sizes():
+def test_slice_assignment_with_dynamic_sizes():
     check(_with_a_column, [x(9, 3)], [[x(3, 3)], [x(12, 3)]], ({0: AUTO},))
 
 
@@ -135,7 +135,7 @@ def test_broadcasts_between_dynamic_sizes():
     n, m = Dim("n", min=2, max=64), Dim("m", min=2, max=64)
     check(
         lambda a, b: ((a[:, None, :] - b[None, :, :]) ** 2).sum(-1),
-        [x(5, 3), x(5, 3)],  # equal sizes, where a wrong axis would not be seen by its shape
+        [x(5, 3), x(5, 3)],  # equal sizes: the shape would not reveal a wrong axis
         [[x(4, 3), x(6, 3)]],
         ({0: n}, {0: m}),
     )
@@ -150,7 +150,7 @@ def test_matrix_products_of_dynamic_sizes():
     )
 
 
-def test_static_dimensions_stay_static():
+def test_static_sizes_stay_static():
     def model(t):
         return torch.relu(t.reshape(t.shape[0], 2, 4).transpose(1, 2) + 1) @ torch.ones(2, 5)
 
@@ -159,7 +159,7 @@ def test_static_dimensions_stay_static():
     assert "tensor<?x4x5xf32>" in last
 
 
-def test_a_dynamic_number_is_an_input():
+def test_symbolic_integer_input():
     class Scaled(nn.Module):
         def forward(self, t, times):
             return t * times + t.shape[0]
@@ -172,7 +172,7 @@ def test_a_dynamic_number_is_an_input():
     torch.testing.assert_close(next(iter(got.values())), t * 7 + 4)
 
 
-def test_an_item_becomes_a_size():
+def test_item_as_a_size():
     def first(t, n):
         count = n.item()
         torch._check(count >= 2)
@@ -182,7 +182,7 @@ def test_an_item_becomes_a_size():
     check(first, [x(8), torch.tensor(3)], [[x(8), torch.tensor(5)]], ({}, {}))
 
 
-def test_nonzero_has_a_size_that_depends_on_data():
+def test_nonzero_has_a_data_dependent_size():
     def kept(t):
         return torch.nonzero(t > 1.0)
 

@@ -1,4 +1,4 @@
-"""Where an op came from: the module's path always, the user's lines in debug mode."""
+"""Locations: the module path always, the source lines in debug mode."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assembly(program):
 
 @pytest.mark.parametrize("optimized", [False, True])
 @pytest.mark.parametrize("mode", [Mode.RELEASE, Mode.DEBUG], ids=str)
-def test_every_op_carries_its_module(mode, optimized):
+def test_every_op_has_its_module_path(mode, optimized):
     program = converted(Net(), torch.ones(3), mode=mode)
     if optimized:
         program.optimize()
@@ -51,7 +51,7 @@ def test_every_op_carries_its_module(mode, optimized):
     )
 
 
-def test_debug_mode_tells_node_and_source_line(tmp_path):
+def test_debug_mode_records_node_and_source_line(tmp_path):
     program = converted(Net(), torch.ones(3), mode=Mode.DEBUG)
     program.optimize()
     text = assembly(program)
@@ -61,7 +61,7 @@ def test_debug_mode_tells_node_and_source_line(tmp_path):
     assert b"test_locations.py" in (tmp_path / "debug.aimodel" / "main.mlirb").read_bytes()
 
 
-def test_release_assets_hold_no_paths(tmp_path):
+def test_release_asset_contains_no_file_paths(tmp_path):
     program = converted(Net(), torch.ones(3))
     program.optimize()
     asset = program.save_asset(tmp_path / "release.aimodel")
@@ -76,7 +76,7 @@ def test_release_is_the_default():
     assert "test_locations.py" not in assembly(converted(Net(), torch.ones(3)))
 
 
-def test_a_mode_may_be_named_and_an_unknown_one_is_refused():
+def test_mode_by_name_and_unknown_mode():
     assert '"fx_node": "neg"' in assembly(converted(Net(), torch.ones(3), mode="debug"))
     with pytest.raises(ValueError, match="no mode is called 'verbose'"):
         TorchConverter(mode="verbose")

@@ -1,4 +1,4 @@
-"""Names and places of inputs and outputs, as the runtime's descriptor shows them."""
+"""Names and order of inputs and outputs in the runtime descriptor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_given_names_reach_the_runtime_in_order():
     assert (desc.input_names, desc.output_names) == (["query", "key.0"], ["sum", "product[1]"])
 
 
-def test_what_is_returned_keeps_its_place():
+def test_outputs_keep_their_order():
     class Everything(nn.Module):
         def __init__(self):
             super().__init__()
@@ -62,7 +62,7 @@ def test_what_is_returned_keeps_its_place():
         program.optimize()
 
 
-def test_arguments_that_are_no_tensors_are_folded():
+def test_non_tensor_arguments_are_folded():
     class Flags(nn.Module):
         def forward(self, x, mask=None, use_cache=False, scale=2.0, times=3, mode="sum"):
             y = x * scale if not use_cache else x
@@ -89,7 +89,7 @@ def test_keyword_arguments_and_structures():
     assert [v.tolist() for v in got.values()] == [[2.0, 2.0], [0.0, 0.0], 5]
 
 
-def test_a_symbolic_number_can_be_returned():
+def test_symbolic_integer_output():
     class Length(nn.Module):
         def forward(self, x):
             return x.shape[0] * 2 + 1, x

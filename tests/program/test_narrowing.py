@@ -1,4 +1,4 @@
-"""64-bit numbers: narrowed at the boundary and inside, never wrapped without a word."""
+"""64-bit values are narrowed to 32 bits, and never wrapped silently."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ DTYPES = {
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype_goes_in_and_comes_out(dtype):
+def test_dtype_round_trip(dtype):
     x, table = torch.tensor([1, 2, 3]).to(dtype), torch.tensor([10, 20, 30]).to(dtype)
     (got,) = runtime.run(converted(Add(table), x), {"x": x}).values()
     assert got.dtype == DTYPES[dtype]
     assert got.tolist() == [11, 22, 33]
 
 
-def test_booleans_go_in_and_come_out():
+def test_bool_round_trip():
     class Not(nn.Module):
         def forward(self, x):
             return ~x
@@ -62,12 +62,12 @@ def test_booleans_go_in_and_come_out():
     ],
     ids=["too large", "too small", "too large a float"],
 )
-def test_a_constant_that_does_not_fit_is_refused_by_name(constant):
+def test_constant_that_does_not_fit_is_rejected_by_name(constant):
     with pytest.raises(NarrowingError, match=r"constant 'table' holds .* fits torch\.\w+64"):
         converted(Add(constant), torch.zeros(2, dtype=constant.dtype))
 
 
-def test_a_literal_that_does_not_fit_is_refused():
+def test_literal_that_does_not_fit_is_rejected():
     class Big(nn.Module):
         def forward(self, x):
             return x + 2**40
@@ -76,14 +76,14 @@ def test_a_literal_that_does_not_fit_is_refused():
         converted(Big(), torch.zeros(2, dtype=torch.int64))
 
 
-def test_the_edges_fit():
+def test_limits_of_32_bits_fit():
     edges = torch.tensor([2**31 - 1, -(2**31)])
     x = torch.zeros(2, dtype=torch.int64)
     (got,) = runtime.run(converted(Add(edges), x), {"x": x}).values()
     assert got.tolist() == edges.tolist()
 
 
-def test_infinities_narrow():
+def test_infinities_are_narrowed():
     table = torch.tensor([float("inf"), -float("inf")], dtype=torch.float64)
     (got,) = runtime.run(converted(Add(table), table * 0 + 1), {"x": torch.ones(2)}).values()
     assert got.tolist() == table.tolist()

@@ -1,4 +1,4 @@
-"""Rewrites of the compiler that change numbers: what is emitted must survive them."""
+"""Compiler rewrites that change results: the emitted ops must avoid them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TRAPS = {
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_the_number_survives(trap):
+def test_optimize_keeps_the_result(trap):
     fn, x = TRAPS[trap]
     program = converted(Call(fn), x)
     for _ in range(2):

@@ -1,6 +1,6 @@
-"""Small programs that users of converters have reported: wrong, refused, or the end of a process.
+"""Small programs that users of converters reported: wrong results, rejections or crashes.
 
-Each is run as converted and as optimized. Cases that belong to one op are cases of its lowering.
+Each runs before and after `optimize`. Reports about a single op are cases of its lowering.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ CASES = {
         Call(squared_distances),
         (drawn(1, 9, 5), drawn(2, 9, 5)[:1]),
     ),
-    "a mask of comparisons beside a tensor that lives on": (
+    "a mask of comparisons beside a tensor with other users": (
         Call(lambda m, n, y: (((n > 2) & (n < 9) & (n != 5)).float() * y + y, y * 3, n > 2)),
         (INTEGERS, drawn(3, 4)),
     ),
-    "sections without elements": (
+    "zero-size sections": (
         Call(lambda m, x: (x.split([0, 3, 1], 1)[1], torch.cat([x[:, :0], x], 1))),
         (drawn(2, 4),),
     ),
@@ -135,16 +135,16 @@ def check(program, model, args):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_numbers_are_torchs(name):
+def test_result_equals_torch(name):
     model, args = CASES[name]
     program = converted(model, *args)
     check(program, model, args)
     program.optimize()
     check(program, model, args)
-    assert "x0x" not in str(program)  # a tensor without elements aborts GPU and neural engine
+    assert "x0x" not in str(program)  # a zero-size tensor crashes on GPU and neural engine
 
 
-def test_a_query_of_one_and_keys_of_any_number():
+def test_single_query_and_dynamic_number_of_keys():
     model = Call(lambda m, q, k: F.scaled_dot_product_attention(q, k, k))
     keys = {2: torch.export.Dim("keys", min=2, max=64)}
     query = drawn(1, 2, 1, 8)
@@ -162,9 +162,9 @@ class Nested(nn.Module):
         return self.m(x) + 1
 
 
-def test_places_in_deep_modules_take_little_room(tmp_path):
+def test_locations_in_deep_modules_stay_small(tmp_path):
     sizes = {}
     for depth in (10, 40):
         asset = converted(Nested(depth), drawn(2, 4)).save_asset(tmp_path / f"{depth}.aimodel")
         sizes[depth] = (asset.path / "main.mlirb").stat().st_size
-    assert sizes[40] < 6 * sizes[10]  # four times the ops; locations that nest take 16 times
+    assert sizes[40] < 6 * sizes[10]  # four times the ops; nested locations take 16 times the bytes

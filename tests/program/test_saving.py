@@ -1,4 +1,4 @@
-"""Saving: deterministic bytes, one copy of each weight, and nothing lost when it fails."""
+"""Saving: deterministic bytes, one copy of each weight, and no loss on failure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_two_processes_give_the_same_bytes(tmp_path):
 
 
 def test_entrypoints_share_equal_weights(tmp_path):
-    one, two = Net(), Net()  # equal by value, not by storage
+    one, two = Net(), Net()  # equal values in different storage
     converter = TorchConverter()
     converter.add_exported_program(exported(one, torch.ones(2, 64)), entrypoint_name="prefill")
     alone = converter.to_coreai()
@@ -87,7 +87,7 @@ def test_tied_weights_are_one_constant(tmp_path):
     assert len(bytecode(tmp_path / "tied.aimodel")) < 64 * 64 * 4 + 4096
 
 
-def test_a_second_save_replaces_the_first(tmp_path):
+def test_second_save_replaces_the_first(tmp_path):
     path = tmp_path / "m.aimodel"
     converted(Net(), torch.ones(2, 64)).save_asset(path)
     first = bytecode(path)
@@ -97,25 +97,25 @@ def test_a_second_save_replaces_the_first(tmp_path):
     assert os.listdir(tmp_path) == ["m.aimodel"]
 
 
-@pytest.mark.parametrize("trouble", [RuntimeError("disk full"), KeyboardInterrupt()])
-def test_a_failure_leaves_the_old_asset_and_no_debris(tmp_path, monkeypatch, trouble):
+@pytest.mark.parametrize("failure", [RuntimeError("disk full"), KeyboardInterrupt()])
+def test_failure_keeps_the_old_asset_and_leaves_no_files(tmp_path, monkeypatch, failure):
     path = tmp_path / "m.aimodel"
     program = converted(Net(), torch.ones(2, 64))
     program.save_asset(path)
     before = bytecode(path)
 
     def fail(*args, **kwargs):
-        raise trouble
+        raise failure
 
     monkeypatch.setattr(type(program).__mro__[1], "_save_bytecode", fail)
-    with pytest.raises(BaseException) as raised:  # noqa: PT011  an interruption is no Exception
+    with pytest.raises(BaseException) as raised:  # noqa: PT011  KeyboardInterrupt is not an Exception
         program.save_asset(path)
-    assert trouble in (raised.value, raised.value.__cause__)
+    assert failure in (raised.value, raised.value.__cause__)
     assert bytecode(path) == before
     assert os.listdir(tmp_path) == ["m.aimodel"]
 
 
-def test_a_failed_swap_puts_the_old_asset_back(tmp_path, monkeypatch):
+def test_failed_swap_restores_the_old_asset(tmp_path, monkeypatch):
     path = tmp_path / "m.aimodel"
     program = converted(Net(), torch.ones(2, 64))
     program.save_asset(path)
@@ -134,7 +134,7 @@ def test_a_failed_swap_puts_the_old_asset_back(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["m.aimodel"]
 
 
-def test_the_path_must_end_in_aimodel(tmp_path):
+def test_path_must_end_in_aimodel(tmp_path):
     program = converted(Net(), torch.ones(2, 64))
     with pytest.raises(ValueError, match=r"ends in .aimodel"):
         program.save_asset(tmp_path / "m.mlmodel")
@@ -145,7 +145,7 @@ def test_metadata_reaches_the_asset(tmp_path):
     own = AIModelAssetMetadata()
     own.author = "Ada"
     own.set_custom("labels", '["a", "b"]')
-    given = {"author": "Ada", "labels": ["a", "b"]}  # what is no text is kept as JSON
+    given = {"author": "Ada", "labels": ["a", "b"]}  # other types are stored as JSON
     for metadata in (own, given):
         kept = program.save_asset(tmp_path / "m.aimodel", metadata).metadata
         assert kept.author == "Ada"
@@ -154,14 +154,14 @@ def test_metadata_reaches_the_asset(tmp_path):
 
 
 @pytest.mark.parametrize("metadata", ["by Ada", {1: "x"}, {"x": len}])
-def test_metadata_that_cannot_be_kept_is_refused(tmp_path, metadata):
+def test_metadata_that_cannot_be_stored_is_rejected(tmp_path, metadata):
     program = converted(Net(), torch.ones(2, 64))
     with pytest.raises(TypeError):
         program.save_asset(tmp_path / "m.aimodel", metadata)
     assert not os.listdir(tmp_path)
 
 
-def test_optimize_changes_no_number_and_twice_does_no_harm():
+def test_optimize_keeps_results_and_can_run_twice():
     x = torch.randn(2, 64)
     program = converted(Net(), x)
     plain = runtime.run(program, {"x": x})
@@ -173,13 +173,13 @@ def test_optimize_changes_no_number_and_twice_does_no_harm():
         torch.testing.assert_close(once[name], value, rtol=1e-6, atol=1e-6)
 
 
-def test_an_asset_that_another_process_saves_at_the_same_moment_is_replaced(tmp_path, monkeypatch):
+def test_asset_saved_concurrently_is_replaced(tmp_path, monkeypatch):
     path, rename = tmp_path / "m.aimodel", Path.rename
     program = converted(Net(), torch.ones(2, 64))
     others = [program.save_asset(tmp_path / "other.aimodel").path]
 
     def beaten_to_it(self, target):
-        if Path(target) == path and others:  # between our two renames
+        if Path(target) == path and others:  # between the two renames
             rename(Path(others.pop()), path)
         return rename(self, target)
 

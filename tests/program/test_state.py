@@ -1,4 +1,4 @@
-"""State: mutated buffers and arguments, in the runtime's hands between calls."""
+"""State: mutated buffers and arguments, which the runtime keeps between calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coreai_torch.ir.types import narrow
 
 
 class KVCache(nn.Module):
-    """The stateful model of the reference document."""
+    """The stateful model of the reference documentation."""
 
     def __init__(self):
         super().__init__()
@@ -62,7 +62,7 @@ def test_states_change_from_call_to_call(optimized):
     torch.testing.assert_close(after["y_state"], y)
 
 
-def test_a_clone_is_no_state():
+def test_mutated_clone_is_not_a_state():
     class Cloning(nn.Module):
         def forward(self, x):
             local = x.clone()
@@ -74,7 +74,7 @@ def test_a_clone_is_no_state():
 
 
 class Writes(nn.Module):
-    """A buffer and one way of writing to it."""
+    """Write a buffer with one kind of mutation."""
 
     def __init__(self, write, dtype=torch.float32):
         super().__init__()
@@ -134,7 +134,7 @@ DTYPES = [torch.float32, torch.float16, torch.int32, torch.int64, torch.bool]
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("write", WRITES, ids=lambda w: w.__name__.strip("_"))
-def test_every_way_of_writing(write, dtype):
+def test_every_kind_of_mutation(write, dtype):
     if dtype == torch.bool and write is _twice:
         write = _whole  # booleans cannot be multiplied in place
     x = (torch.arange(6).reshape(2, 3) + 100).to(dtype)
@@ -157,7 +157,7 @@ def test_every_way_of_writing(write, dtype):
         torch.testing.assert_close(after["b_cache"], final)
 
 
-def test_two_states_can_swap():
+def test_swapped_states():
     class Swap(nn.Module):
         def __init__(self):
             super().__init__()
@@ -179,7 +179,7 @@ def test_two_states_can_swap():
 
 
 class Decoder(nn.Module):
-    """Prefill writes many positions, decode one; both see the same cache."""
+    """Prefill writes many positions, decode one; both use the same cache."""
 
     def __init__(self):
         super().__init__()
@@ -191,7 +191,7 @@ class Decoder(nn.Module):
         return self.cache.sum(1)
 
 
-def test_prefill_and_decode_share_a_state_and_the_weights(tmp_path):
+def test_prefill_and_decode_share_state_and_weights(tmp_path):
     torch.manual_seed(0)
     model = Decoder().eval()
     prefill = exported(model, torch.randn(1, 5, 8), torch.arange(5))

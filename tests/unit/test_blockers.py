@@ -1,4 +1,4 @@
-"""All that keeps a program from being converted, found in one go."""
+"""`TorchConverter.blockers` returns everything that prevents a conversion, in one call."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Mystery(nn.Module):
 
 
 class Mixed(nn.Module):
-    """Ops without a lowering, arguments that are refused, and what depends on both."""
+    """Ops without a lowering, rejected arguments, and ops that depend on both."""
 
     def __init__(self):
         super().__init__()
         self.first, self.second = Mystery(), Mystery()
-        self.norm = nn.BatchNorm1d(3)  # in training mode, which is refused
+        self.norm = nn.BatchNorm1d(3)  # in training mode, which is rejected
 
     def forward(self, x):
         y = self.first(x) + self.second(x * 2)
         return torch.relu(self.norm(x + y)).cumsum(0)
 
 
-def test_missing_ops_and_refused_arguments_come_together():
+def test_missing_ops_and_rejected_arguments_are_reported_together():
     missing, norm = blockers(Mixed().train(), torch.rand(3, 3))
     told = (missing.op, missing.count, missing.problem)
     assert told == ("blockers_tests.mystery.default", 2, "no lowering")
@@ -54,7 +54,7 @@ def test_missing_ops_and_refused_arguments_come_together():
     assert norm.hint == "call model.eval() before exporting"
 
 
-def test_sizes_that_vary_stop_no_survey():
+def test_dynamic_sizes_do_not_stop_the_survey():
     rows = torch.export.Dim("rows", min=2)
 
     class Draws(nn.Module):
@@ -65,7 +65,7 @@ def test_sizes_that_vary_stop_no_survey():
     assert "pass random numbers as an input" in found.hint
 
 
-def test_ops_that_only_training_leaves_name_eval():
+def test_training_ops_suggest_eval():
     class Trains(nn.Module):
         def forward(self, x):
             update = torch.ops.aten._batch_norm_with_update
@@ -80,7 +80,7 @@ def test_ops_that_only_training_leaves_name_eval():
     assert all(hint.startswith("call model.eval() before exporting: ") for hint in found.values())
 
 
-def test_branches_are_looked_into():
+def test_blockers_inside_branches_are_found():
     class Branches(nn.Module):
         def forward(self, x):
             return torch.cond(x.sum() > 0, lambda a: mystery(a)[1] + 0, lambda a: a[0] * 2, (x,))
@@ -89,13 +89,13 @@ def test_branches_are_looked_into():
     assert found.op == "blockers_tests.mystery.default"
 
 
-def test_what_can_be_converted_has_none_and_nothing_is_staged():
+def test_convertible_program_has_no_blockers_and_is_not_staged():
     converter = TorchConverter()
     assert blockers(nn.Linear(3, 3), torch.ones(2, 3), converter=converter) == []
     assert converter._staged == {}
 
 
-def test_a_lowering_of_ones_own_is_no_blocker():
+def test_op_with_a_registered_lowering_is_not_a_blocker():
     converter = TorchConverter()
 
     @converter.register_torch_lowering("blockers_tests::mystery")

@@ -39,8 +39,8 @@ def _lines(function):
 
 
 def test_test_modules_have_unique_names():
-    # pytest imports them by their base name, except those that are imported as a package.
-    packages = ("tests/sweep/", "tests/models/zoo/")
-    names = [Path(f).name for f in _files("tests") if not f.startswith(packages)]
-    repeated = {name for name, count in Counter(names).items() if count > 1}
-    assert repeated - {"__init__.py", "conftest.py"} == set()
+    # pytest imports them by their base name, except those of a package or a command.
+    files = [ROOT / file for file in _files("tests")]
+    packages = {f.parent for f in files if f.name in ("__init__.py", "__main__.py")}
+    names = Counter(f.name for f in files if f.parent not in packages)
+    assert {name for name, count in names.items() if count > 1} - {"conftest.py"} == set()

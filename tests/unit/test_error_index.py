@@ -1,4 +1,4 @@
-"""Every error has a code of its own, shown in its message and explained in docs/errors.md."""
+"""Every error class has a unique code, which its message shows and docs/errors.md explains."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ CLASSES = [
 ]
 
 
-def test_each_class_has_a_code_of_its_own():
+def test_codes_are_unique():
     assert all("code" in vars(cls) for cls in CLASSES)
     assert len({cls.code for cls in CLASSES}) == len(CLASSES) >= 17
 
 
-def test_the_page_explains_all_and_nothing_else():
+def test_page_explains_exactly_these_codes():
     told = {cls.code: cls.__name__ for cls in CLASSES}
     told.update((rule.code, rule.severity) for rule in RULES)
     assert told == ROWS
 
 
 @pytest.mark.parametrize("cls", [c for c in CLASSES if issubclass(c, errors.CodedError)])
-def test_messages_end_in_the_code(cls):
+def test_message_ends_with_the_code(cls):
     assert str(cls("what happened")) == f"what happened\n  code  {cls.code}"
 
 
-def test_errors_are_caught_as_what_they_were_before():
+def test_errors_keep_their_builtin_base_classes():
     assert issubclass(errors.ConversionError, ValueError)
     assert issubclass(errors.NativeError, RuntimeError)

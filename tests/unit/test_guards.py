@@ -1,4 +1,4 @@
-"""A program that was exported for fewer sizes than its ranges tell is named."""
+"""Warn about a program whose guards allow fewer sizes than its ranges say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUTO = Dim.AUTO
 class MiddleColumn(nn.Module):
     def forward(self, y):
         y = y.clone()
-        y[:, y.shape[0] // 2] = 3  # torch makes a number of the index
+        y[:, y.shape[0] // 2] = 3  # torch makes the index static
         return y
 
 
@@ -59,7 +59,7 @@ def _warnings(model, args, kwargs, sizes):
     ],
     ids=["an index", "nested inputs"],
 )
-def test_sizes_that_torch_settled_by_itself_are_named(model, args, kwargs, sizes, guard):
+def test_sizes_that_guards_restrict_are_reported(model, args, kwargs, sizes, guard):
     (message,) = _warnings(model, args, kwargs, sizes)
     assert guard in message
     assert "export with a named torch.export.Dim" in message
@@ -70,5 +70,5 @@ def test_sizes_that_torch_settled_by_itself_are_named(model, args, kwargs, sizes
     [{0: AUTO, 2: AUTO, 3: AUTO}, {0: Dim("n"), 2: Dim("rows", min=9), 3: Dim.AUTO}],
     ids=["left to torch", "named"],
 )
-def test_sizes_that_are_open_give_no_warning(sizes):
+def test_unrestricted_dynamic_sizes_give_no_warning(sizes):
     assert not _warnings(Plain(), (torch.ones(2, 3, 33, 35),), {}, (sizes,))

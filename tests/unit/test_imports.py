@@ -1,4 +1,4 @@
-"""The package can be imported from any of its modules, and what fails in it says so itself."""
+"""Every module can be imported first, and an import error reaches the user."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def test_every_module_can_be_imported_first():
 
 
 def _cycles(graph):
-    """The sets of modules that import one another, directly or not."""
+    """Return the sets of modules that import one another, directly or indirectly."""
     reached = {module: graph.find_upstream_modules(module) for module in graph.modules}
     return {
         frozenset({module, *(m for m in above if module in reached[m])})
@@ -36,7 +36,7 @@ def _cycles(graph):
     }
 
 
-def test_no_modules_import_one_another():
+def test_no_import_cycles():
     # Imports inside functions and under TYPE_CHECKING count too.
     graph = grimp.build_graph("coreai_torch", exclude_type_checking_imports=False, cache_dir=None)
     assert len(graph.modules) > 200
@@ -64,7 +64,7 @@ def test_compression_ops_are_registered_if_torch_was_imported_before():
     assert python("-c", code).stdout.strip() == "coreai.unpack_bits.default"
 
 
-def test_an_error_while_a_subpackage_is_imported_is_the_one_the_user_sees():
+def test_error_while_importing_a_subpackage_reaches_the_user():
     # A module that raises AttributeError, as torch does for an op that it does not have.
     code = (
         "import sys, types\n"

@@ -1,4 +1,4 @@
-"""Without names of their own, outputs are called after the structure that holds them."""
+"""Unnamed outputs get names from the structure that the model returns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ torch.export.register_dataclass(Found)
 
 
 class Bag:
-    """Held by torch's trees, but without names for what it holds."""
+    """A pytree node without key names for its children."""
 
     def __init__(self, things):
         self.things = things

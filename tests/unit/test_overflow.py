@@ -1,4 +1,4 @@
-"""64-bit arithmetic that may not fit 32 bits is named, all of it at once, and nothing else is."""
+"""One warning lists all 64-bit arithmetic that may overflow 32 bits, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def exported(function, *inputs, dynamic=None, **buffers):
 
 
 def warned(program):
-    """The ops that the warning names; an empty list without one."""
+    """Return the ops that the warning lists; an empty list without a warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         overflow.warn(program)
@@ -67,7 +67,7 @@ AT_RISK = {
 
 
 @pytest.mark.parametrize(("function", "ops"), AT_RISK.values(), ids=list(AT_RISK))
-def test_arithmetic_that_may_leave_32_bits_is_named(function, ops):
+def test_arithmetic_that_may_overflow_is_reported(function, ops):
     assert warned(exported(function, LONGS)) == ops
 
 
@@ -95,22 +95,22 @@ SAFE = {
 
 
 @pytest.mark.parametrize("function", SAFE.values(), ids=list(SAFE))
-def test_what_plainly_fits_is_passed_over(function):
+def test_arithmetic_that_fits_is_not_reported(function):
     assert warned(exported(function, LONGS)) == []
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.int16], ids=str)
-def test_small_dtypes_are_passed_over(dtype):
+def test_small_dtypes_are_not_reported(dtype):
     assert warned(exported(lambda x: x.sum(), torch.ones(100, dtype=dtype))) == []
 
 
-def test_a_sum_of_small_numbers_is_named_when_there_are_enough_of_them():
+def test_sum_of_many_small_numbers_is_reported():
     many = torch.ones(2**16, 2, dtype=torch.int16)
     assert warned(exported(lambda x: x.sum(), many)) == ["sum"]
     assert warned(exported(lambda x: x.sum(1), many)) == []
 
 
-def test_constants_count_by_their_values():
+def test_values_of_constants_are_used():
     def function(x, table):
         return table.sum() + x, (table * x.clamp(0, 9)).sum()
 
@@ -119,7 +119,7 @@ def test_constants_count_by_their_values():
     assert warned(exported(function, LONGS[0], table=large)) == ["sum", "mul", "sum"]
 
 
-def test_sizes_of_the_run_time_are_taken_to_be_moderate():
+def test_dynamic_sizes_are_assumed_to_be_moderate():
     sizes = {0: torch.export.Dim("n", max=1000), 1: AUTO}
     program = exported(lambda x: (x % 1000).sum(0), LONGS, dynamic=(sizes,))
     assert warned(program) == []
@@ -127,14 +127,14 @@ def test_sizes_of_the_run_time_are_taken_to_be_moderate():
     assert warned(program) == ["sum"]
 
 
-def test_branches_are_looked_into():
+def test_arithmetic_inside_branches_is_reported():
     def function(x):
         return torch.cond(x[0, 0] > 0, lambda x: x.sum(), lambda x: x.amax(), (x,))
 
     assert warned(exported(function, LONGS)) == ["sum"]
 
 
-def test_the_converter_warns_once_with_place_and_way_out():
+def test_converter_warns_once_with_location_and_hint():
     program = exported(lambda x: (x.sum(), x.cumsum(0)), LONGS)
     converter = coreai_torch.TorchConverter().add_exported_program(program)
     with pytest.warns(NarrowingWarning) as caught:

@@ -8,7 +8,7 @@ import pytest
 import coreai_torch
 
 ROOT = Path(coreai_torch.__file__).parent
-# Private attributes of torch objects, which a look at the import statements cannot find.
+# Private attributes of torch objects, which import statements do not show.
 ATTRIBUTES = {
     "_dispatch_cache",
     "_guards_code",
@@ -19,7 +19,7 @@ ATTRIBUTES = {
 
 
 def chain(node):
-    """`a.b.c` as ["a", "b", "c"]; None for anything else."""
+    """Return ["a", "b", "c"] for `a.b.c`, and None for anything else."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

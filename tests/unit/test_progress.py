@@ -1,4 +1,4 @@
-"""The progress bar: on a terminal, after a while; nothing at all otherwise."""
+"""The progress bar appears on a terminal after a delay, and nowhere else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shown(monkeypatch, *, terminal, patience):
     return screen.getvalue()
 
 
-def test_a_long_conversion_shows_a_bar_with_the_count_and_the_time_left(monkeypatch):
+def test_long_conversion_shows_count_and_remaining_time(monkeypatch):
     bar = shown(monkeypatch, terminal=True, patience=-1.0)
     assert "converting" in bar
     assert "3/3" in bar
@@ -38,11 +38,11 @@ def test_a_long_conversion_shows_a_bar_with_the_count_and_the_time_left(monkeypa
 
 
 @pytest.mark.parametrize(("terminal", "patience"), [(True, 60.0), (False, -1.0)])
-def test_a_quick_or_piped_one_is_silent(monkeypatch, terminal, patience):
+def test_quick_or_piped_conversion_prints_nothing(monkeypatch, terminal, patience):
     assert shown(monkeypatch, terminal=terminal, patience=patience) == ""
 
 
-def test_a_stage_shows_itself_while_it_runs(monkeypatch):
+def test_running_stage_is_shown(monkeypatch):
     screen = Screen(terminal=True)
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
@@ -52,7 +52,7 @@ def test_a_stage_shows_itself_while_it_runs(monkeypatch):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_stages_tell_what_each_took_on_a_terminal_only(monkeypatch, terminal):
+def test_stage_times_are_shown_only_on_a_terminal(monkeypatch, terminal):
     screen = Screen(terminal)
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")

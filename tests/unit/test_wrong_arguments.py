@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind: told with a code and a way out, never from somewhere inside."""
+"""Wrong arguments raise an error with a code and a hint, not an error from inside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def staged(**names):
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         (
             lambda: convert(nn.ReLU(), (X,), converter="debug"),
@@ -56,22 +56,22 @@ def staged(**names):
         (lambda: TorchConverter().add_pytorch_module(nn.ReLU(), None), "CAT113", "export_fn is"),
     ],
 )
-def test_a_wrong_argument_is_told_with_a_code(call, code, told):
+def test_wrong_argument_raises_an_error_with_a_code(call, code, message):
     with pytest.raises(CodedError) as error:
         call()
     assert error.value.code == code
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("given", [3, {"x": "y"}, {"a"}, (c for c in "a"), "a", [b"a"], [""]])
 @pytest.mark.parametrize("what", ["input_names", "output_names", "state_names"])
-def test_names_are_a_list_of_names(what, given):
+def test_names_must_be_a_list_of_strings(what, given):
     with pytest.raises(NamingError, match=f"{what} is "):
         staged(**{what: given})
 
 
 @pytest.mark.parametrize("call", [convert, verify])
-def test_sizes_cannot_be_opened_after_the_export(call):
+def test_dynamic_shapes_of_an_exported_program_are_rejected(call):
     with pytest.raises(ExportError, match="an exported program has the sizes"):
         call(exported(), dynamic_shapes=({0: torch.export.Dim("n")},))
 
@@ -84,7 +84,7 @@ async def looked_for(predicate=torch.isfinite, inputs=None, **options):
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         (
             lambda: create_validator_for_exported_program(nn.ReLU()),
@@ -113,14 +113,14 @@ async def looked_for(predicate=torch.isfinite, inputs=None, **options):
         (lambda: to_torch(staged().to_coreai())(X[0]), "CAT101", "sizes [4] were given"),
     ],
 )
-def test_the_tools_tell_wrong_arguments_too(call, code, told):
+def test_debugging_tools_reject_wrong_arguments(call, code, message):
     with pytest.raises(CodedError) as error:
         call()
     assert error.value.code == code
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
-def test_a_lowering_that_returns_nothing_is_blamed_itself():
+def test_error_names_the_lowering_that_returns_none():
     converter = TorchConverter()
     register = converter.register_torch_lowering("aten::relu", allow_override=True)
     register(lambda ctx, x: None)
@@ -134,14 +134,14 @@ def test_a_lowering_that_returns_nothing_is_blamed_itself():
         converter.register_custom_kernels(3)
 
 
-def test_inputs_that_the_model_itself_refuses_are_told():
+def test_inputs_that_the_model_rejects_raise_a_coded_error():
     with pytest.raises(CodedError, match="fails on the given inputs: IndexError") as error:
         verify(nn.Embedding(4, 2), None, (torch.tensor([9]),), engine="torch")
     assert error.value.code == "CAT302"
 
 
-def test_a_program_that_torch_cannot_decompose_is_told():
-    quoted = nn.ModuleDict({'a"b': nn.LayerNorm(4)})  # which torch writes into code as it is
+def test_program_that_torch_cannot_decompose_raises_export_error():
+    quoted = nn.ModuleDict({'a"b': nn.LayerNorm(4)})  # torch copies the quote into generated code
 
     class Keyed(nn.Module):
         def __init__(self):
@@ -160,6 +160,6 @@ class Silent(nn.Module):
         return None
 
 
-def test_a_model_that_returns_nothing_cannot_be_compared():
+def test_verify_of_a_model_without_outputs_raises():
     with pytest.raises(CodedError, match="nothing could be compared: no call ran, or no output"):
         convert(Silent(), (X,))

@@ -1,4 +1,4 @@
-"""A batch norm behind a convolution with known weights becomes part of it, in torch."""
+"""A batch norm after a convolution with constant weights is fused into it."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ MERGED = {
 
 
 @pytest.mark.parametrize("name", MERGED)
-def test_merges_and_keeps_the_numbers(name):
+def test_fused_result_equals_torch(name):
     convolution, norm, shape = MERGED[name]
     model, x = _randomised(nn.Sequential(convolution, norm, nn.ReLU())), torch.randn(shape)
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -89,13 +89,13 @@ APART = {
 
 
 @pytest.mark.parametrize("name", APART)
-def test_stays_apart(name):
+def test_is_not_fused(name):
     model, rest = APART[name]
     x = torch.randn(1, 3, 6, 6, dtype=torch.float16 if name == "half precision" else None)
     assert "batch_norm" in str(_converted(model.eval(), x, *rest))
 
 
-def test_a_norm_with_a_users_lowering_stays():
+def test_batch_norm_with_a_registered_lowering_is_not_fused():
     converter = TorchConverter()
     seen = []
 
