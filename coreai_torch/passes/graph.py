@@ -80,7 +80,7 @@ class PassGraph:
     @property
     def results(self) -> list[Any]:
         """The arguments of the output node, one for each result."""
-        returned = next(reversed(self.module.graph.nodes)).args[0]
+        returned = next(iter(reversed(self.module.graph.nodes))).args[0]
         return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
