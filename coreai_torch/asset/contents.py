@@ -1,4 +1,4 @@
-"""What a program holds as HTML: its signature, composites, ops and constants."""
+"""The contents of a program as HTML: signature, composites, ops and constants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KINDS = {"inputs": "input", "outputs": "output", "states": "state"}
 
 
 def signature(summary: Figures) -> Markup:
-    """A table of ports for each function."""
+    """Return a table of inputs, outputs and states for each function."""
     return joined(*(_function(function) for function in summary.functions))
 
 
@@ -35,7 +35,7 @@ def _type(port: PortSummary) -> str:
 
 
 def pills(counts: Iterable[tuple[str, int]], class_: str) -> Markup:
-    """Names with how often they occur; pressing one looks for it where there is a search."""
+    """Return names with counts; a click searches for the name on pages with a search field."""
     return element(
         "ul",
         *(
@@ -51,7 +51,7 @@ def _pill(name: str, count: int) -> tuple[str, str]:
 
 
 def op_counts(summary: Figures) -> list[tuple[str, int]]:
-    """The ops by their short names, without calls and the ends of graphs."""
+    """Return the counts of ops by short name, without invokes and outputs."""
     counts: Counter[str] = Counter()
     for name, count in summary.ops.items():
         if name not in ("coreai.output", "coreai.invoke"):
@@ -60,14 +60,14 @@ def op_counts(summary: Figures) -> list[tuple[str, int]]:
 
 
 def short_name(op: str) -> str:
-    """`coreai.decomposable.broadcasting_add` is an `add`."""
+    """Return `add` for `coreai.decomposable.broadcasting_add`."""
     plain = op.removeprefix("coreai.")
     inner = plain.removeprefix("decomposable.")
     return plain if inner == plain else inner.removeprefix("broadcasting_")
 
 
 def dtypes(summary: Figures) -> Markup:
-    """The constants by their dtype, the largest part first."""
+    """Return the constants by dtype, the largest first."""
     whole = summary.weight_bytes or 1
     rows = [
         (element("code", dtype), f"{count}", size(held), bar(held / whole))

@@ -1,4 +1,4 @@
-"""A program's summary where it is looked at: HTML for notebooks, rich for terminals."""
+"""Display the summary of a program: HTML for notebooks, rich for terminals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLE = """
 
 
 def fragment(summary: Figures) -> str:
-    """A piece of a page that stands for itself; names are escaped, nothing is loaded."""
+    """Return a self-contained HTML fragment with escaped names."""
     parts = [
         element("strong", headline(summary)),
         signature(summary),
@@ -36,7 +36,7 @@ def fragment(summary: Figures) -> str:
 
 
 def headline(summary: Figures) -> str:
-    """The whole in one line."""
+    """Return the summary in one line."""
     ops = sum(function.ops for function in summary.functions)
     parts = [
         "Core AI program",
@@ -56,10 +56,10 @@ def _counts(title: str, counts: list[tuple[str, int]]) -> Markup | None:
 
 
 def listed(counts: list[tuple[str, int]]) -> str:
-    """`add 12, mul 4 and 3 more kinds`."""
-    told = ", ".join(f"{name} {count}" for name, count in counts[:_SHOWN])
+    """Return `add 12, mul 4 and 3 more kinds`."""
+    text = ", ".join(f"{name} {count}" for name, count in counts[:_SHOWN])
     more = len(counts) - _SHOWN
-    return told if more <= 0 else f"{told} and {counted(more, 'more kind')}"
+    return text if more <= 0 else f"{text} and {counted(more, 'more kind')}"
 
 
 def _constants(summary: Figures) -> Markup | None:
@@ -73,7 +73,7 @@ def _constants(summary: Figures) -> Markup | None:
 
 
 def panel(summary: Figures) -> RenderableType:
-    """The same for rich; names are text, their square brackets no markup."""
+    """Return the summary for rich; square brackets in names are not markup."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -88,7 +88,7 @@ def panel(summary: Figures) -> RenderableType:
                 cells = (shown(function.name), kind[:-1], name, type_)
                 ports.add_row(*(Text(cell) for cell in cells))
     lines = [("composites", list(summary.composites.items())), ("ops", op_counts(summary))]
-    told = [Text(f"{title}  {shown(listed(counts))}") for title, counts in lines if counts]
+    listings = [Text(f"{title}  {shown(listed(counts))}") for title, counts in lines if counts]
     held = ", ".join(f"{d} {c} ({size(b)})" for d, (c, b) in summary.weights.items())
     constants = [Text(f"constants  {held}")] if held else []
-    return Group(Text(headline(summary), style="bold"), ports, *told, *constants)
+    return Group(Text(headline(summary), style="bold"), ports, *listings, *constants)

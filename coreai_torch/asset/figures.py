@@ -12,10 +12,10 @@ class PortSummary:
 
     name: str
     dtype: str
-    shape: tuple[int | None, ...]  # None where the size may vary
+    shape: tuple[int | None, ...]  # None for a dynamic size
 
     def __str__(self) -> str:
-        """`x: f32[1, 3, ?, ?]`."""
+        """Return `x: f32[1, 3, ?, ?]`."""
         sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
         return f"{self.name}: {self.dtype}[{sizes}]"
 
@@ -28,7 +28,7 @@ class FunctionSummary:
     inputs: tuple[PortSummary, ...]
     outputs: tuple[PortSummary, ...]
     states: tuple[PortSummary, ...]
-    ops: int  # those of the graphs it calls included, each call counted
+    ops: int  # with the ops of the graphs that it calls, counted per call
 
 
 class Figures(Protocol):

@@ -1,4 +1,4 @@
-"""Gives each op of a copy of a program an id that the run time repeats."""
+"""Mark each op of a copy of a program with an id that the run time reports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .mlir_module import mlir_module_of, write_module
 
 
 def marked(source: reading.Source, ids: Sequence[int], folder: Path) -> AIModelAsset:
-    """A copy of the program in the folder, its ops known by these ids, in their order."""
+    """Write a copy of the program to the folder, with these ids for its ops, in order."""
     copy = _copy(source, folder)
     module = mlir_module_of(copy)
     with module.context:
-        # Of a location that is fused with none the run time learns nothing, not even its metadata.
+        # The run time drops a fused location without parts, including its metadata.
         source, scope = ir.Location.file("op", 1, 1), ir.FlatSymbolRefAttr.get("main")
         plain = debuginfo.location_attr(src=source, scope=scope)
         for op, number in zip(_ops(module), ids, strict=True):
@@ -33,7 +33,7 @@ def marked(source: reading.Source, ids: Sequence[int], folder: Path) -> AIModelA
 
 
 def _copy(source: reading.Source, folder: Path) -> AIProgram:
-    """The same ops in a context of their own; an asset is read afresh anyway."""
+    """Return a copy of the module in a new context; an asset is read again anyway."""
     if isinstance(source, str | Path):
         source = resources.asset_at(Path(source))
     if isinstance(source, AIModelAsset):
@@ -45,7 +45,7 @@ def _copy(source: reading.Source, folder: Path) -> AIProgram:
 
 
 def _ops(module: Any) -> Iterator[Any]:
-    """Graph by graph, each op before those that it holds: the order of `reading`."""
+    """Yield the ops in the order of `reading`: each op before those of its regions."""
     for graph in module.body.operations:
         if graph.operation.name == "coreai.graph":
             yield from _within(graph.operation)

@@ -1,4 +1,4 @@
-"""HTML from any text: what a model calls its parts is shown and never read as markup."""
+"""Build HTML; names of a model are escaped."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 
 
 class Markup(str):
-    """Text that is HTML already; every other string is escaped where it is put in."""
+    """Text that is already HTML; other strings are escaped when they are inserted."""
 
     __slots__ = ()
 
 
 def element(name: str, *children: str | None, **attributes: str | int | None) -> Markup:
-    """An element; `class_` is the attribute `class`, and what is None is left out."""
-    told = "".join(
+    """Return an element; `class_` is the attribute `class`; None is omitted."""
+    text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(shown(str(value)))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup(f"<{name}{told}>{joined(*children)}</{name}>")
+    return Markup(f"<{name}{text}>{joined(*children)}</{name}>")
 
 
 def joined(*children: str | None) -> Markup:
-    """Several, one after the other."""
+    """Concatenate markup."""
     return Markup("".join(_escaped(child) for child in children if child is not None))
 
 
@@ -36,7 +36,7 @@ def _escaped(child: str) -> str:
 
 
 def shown(text: str) -> str:
-    r"""The text with codes for what cannot be seen, or would turn its reading round: `\u202e`."""
+    r"""Return the text with codes for invisible and direction-changing characters: `\u202e`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _code(c) for c in text)
@@ -48,13 +48,13 @@ def _code(character: str) -> str:
 
 
 def script_data(data: Any) -> Markup:
-    """JSON to stand in a `<script>`: no text in it can end that, nor hold a raw U+2028."""
+    """Return JSON for a `<script>`: it cannot end the element, and U+2028 is escaped."""
     plain = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return Markup(plain.translate(_IN_SCRIPT))
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], class_: str = "") -> Markup:
-    """A table with a line of headings."""
+    """Return a table with a row of headings."""
     titles = element("tr", *(element("th", title, scope="col") for title in head))
     lines = (element("tr", *(element("td", cell) for cell in row)) for row in rows)
     body = joined(element("thead", titles), element("tbody", *lines))
@@ -62,7 +62,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], class_: str = 
 
 
 def bar(share: float) -> Markup:
-    """A bar as wide as the share; SVG, since a policy that forbids scripts forbids styles too."""
+    """Return a bar as wide as the share; SVG, because strict content policies forbid styles."""
     width = f"{100 * min(max(share, 0.0), 1.0):.2f}%"
     rect = element("rect", width=width, height="100%", rx="2")
     return element("svg", rect, class_="bar", aria_hidden="true")

@@ -1,4 +1,4 @@
-"""The program a conversion returns, on whichever coreai-core is installed."""
+"""The program that a conversion returns, for all supported versions of coreai-core."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .summary import summarize
 
 REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
 
-# Left out of the rewrite. It moves the reshape of an operand behind the op that broadcasts it
-# wherever the op still fits: `x @ w.view(8, 64)` with a `w` of `[8, 8, 8]` becomes a product with
+# Removed from the rewrite. It moves the reshape of an operand behind the op that broadcasts it
+# wherever the sizes still fit: `x @ w.view(8, 64)` with a `w` of `[8, 8, 8]` becomes a product with
 # eight matrices, and `[?, ?] * v.view(1, 1)` comes out as `[1, 1]`.
 UNSOUND = ",coreai.graph(core-elide-broadcast)"
 
-_ATTEMPTS = 10  # at putting an asset where another process puts one, too
+_ATTEMPTS = 10  # at replacing an asset while another process replaces it too
 
 
 class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types that mypy follows
@@ -39,7 +39,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
 
     @property
     def mlir_module(self) -> Any:
-        """The raw module."""
+        """The raw MLIR module."""
         return mlir_module_of(self)
 
     def optimize(self) -> None:
@@ -50,15 +50,15 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
             PassManager.parse(pipeline).run(module.operation)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: ports, composites, ops, constants; read now, at no other time."""
+        """Return what a notebook shows: ports, composites, ops and constants."""
         return str(summarize(self)._repr_html_())
 
     def __rich__(self) -> Any:
-        """What rich prints in a terminal."""
+        """Return what rich prints in a terminal."""
         return summarize(self).__rich__()
 
     def get_graph(self, name: str) -> Any:
-        """The graph of an entrypoint, or None."""
+        """Return the graph of an entry point, or None."""
         look = getattr(super(), "get_graph", None) or self._get_graph
         return look(name)
 
@@ -68,10 +68,10 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         metadata: AIModelAssetMetadata | Mapping[str, Any] | None = None,
         minimum_os: OSVersion = OSVersion.v27,
     ) -> AIModelAsset:
-        """Write the asset beside `path` and swap it in; a failure leaves what was there.
+        """Write the asset beside `path`, then rename it; a failure keeps the old asset.
 
         `metadata` may be a dictionary: `author`, `license`, `model_description`, and entries of
-        your own. An asset holds text alone, so what is none is kept as JSON.
+        others. An asset stores text only, so other values are stored as JSON.
         """
         path, metadata = Path(path), _as_metadata(metadata)
         check_path(path)
@@ -87,7 +87,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         return AIModelAsset.load(path)
 
     def _write(self, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
-        """The asset's three files; the bytes are hashed in a stream, never held."""
+        """Write the three files of the asset; the bytes are hashed as a stream."""
         asset = _AIModelAsset._create(path=str(folder), metadata=metadata)
         self._save_bytecode(asset._program_bytecode_path, minimum_os=minimum_os)
         asset.update_metadata(updates=_stamp)
@@ -96,7 +96,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
 
 
 def check_path(path: Path) -> None:
-    """Refuse a path that no asset can be saved at, before any work is done for it."""
+    """Raise if no asset can be saved at the path, before any work is done."""
     if path.suffix != ".aimodel":
         named = path.with_suffix(".aimodel") if path.name.strip(".") else path / "model.aimodel"
         raise ConversionError(
@@ -105,11 +105,11 @@ def check_path(path: Path) -> None:
         )
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise PermissionError(f"{path} cannot be written: {parent} is no folder to write in")
+        raise PermissionError(f"{path} cannot be written: {parent} is not a writable folder")
 
 
 def stripped(source: Path, target: Path) -> AIModelAsset:
-    """Save an asset again without locations: no file, no line, no module path is left."""
+    """Save an asset without locations: no files, lines or module paths."""
     asset = resources.asset_at(source)
     module = mlir_module_of(asset.program)
     strip(module)
@@ -121,7 +121,7 @@ def _as_metadata(given: Any) -> Any:
     if given is None or isinstance(given, AIModelAssetMetadata):
         return given
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        # The run time's own function drops what it does not know, without a word.
+        # The function of the run time silently drops unknown entries.
         raise TypeError(
             f"metadata is {given!r}\n  try   a dictionary with names as keys, or an "
             "AIModelAssetMetadata"
@@ -142,9 +142,9 @@ def _stamp(metadata: Any) -> None:
 
 
 def _swap_in(new: Path, path: Path, aside: Path) -> None:
-    """Two renames; if the second fails the first is taken back.
+    """Replace an asset by two renames; if the second fails, undo the first.
 
-    Another process may put its own asset there between the two: then that one goes aside too.
+    Another process may write an asset between the two; that one is moved away too.
     """
     for attempt in range(_ATTEMPTS):
         away = aside.with_name(f"{aside.name}-{attempt}")

@@ -1,4 +1,4 @@
-"""A finished program as plain data: its functions, ops, constants and where they come from."""
+"""Read a finished program as plain data: functions, ops, constants and their origin."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .mlir_module import mlir_module_of
 
 DYNAMIC = -1
 
-# What holds the elements in torch. Integers and floats narrower than a byte are given one each;
-# every f4E2M1FN is also a f8E4M3FN.
+# The torch dtype for each element type. Types narrower than a byte use one byte each; every
+# f4E2M1FN is also a f8E4M3FN.
 _CARRIED = {
     **types.BY_NAME,
     "si64": torch.int64,
@@ -44,7 +44,7 @@ _FLOAT4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3
 
 @dataclass(frozen=True)
 class Type:
-    """What a value is: a tensor, a sparse tensor, the handle of a state, or something else.
+    """The type of a value: a tensor, a sparse tensor, the handle of a state, or another kind.
 
     `element` is the dialect's name of the element type; unknown sizes are `DYNAMIC`.
     """
@@ -55,7 +55,7 @@ class Type:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The torch dtype that carries the elements."""
+        """The torch dtype for the elements."""
         return _CARRIED[self.element]
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Type:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an op comes from, as far as the program tells."""
+    """The origin of an op, as far as the program records it."""
 
     module: str = ""
     file: str = ""
@@ -86,7 +86,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Block:
-    """A region's arguments and ops; the last op ends it."""
+    """The arguments and ops of a region; the last op is the terminator."""
 
     arguments: tuple[int, ...]
     types: tuple[Type, ...]
@@ -109,7 +109,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Port:
-    """A named, typed way in or out of a function."""
+    """The name and type of an input or output of a function."""
 
     name: str
     type: Type
@@ -123,14 +123,14 @@ class Function:
     inputs: tuple[Port, ...]  # states among them, as handles
     outputs: tuple[Port, ...]
     body: Block
-    size: int  # how many values it has
+    size: int  # number of values
     is_private: bool
-    composite: str = ""  # the name it is declared under, if it is a composite
+    composite: str = ""  # the name of the composite, if it is one
 
 
 @dataclass(frozen=True)
 class Program:
-    """All the graphs of a program, by name and in its order."""
+    """All graphs of a program, by name, in order."""
 
     functions: Mapping[str, Function] = field(default_factory=dict)
 
@@ -139,7 +139,7 @@ Source: TypeAlias = "AIProgram | AIModelAsset | Path | str"
 
 
 def read(source: Source, *, largest: int | None = None) -> Program:
-    """The program behind an `AIProgram`, an asset or the path of one.
+    """Read an `AIProgram`, an asset, or the path of one.
 
     Constants of more than `largest` bytes come without their value, which may be a copy.
     """
@@ -151,7 +151,7 @@ def read(source: Source, *, largest: int | None = None) -> Program:
         source = source.program
     if not isinstance(source, AIProgram):
         raise errors.ArgumentTypeError(
-            f"a {type(source).__name__} is no Core AI program\n"
+            f"a {type(source).__name__} is not a Core AI program\n"
             "  try   an AIProgram, an AIModelAsset or the path of an .aimodel"
         )
     operations = mlir_module_of(source).body.operations
@@ -161,7 +161,7 @@ def read(source: Source, *, largest: int | None = None) -> Program:
 
 
 class _Reader:
-    """Reads one graph; values are numbered in the order they are met."""
+    """Reads one graph; values are numbered in order of appearance."""
 
     def __init__(self, blobs: Mapping[str, torch.Tensor], largest: int | None) -> None:
         self._blobs = blobs
@@ -229,7 +229,7 @@ class _Reader:
 
     def _constant(self, op: Any, type_: Type) -> torch.Tensor:
         if type_.kind != "tensor" or type_.element not in _CARRIED:
-            raise errors.ConversionError(f"a constant of {type_} cannot be held by torch")
+            raise errors.ConversionError(f"a constant of {type_} has no torch dtype")
         name = re.match(r"dense_resource<(.*?)> :", _text(op.attributes)) if self._blobs else None
         raw = self._blobs.get(name[1].strip('"')) if name else None
         if raw is None or raw.numel() != bytes_of(type_):
@@ -247,10 +247,10 @@ class _Reader:
 
 
 def _text(attributes: Any) -> str:
-    """What names a constant's blob; nothing if it holds its elements itself."""
+    """Return the name of the blob of a constant; empty if the elements are inline."""
     try:
         value = attributes["value"]
-    except TypeError:  # the binding refuses to show complex elements
+    except TypeError:  # the binding rejects complex elements
         return ""
     return "" if isinstance(value, ir.DenseElementsAttr) else str(value)
 
@@ -265,18 +265,18 @@ def _bits(element: str) -> int:
 
 
 def bytes_of(type_: Type) -> int:
-    """What the elements take in a file; those narrower than a byte are packed."""
+    """Return the bytes of the elements in a file; types narrower than a byte are packed."""
     return -(-math.prod(type_.shape) * _bits(type_.element) // 8)
 
 
 def _elements(raw: torch.Tensor, type_: Type) -> torch.Tensor:
-    """The bytes of a constant as a tensor; what is narrower than a byte is unpacked."""
+    """Return the bytes of a constant as a tensor; types narrower than a byte are unpacked."""
     bits = _bits(type_.element)
-    if not raw.numel():  # which torch will not see as another type
+    if not raw.numel():  # torch cannot view an empty tensor as another dtype
         return torch.empty(type_.shape, dtype=type_.dtype)
     if bits < 8:
         raw = _unpacked(raw, type_, bits)
-    elif raw.data_ptr() % type_.dtype.itemsize:  # as blobs of a file may lie, and tensors not
+    elif raw.data_ptr() % type_.dtype.itemsize:  # blobs of a file may be misaligned
         raw = raw.clone()
     return raw.view(type_.dtype).reshape(type_.shape)
 
@@ -314,7 +314,7 @@ def _parsed(text: str) -> Type:
 
 
 def _names(attributes: Any, key: str, count: int) -> Iterator[str]:
-    """The ports' names; what has none is called by its place."""
+    """Return the names of the ports; a port without a name is named by its position."""
     listed = list(attributes[key]) if key in attributes else []
     for index in range(count):
         named = index < len(listed) and "coreai.name" in listed[index]
@@ -338,7 +338,7 @@ _SYMBOL = re.compile(r'#param\.constant<@"?(.*?)"?> : !param\.symbol')
 
 
 def _plain(attribute: Any) -> Any:
-    """An attribute as a Python value; a word of the dialect's own kinds as that word."""
+    """Return an attribute as a Python value; an enum of the dialect as its name."""
     if type(attribute) in _PLAIN:
         return _PLAIN[type(attribute)](attribute)
     text = str(attribute)
@@ -355,7 +355,7 @@ _ESCAPED = re.compile(rb"\\(\\|[0-9A-F]{2})")
 
 
 def _unescaped(text: str) -> str:
-    """The characters of which MLIR prints the bytes in hex, as it does of a quote."""
+    """Return the characters that MLIR prints as hex escapes, such as a quote."""
     if "\\" not in text:
         return text
     code = _ESCAPED.sub(
@@ -365,7 +365,7 @@ def _unescaped(text: str) -> str:
 
 
 def _place(location: Any, text: str) -> Place:
-    found = reversed(_TAG.findall(text))  # the first of a kind is the op's own
+    found = reversed(_TAG.findall(text))  # the first of a kind belongs to the op
     tags = {key: _unescaped(value) for key, value in found}
     files = [f for f in get_file_line_col_locations(location) if f.line > 0]
     number = get_operation_id(location, "coreai")

@@ -1,4 +1,4 @@
-"""The named blobs of an asset's bytecode, mapped into memory rather than read."""
+"""The named blobs in the bytecode of an asset, mapped into memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BLOB = 0  # an entry may also be a bool or a string
 
 
 def asset_at(path: Path) -> AIModelAsset:
-    """The asset of a folder; what is none, or damaged, is told, as loading it may end the process.
+    """Load the asset of a folder; raise if it is missing or damaged.
 
-    `AIModelAsset.load` itself dies of a segmentation fault where there is no bytecode.
+    `AIModelAsset.load` ends in a segmentation fault if the bytecode is missing.
     """
     check(path)
     try:
@@ -72,7 +72,7 @@ def _is_whole(bytecode: Path) -> bool:
 
 
 def mapped(bytecode: Path) -> Mapping[str, torch.Tensor]:
-    """The bytes of every blob, by name; they are read from the file when they are used.
+    """Return the bytes of every blob by name; they are read from the file when used.
 
     Empty for a file whose layout is not known here: the compiler then hands out copies.
     """
@@ -98,7 +98,7 @@ def mapped(bytecode: Path) -> Mapping[str, torch.Tensor]:
 
 
 class _Cursor:
-    """A place in the file, moved on by what is read there."""
+    """A position in the file that advances with each read."""
 
     def __init__(self, memory: mmap.mmap, start: int, length: int = 0) -> None:
         self.memory, self.at, self._end = memory, start, start + length
@@ -112,12 +112,12 @@ class _Cursor:
         return self.memory[self.at - 1]
 
     def number(self) -> int:
-        """As many bytes as the first one has zeros at its low end, and one; none means eight."""
+        """Read a variable-length number; the trailing zeros of the first byte give its length."""
         first = self.memory[self.at]
         width = (first & -first).bit_length() if first else 9
-        held = int.from_bytes(self.memory[self.at : self.at + width], "little")
+        value = int.from_bytes(self.memory[self.at : self.at + width], "little")
         self.at += width
-        return held >> (width if first else 8)
+        return value >> (width if first else 8)
 
 
 def _sections(memory: mmap.mmap) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -134,7 +134,7 @@ def _sections(memory: mmap.mmap) -> Iterator[tuple[int, tuple[int, int]]]:
 
 
 def _strings(cursor: _Cursor) -> Callable[[int], str]:
-    """The strings by number; their lengths come first, the last string's first of all."""
+    """Return the strings by number; the lengths come first, in reverse order."""
     lengths = [cursor.number() for _ in range(cursor.number())][::-1]
     starts = [cursor.at]
     for length in lengths:
@@ -143,10 +143,10 @@ def _strings(cursor: _Cursor) -> Callable[[int], str]:
 
 
 def _entries(cursor: _Cursor, names: Callable[[int], str]) -> Iterator[tuple[str, int, int]]:
-    """Name, kind and size of every entry: those of outside groups, then those of dialects."""
-    cursor.number()  # how many groups are from outside; both kinds look the same
+    """Return name, kind and size of every entry: external groups, then dialects."""
+    cursor.number()  # the number of external groups; both kinds have the same layout
     while not cursor.is_done:
-        cursor.number()  # the group's own name
+        cursor.number()  # the name of the group
         for _ in range(cursor.number()):
             name, size = names(cursor.number()), cursor.number()
             yield name, cursor.byte(), size

@@ -1,4 +1,4 @@
-"""The contents of a program in figures: functions, ports, composites, weights, ops."""
+"""Count the contents of a program: functions, ports, composites, weights, ops."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .reading import Block, Function, Op, Port, Program, Source, bytes_of, read
 
 @dataclass(frozen=True)
 class Summary:
-    """A whole program."""
+    """The contents of a program in numbers."""
 
     functions: tuple[FunctionSummary, ...]
-    graphs: dict[str, int]  # private graphs that are called, by name, with their ops
+    graphs: dict[str, int]  # private graphs by name, with their number of ops
     composites: dict[str, int]  # how often each composite is called
-    ops: dict[str, int]  # how often each op stands in the program, the most frequent first
-    weights: dict[str, tuple[int, int]]  # by dtype: how many constants, how many bytes
+    ops: dict[str, int]  # how often each op occurs, the most frequent first
+    weights: dict[str, tuple[int, int]]  # by dtype: number of constants, bytes
     kernels: tuple[str, ...]
-    file_bytes: int | None  # of the asset's files
+    file_bytes: int | None  # size of the files of the asset
 
     @property
     def weight_bytes(self) -> int:
@@ -40,12 +40,12 @@ class Summary:
 
 
 def summarize(source: Source) -> Summary:
-    """Count what a program, an asset or the path of one holds."""
+    """Summarize a program, an asset, or the path of one."""
     return summary_of(read(source, largest=0), file_bytes(source))
 
 
 def summary_of(program: Program, size: int | None) -> Summary:
-    """Count what a program holds that has been read, and whose files have this size."""
+    """Summarize a program that was read, with files of this size."""
     every = [op for function in program.functions.values() for op in ops_of(function.body)]
     counted = Counter(op.name for op in every if op.name != "coreai.constant")
     return Summary(
@@ -60,7 +60,7 @@ def summary_of(program: Program, size: int | None) -> Summary:
 
 
 def ops_of(block: Block) -> Iterator[Op]:
-    """Every op of a block and of the regions within it."""
+    """Yield every op of a block and of the regions within it."""
     for op in block.ops:
         yield op
         for region in op.regions:
@@ -108,7 +108,7 @@ def _weights(every: list[Op]) -> dict[str, tuple[int, int]]:
 
 
 def file_bytes(source: Source) -> int | None:
-    """The size of an asset's files; nothing for a program that has none."""
+    """Return the size of the files of an asset; None for a program without files."""
     path = getattr(source, "path", source)
     if not isinstance(path, str | Path):
         return None

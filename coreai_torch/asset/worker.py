@@ -1,4 +1,4 @@
-"""Loads and runs one program in a process of its own; started by `verification.isolation`.
+"""Load and run one program in a separate process; started by `verification.isolation`.
 
 It is run as a script and imports nothing of the package, so that it starts without torch. What the
 native code prints goes to a log, requests come in on standard input, replies leave on what was
@@ -39,16 +39,17 @@ def to_numpy(array: NDArray) -> np.ndarray[Any, Any]:
     from_dlpack raises BufferError where earlier versions raised RuntimeError.
     """
     try:
-        return array.numpy()
+        numbers: np.ndarray[Any, Any] = array.numpy()
     except BufferError:
         buffer = memoryview(array._tensor)
         raw = buffer if buffer.c_contiguous else buffer.tobytes()
         dtype = _RUNTIME_TO_NUMPY_DTYPE[array._tensor.dtype]
         return np.frombuffer(raw, dtype=np.dtype(dtype)).reshape(array._tensor.shape)
+    return numbers
 
 
 class Trace:
-    """Lines in a file that outlive the process: the stage, and in detail each op."""
+    """A trace file that survives a crash: the stage, and optionally each op."""
 
     def __init__(self, path: str, *, detailed: bool) -> None:
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -58,12 +59,12 @@ class Trace:
         os.write(self._file, f"{kind} {what}\n".encode())
 
     def folding(self, op: Any) -> bool:
-        """A hook of the compiler, called before it computes an op of constants."""
+        """Record an op; the compiler calls this before it folds an op."""
         self.write("op", f"{op.name} {op.location}")
         return True
 
     def profiler(self, places: dict[int, str]) -> Profiler:
-        """Notes each op of a call before it runs, with where it came from."""
+        """Record each op of a call before it runs, with its origin."""
 
         def begin(event: Any) -> int:
             name = event.event_id.removeprefix("call.")
@@ -84,7 +85,7 @@ class Session:
         self._held = AsyncExitStack()
 
     async def load(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Read, optimize if asked, save, lower, load; gives the names of the ports."""
+        """Read, optimize if requested, save, compile, load; return the names of the ports."""
         asset = self._asset(request)
         await self._held.aclose()
         self._held = AsyncExitStack()
@@ -103,11 +104,11 @@ class Session:
         }
 
     async def save(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Read, optimize if asked, save; gives the path of the asset."""
+        """Read, optimize if requested, save; return the path of the asset."""
         return {"path": str(self._asset(request).path)}
 
     async def _loaded(self, asset: Any) -> Any:
-        """The loaded model; with places for its ops if these are to be traced."""
+        """Return the loaded model; with locations of its ops if they are traced."""
         if not (self._trace.detailed and hasattr(asset, "_write_odix")):  # 1.0.0b2 has it not
             return await self._held.enter_async_context(asset.executable())
         folder = tempfile.mkdtemp(suffix=".aimodelx")
@@ -141,7 +142,7 @@ class Session:
         return program.save_asset(Path(folder) / "program.aimodel")
 
     async def call(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One call; the states come back as the call left them."""
+        """Call the function once; return outputs and updated states."""
         self._trace.write("stage", "running")
         given = {name: NDArray(array) for name, array in request["inputs"].items()}
         states = {name: NDArray(array) for name, array in request["states"].items()}
@@ -152,7 +153,7 @@ class Session:
         }
 
     async def timed(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Several calls with the same inputs, and what each took."""
+        """Call the function several times with the same inputs; return the times."""
         self._trace.write("stage", "running")
         given = {name: NDArray(array) for name, array in request["inputs"].items()}
         states = {name: NDArray(array) for name, array in request["states"].items()}
@@ -172,7 +173,7 @@ def _module(program: Any) -> Any:
 
 
 def _places(model: Any) -> dict[int, str]:
-    """From the number of an executed op to what a conversion in debug mode said of it."""
+    """Return the debug information of each executed op by its number."""
     known: dict[int, str] = {}
     for info in json.loads(model._debug_infos or b"[]"):
         for op in info.get("operations", ()):

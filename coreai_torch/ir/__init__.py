@@ -1,4 +1,4 @@
-"""Everything that touches `coreai`; the only room allowed to import `coreai._compiler`."""
+"""Building MLIR; with `asset`, the only package that may import `coreai._compiler`."""
 
-# First of all: in coreai-core 1.0.0b3 an import that starts at the dialects is circular.
+# Must be first: in coreai-core 1.0.0b3 importing the dialects first is circular.
 import coreai.authoring  # noqa: F401

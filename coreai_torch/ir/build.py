@@ -1,4 +1,4 @@
-"""The module under construction: its body, its constants, the names it has given."""
+"""The module under construction: its blocks, constants and symbol names."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from .zero_size import NEVER, ZeroSizes
 
 _CURRENT: ContextVar[Build] = ContextVar("build")
 
-# Elements of a constant that is stored in the layout it is used in. Weights above it keep theirs,
-# and an op that changes it: a transposed copy of 1 GB takes longer than the whole conversion.
+# Largest number of elements of a constant that torch transposes or reshapes in place of an op.
+# Larger weights keep their layout: a transposed copy of 1 GB takes longer than the conversion.
 SMALL = 1 << 18
-_AS_USED = ".as_used"  # ends the name of a constant that is stored as it is used
+_AS_USED = ".as_used"  # suffix of the name of such a constant
 
 
 def _never_fold(op: Any) -> bool:
-    """Keep the native folder away from constants.
+    """Disable the native constant folder.
 
     Constant subgraphs are folded by torch before they get here. The native folder drops NaN,
-    wraps where the run time saturates, dies on `gelu`, and names what it makes by a hash
+    wraps where the run time saturates, crashes on `gelu`, and names its results by a hash
     that differs between processes.
     """
     return False
 
 
 class Build:
-    """One module and what must be unique or shared within it."""
+    """One module, and what must be unique or shared within it."""
 
     def __init__(self) -> None:
         self.context = Context()
@@ -52,21 +52,21 @@ class Build:
         self._superseded: list[list[Value]] = []
         self.shared_graphs: dict[Any, Any] = {}
         self.zero_sizes = NEVER
-        self.open_scans = itertools.count()  # those of sizes that are known at run time only
+        self.open_scans = itertools.count()  # numbers the scans over dynamic sizes
 
     @staticmethod
     def current() -> Build:
-        """The build that is open in this thread."""
+        """Return the build that is open in this thread."""
         return _CURRENT.get()
 
     @contextmanager
     def open(self) -> Iterator[Build]:
-        """Everything built inside goes into this module."""
+        """Build into this module."""
         token = _CURRENT.set(self)
         try:
             with self.context, Location.unknown() as here:
-                # The folding hook is Python: a pass on another thread, one per graph, would wait
-                # for the interpreter that the caller of the pass holds, for ever.
+                # The folding hook is Python: with threads, a pass waits for the interpreter lock
+                # that its caller holds, and never returns.
                 here.context.enable_multithreading(False)
                 register_should_const_folding_hook(callable=_never_fold, context=here.context)
                 self.module = Module.create()
@@ -86,7 +86,7 @@ class Build:
 
     @contextmanager
     def graph_body(self, block: Block) -> Iterator[None]:
-        """Build inside a graph; its large constants gather at the head of the block."""
+        """Build inside a graph; its large constants are placed at the head of the block."""
         self._blocks.append(block)
         self._emitted.append({})
         self._superseded.append([])
@@ -102,13 +102,13 @@ class Build:
             self._superseded.pop()
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep these graph names for the entrypoints."""
+        """Reserve these graph names for the entry points."""
         self._symbols.update(names)
 
     def symbol(self, wanted: str) -> str:
-        """A graph name that is not taken yet, and that the symbol syntax can hold."""
+        """Return a graph name that is unused and a valid symbol."""
         base = re.sub(r"[^\w.$-]", "_", wanted, flags=re.ASCII)
-        if not re.match(r"[A-Za-z_]", base):  # as the path of a module in nn.Sequential, `0.norm`
+        if not re.match(r"[A-Za-z_]", base):  # the path of a module in nn.Sequential: `0.norm`
             base = f"_{base}"
         name, count = base, 0
         while name in self._symbols:
@@ -118,7 +118,7 @@ class Build:
         return name
 
     def tensor(self, tensor: torch.Tensor, name: str) -> Value:
-        """A tensor as a value of the graph being built, emitted once per graph."""
+        """Return a tensor as a value of the current graph, emitted once per graph."""
         attribute = self.constants.attribute(tensor, name)
         self._contents.setdefault(attribute, (tensor, name))
         emitted, key = self._emitted[-1], hash(attribute)
@@ -127,16 +127,16 @@ class Build:
         return emitted[key]
 
     def content(self, constant: Value) -> torch.Tensor | None:
-        """What a constant that was emitted here holds."""
+        """Return the tensor of a constant that was emitted here."""
         content, _ = self._contents.get(constant.owner.attributes["value"], (None, ""))
         return content
 
     def changed(
         self, constant: Value, change: Callable[[torch.Tensor], torch.Tensor]
     ) -> Value | None:
-        """A constant changed by torch rather than by an op; None for any other value.
+        """Apply a change to a constant in torch instead of by an op; return None for other values.
 
-        A large one is changed only where that copies nothing: its bytes stay as they are.
+        A large constant is changed only if that copies nothing.
         """
         owner = constant.owner
         if isinstance(owner, Block) or owner.name != "coreai.constant":
@@ -151,7 +151,7 @@ class Build:
         return self.tensor(result, f"{name.removesuffix(_AS_USED)}{_AS_USED}")
 
     def number(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
-        """A small constant of the given narrow dtype, right here."""
+        """Emit a small constant of the given narrow dtype at the current place."""
         key = (repr(value), dtype)
         if key not in self._attributes:
             tensor = constants.narrowed(torch.tensor(value, dtype=_exact(value, dtype)), "literal")
@@ -164,17 +164,17 @@ class Build:
 def _seen_as(
     content: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.Tensor | None:
-    """The changed tensor if it is the same bytes in the same order."""
+    """Return the changed tensor if it is a contiguous view of all elements, else None."""
     if not content.is_contiguous():
         return None
-    # Tried on a tensor without bytes, for a change that copies would copy a large weight.
+    # Tried on a meta tensor, so that a change that copies does not copy a large weight.
     meta = change(torch.empty_like(content, device="meta"))
     same = meta.numel() == content.numel() and meta.is_contiguous() and is_view(meta)
     return change(content.detach()) if same else None
 
 
 def _exact(value: complex | Sequence[int], dtype: torch.dtype) -> torch.dtype:
-    """Integers are checked in 64 bits before they become narrower."""
+    """Return the dtype to read a literal in; integers are range-checked in 64 bits."""
     plain = types.narrow(dtype)
     if plain.is_floating_point or plain.is_complex or plain == torch.bool:
         return plain

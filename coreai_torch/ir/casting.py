@@ -1,4 +1,4 @@
-"""Conversions between element types with torch's meaning, not the run time's."""
+"""Casts between element types with the semantics of torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def element(x: Value) -> Type:
 
 
 def dtype(x: Value) -> torch.dtype:
-    """The torch dtype that a value's elements stand for."""
+    """Return the torch dtype of the elements of a value."""
     return types.dtype_of(x.type)
 
 
@@ -42,7 +42,7 @@ def _with_element(x: Value, target: torch.dtype) -> RankedTensorType:
 
 
 def raw_cast(x: Value, target: torch.dtype) -> Value:
-    """The dialect's own cast: saturates, and may be cancelled against its inverse."""
+    """Emit CastOp: it saturates, and the compiler may cancel it with its inverse."""
     return gen.CastOp(_with_element(x, target), x).result
 
 
@@ -55,7 +55,7 @@ def _broadcasting(op: type, *operands: Value) -> Value:
 
 
 def trunc(x: Value) -> Value:
-    """Towards zero, for all floats: infinities and NaN stay what they are."""
+    """Round towards zero; infinities and NaN stay unchanged."""
     rounded = gen.RoundOp(x).result
     size, reach = gen.AbsOp(x).result, gen.AbsOp(rounded).result
     too_far = gen.GreaterOp(reach, size).result
@@ -69,8 +69,8 @@ def trunc(x: Value) -> Value:
     return gen.WhereOp(too_far, back, rounded).result
 
 
-# The largest number, and the size up to which torch still rounds to it: 61439 is 57344 there,
-# where the run time overflows at once.
+# The largest number, and the magnitude up to which torch rounds to it: 61439 becomes 57344 in
+# torch, but overflows in the run time.
 _FLOAT8 = {
     torch.float8_e4m3fn: (448.0, float("inf")),
     torch.float8_e5m2: (57344.0, 61439.996),
@@ -86,7 +86,7 @@ def _within(x: Value, limits: tuple[float, float]) -> Value:
 
 
 def _pinned(x: Value) -> Value:
-    """`x` behind an op: as bare casts of one width, f16 -> bf16 -> f16 is cancelled.
+    """Put `x` behind an op: the compiler cancels the casts f16 -> bf16 -> f16.
 
     449 then stays 449 where bfloat16 has 448.
     """
@@ -94,18 +94,18 @@ def _pinned(x: Value) -> Value:
 
 
 def _truth(x: Value) -> Value:
-    if dtype(x).is_complex:  # which the run time cannot compare
+    if dtype(x).is_complex:  # the run time cannot compare complex numbers
         parts = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
         return gen.OrOp(*map(_truth, parts)).result
     return _broadcasting(gen.BroadcastingNotEqual, x, _number(x, 0))
 
 
 def cast(x: Value, target: torch.dtype) -> Value:
-    """`x.to(target)`, or `x` itself when nothing would change."""
+    """Return `x.to(target)`, or `x` itself if it has that dtype."""
     source, target = dtype(x), types.narrow(target)
     if source == target:
         return x
-    if source in _FLOAT8:  # which the dialect can do little with
+    if source in _FLOAT8:  # most ops of the dialect reject float8
         return cast(raw_cast(x, torch.float32), target)
     if target in _FLOAT8:
         return raw_cast(_within(cast(x, torch.float32), _FLOAT8[target]), target)
@@ -115,11 +115,11 @@ def cast(x: Value, target: torch.dtype) -> Value:
         return cast(gen.RealPartOp(x).result, target)
     if target.is_complex:
         real = cast(x, torch.float32)
-        # Of the size, for -1 * 0.0 is -0.0 and turns the logarithm's sign.
+        # Of the magnitude: -1 * 0.0 is -0.0, which changes the sign of the logarithm.
         zero = _broadcasting(gen.BroadcastingMul, gen.AbsOp(real).result, _number(real, 0.0))
         return gen.CreateComplexOp(real, _finite_zero(real, zero)).result
     if source.is_floating_point and not target.is_floating_point:
-        # Without this the pair f32 -> si32 -> f32 is cancelled and 1.5 comes back as 1.5.
+        # Without this the compiler cancels f32 -> si32 -> f32, and 1.5 stays 1.5.
         return _wrap(raw_cast(trunc(x), torch.int32), target)
     if {source, target} == {torch.float16, torch.bfloat16}:
         return raw_cast(_pinned(raw_cast(x, torch.float32)), target)
@@ -129,7 +129,7 @@ def cast(x: Value, target: torch.dtype) -> Value:
 
 
 def _finite_zero(real: Value, product: Value) -> Value:
-    """Zeros of the right shape; `inf * 0` is NaN, so what is not zero is replaced."""
+    """Return zeros of the same shape; `inf * 0` is NaN, so other elements are replaced."""
     zero = _number(real, 0.0)
     return _broadcasting(
         gen.BroadcastingWhere,
@@ -140,7 +140,7 @@ def _finite_zero(real: Value, product: Value) -> Value:
 
 
 def _wrap(x: Value, target: torch.dtype) -> Value:
-    """Between integers torch keeps the low bits; the run time would saturate 300 to 127."""
+    """Cast between integers as torch does: keep the low bits. The run time saturates 300 to 127."""
     source, info = dtype(x), torch.iinfo(target)
     if source == target:
         return x
@@ -161,7 +161,7 @@ def _wrap(x: Value, target: torch.dtype) -> Value:
 
 
 def _reinterpret_32(x: Value, target: torch.dtype) -> Value:
-    """The same 32 bits under the other sign: both halves fit both types."""
+    """Reinterpret 32 bits with the other signedness, in two halves that fit both types."""
     if dtype(x) != torch.int32 and dtype(x) != torch.uint32:
         x = raw_cast(x, torch.int32)  # narrower signed: sign-extends first
         if dtype(x) == target:

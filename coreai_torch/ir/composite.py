@@ -1,4 +1,4 @@
-"""Named op groups that the compiler may replace whole: a contract as data, and a body."""
+"""Composites: named groups of ops that the compiler may replace by one implementation."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Results: TypeAlias = "Value | Sequence[Value]"
 
 
 def attribute(value: Any) -> Attribute:
-    """A Python value as an attribute of the kinds that survive serialisation."""
+    """Return a Python value as an attribute that can be serialized."""
     match value:
         case Attribute():
             return value
         case None:
             return UnitAttr.get()
-        case bool():  # before int: bool is one
+        case bool():  # before int, because bool is a subclass
             return BoolAttr.get(value)
         case int():
             return IntegerAttr.get(IntegerType.get_signed(64), value)
@@ -55,7 +55,7 @@ def attribute(value: Any) -> Attribute:
 def declaration(
     name: str, inputs: Sequence[str], outputs: Sequence[str], attrs: Mapping[str, Any]
 ) -> Attribute:
-    """The `composite_decl` attribute of a graph, in the context that is active."""
+    """Return the `composite_decl` attribute of a graph, in the active context."""
     contract = attribute(
         {"input_names": list(inputs), "op_attrs": dict(attrs), "output_names": list(outputs)}
     )
@@ -69,13 +69,13 @@ def generate_composite_decl(
     output_names: Sequence[str],
     op_attributes: Mapping[str, Any],
 ) -> Attribute:
-    """The `composite_decl` attribute for a `coreai.graph` of your own lowering.
+    """Return the `composite_decl` attribute for a `coreai.graph` that a custom lowering builds.
 
     Args:
-        context: that of the location a lowering is given, `loc.context`.
-        op_name: by which the compiler knows it.
-        input_names: of the graph's operands, in order.
-        output_names: of its results.
+        context: the context of the location that a lowering gets, `loc.context`.
+        op_name: the name that the compiler looks for.
+        input_names: the names of the operands, in order.
+        output_names: the names of the results.
         op_attributes: None, bools, integers, floats, strings, lists and dictionaries of them;
             `version` must be among them.
     """
@@ -90,7 +90,7 @@ def generate_composite_decl(
 
 @dataclass(frozen=True)
 class Composite:
-    """The contract of one composite: what the compiler reads to recognise it."""
+    """The declaration of a composite, by which the compiler recognizes it."""
 
     name: str
     inputs: tuple[str, ...]
@@ -101,7 +101,7 @@ class Composite:
     def emit(
         self, body: Callable[..., Results], *operands: Value, variant: str = ""
     ) -> list[Value]:
-        """Invoke the composite's graph here; it is built once per contract and operand types.
+        """Invoke the graph of the composite; it is built once per declaration and operand types.
 
         `body` is the fallback: a function of the operands and of the attributes alone, and of
         what `variant` spells.

@@ -24,7 +24,7 @@ from .build import Build
 
 
 def element_name(x: Value) -> str:
-    """The dialect's name of a value's element type."""
+    """Return the name of the element type of a value."""
     return str(x.type.element_type)
 
 
@@ -35,13 +35,13 @@ def packed(
     pack: Callable[[torch.Tensor], torch.Tensor],
     name: str,
 ) -> Value:
-    """A constant of that type whose bytes `pack` makes of a tensor, once for each tensor."""
+    """Return a constant of a type; `pack` computes its bytes from a tensor, once per tensor."""
     type_ = RankedTensorType.get(list(shape), Type.parse(element))
     return constants.emit(Build.current().constants.packed(source, type_, pack, name))
 
 
 def splat(number: float, element: str, shape: Sequence[int]) -> Value:
-    """One number in all places; some ops take zeros in this form only."""
+    """Return a constant with one number everywhere; some ops accept zeros in this form only."""
     type_ = Type.parse(element)
     attribute = IntegerAttr if IntegerType.isinstance(type_) else FloatAttr
     one = attribute.get(type_, number)
@@ -50,7 +50,7 @@ def splat(number: float, element: str, shape: Sequence[int]) -> Value:
 
 
 def lut_to_dense(indices: Value, lut: Value, axis: int) -> Value:
-    """The axis counts from the front: a negative one kills the process."""
+    """Emit the op; a negative axis aborts the process (coreai-core 1.0.0b2)."""
     return gen.LutToDenseOp(indices, lut, splat(axis, "si16", ())).result
 
 
@@ -64,7 +64,7 @@ def blockwise_shift_scale(data: Value, scale: Value, offset1: Value, offset2: Va
 
 
 def sparse_to_dense(values: Value, mask: Value) -> Value:
-    """The values in the marked places (`ui1`), zeros elsewhere."""
+    """Return the values at the marked places (`ui1`), zeros elsewhere."""
     return gen.SparseWithBitmaskToDenseOp(gen.BuildSparseWithBitmaskOp(values, mask).result).result
 
 
@@ -79,5 +79,5 @@ def dequantize(x: Value, scale: Value, offset1: Value, offset2: Value, axes: Val
 
 
 def widened(x: Value, dtype: torch.dtype) -> Value:
-    """Integers of a few bits in a dtype that torch has."""
+    """Cast integers of a few bits to a dtype that torch has."""
     return gen.CastOp(types.tensor(x.type.shape, types.element(dtype)), x).result

@@ -1,4 +1,4 @@
-"""Tensors to constant ops: weights are referenced, never copied, and emitted once each."""
+"""Emit tensors as constants: weights are referenced, not copied, and emitted once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Bytes: TypeAlias = np.ndarray[Any, Any]
 
 
 def narrowed(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """The tensor in the dtype of the devices; refuses numbers that would not survive."""
+    """Return the tensor with 64 bits narrowed to 32; raise for numbers that do not fit."""
     target = types.narrow(tensor.dtype)
     if target is tensor.dtype:
         return tensor
@@ -59,9 +59,9 @@ def _too_wide(name: str, value: Any, wide: torch.dtype, narrow: torch.dtype) -> 
 
 
 def _bytes(tensor: torch.Tensor) -> Bytes:
-    # Any stride but the contiguous one would be read as if it were contiguous.
+    # The binding ignores strides.
     flat = tensor.contiguous().reshape(-1)
-    if flat.stride(0) != 1:  # one element of another stride counts as contiguous
+    if flat.stride(0) != 1:  # one element counts as contiguous with any stride
         flat = flat.clone(memory_format=torch.contiguous_format)
     return np.asarray(flat.view(torch.uint8).numpy())
 
@@ -71,7 +71,7 @@ def _is_splat(tensor: torch.Tensor) -> bool:
 
 
 class Constants:
-    """The constants of one module: equal tensors share one attribute, so one set of bytes."""
+    """The constants of one module; equal tensors share one attribute."""
 
     def __init__(self) -> None:
         self._by_storage: dict[Any, Attribute] = {}
@@ -80,7 +80,7 @@ class Constants:
         self._alive: list[Any] = []  # storages whose addresses are used as keys
 
     def attribute(self, tensor: torch.Tensor, name: str) -> Attribute:
-        """The attribute that holds a tensor; the same one for equal tensors."""
+        """Return the attribute of a tensor; equal tensors have the same one."""
         tensor = _plain(tensor, name)
         short = tensor.numel() < _INLINE_ELEMENTS or _is_splat(tensor)
         if short and not tensor.is_complex():  # the binding aborts on complex elements
@@ -92,7 +92,7 @@ class Constants:
         return self._by_storage[key]
 
     def _shared(self, tensor: torch.Tensor, name: str) -> Attribute:
-        """One attribute per content: a cheap look first, every byte only if that agrees."""
+        """Return one attribute per content; all bytes are compared only if samples agree."""
         return self._resource(_bytes(tensor), _type_of(tensor), name)
 
     def _resource(self, raw: Bytes, type_: RankedTensorType, name: str) -> Attribute:
@@ -112,7 +112,7 @@ class Constants:
         pack: Callable[[torch.Tensor], torch.Tensor],
         name: str,
     ) -> Attribute:
-        """The attribute of bytes that `pack` makes of a tensor; one for each tensor and type."""
+        """Return the attribute of `pack(source)`; one for each tensor and type."""
         source = _plain(source, name)
         key = (source.data_ptr(), source.dtype, tuple(source.shape), source.stride(), str(type_))
         if key not in self._by_storage:
@@ -154,7 +154,7 @@ def _plain(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def inline(tensor: torch.Tensor) -> Attribute:
-    """An attribute that holds its bytes itself; one element stands for all of a splat."""
+    """Return an attribute with inline bytes; a splat stores one element."""
     type_ = _type_of(tensor)
     if not _is_splat(tensor):
         return create_elements_attr(Location.unknown(), type_, _bytes(tensor))
@@ -165,7 +165,7 @@ def inline(tensor: torch.Tensor) -> Attribute:
 
 
 def emit(attribute: Attribute, block: Block | None = None) -> Value:
-    """A constant op here, or at the head of a block so that the whole graph may use it."""
+    """Emit a constant at the current place, or at the head of a block."""
     if block is None:
         return gen.ConstantOp(value=attribute).result
     with InsertionPoint.at_block_begin(block):

@@ -1,4 +1,4 @@
-"""The dialect's op constructors under the names lowerings use, and a few that fold."""
+"""Constructors of dialect ops for lowerings, with guards against known failures."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def _binary(op: type) -> Binary:
 
 
 def _chained(op: Any) -> Binary:
-    """Sums and products, whose constants the compiler would join across two of them."""
+    """Return a constructor for sums or products that blocks wrong reassociation."""
     name = op.OPERATION_NAME
     return lambda x, y: op(*broadcast_operands(*block_reassociation(name, x, y))).result
 
 
-# Two operands of one element type; sizes broadcast. Booleans have ops of their own: adding or
+# Two operands of one element type; sizes broadcast. Booleans have separate ops: adding or
 # multiplying them with broadcasting fails at run time, comparing them fails when saving.
 add = _chained(gen.BroadcastingAdd)
 sub = _chained(gen.BroadcastingSub)
@@ -83,7 +83,7 @@ bitwise_xor = _binary(gen.BroadcastingBitwiseXor)
 
 
 def matmul(x: Value, y: Value) -> Value:
-    """Products of matrices, batches broadcast; a sum of no products is zero.
+    """Multiply matrices; batches broadcast, and an empty inner axis gives zeros.
 
     The run time leaves the result of `[s0, 0] @ [0, 5]` unwritten.
     """
@@ -103,11 +103,11 @@ cos = _unary(gen.CosOp)
 cosh = _unary(gen.CoshOp)
 erf = _unary(gen.ErfOp)
 exp = _unary(gen.ExpOp)
-imaginary_part = _unary(gen.ImaginaryPartOp)  # complex operands only: others kill the process
+imaginary_part = _unary(gen.ImaginaryPartOp)  # complex operands only: others abort the process
 log = _unary(gen.LogOp)
 logical_not = _unary(gen.NotOp)
 non_zero = _unary(gen.NonZeroOp)  # si32 [count, rank]
-real_part = _unary(gen.RealPartOp)  # complex operands only: others kill the process
+real_part = _unary(gen.RealPartOp)  # complex operands only: others abort the process
 round_ = _unary(gen.RoundOp)  # ties to even
 rsqrt = _unary(gen.RsqrtOp)
 sigmoid = _unary(gen.SigmoidOp)
@@ -134,16 +134,16 @@ def where(condition: Value, a: Value, b: Value) -> Value:
 
 
 def pow_(x: Value, y: Value) -> Value:
-    """`x ** y`; integers wrap."""
+    """Return `x ** y`; integers wrap."""
     if is_float(x):
         return gen.BroadcastingPow(*broadcast_operands(x, y)).result
-    # Complex numbers are not broadcast at all. Integers that are go through a double, and the
-    # process dies if 2 ** 7 in si8 does not fit. Tensors of one size, laid out, are safe.
+    # BroadcastingPow rejects complex numbers, computes integers in double, and aborts if 2 ** 7
+    # does not fit si8. PowOp on operands of equal sizes is safe.
     return gen.PowOp(*broadcast(x, y)).result
 
 
 def broadcast(x: Value, y: Value) -> tuple[Value, Value]:
-    """Both in the sizes that they have together, laid out in memory."""
+    """Expand both operands to their common sizes."""
     if x.type == y.type and types.DYNAMIC not in x.type.shape:
         return x, y
     always = constant(True, torch.bool)
@@ -155,17 +155,17 @@ def less(x: Value, y: Value) -> Value:
 
 
 def neg(x: Value) -> Value:
-    """`-x`; for floats a subtraction from zero would turn 0.0 into 0.0 and not -0.0."""
+    """Return `-x`; a subtraction from zero would give 0.0 for 0.0, not -0.0."""
     return mul(x, like(x, -1)) if is_float(x) else sub(like(x, 0), x)
 
 
 def wide(x: Value) -> Value:
-    """Narrow floats as float32, the precision torch computes in before it rounds."""
+    """Cast narrow floats to float32, in which torch computes before it rounds."""
     return cast(x, torch.float32) if dtype(x) in (torch.float16, torch.bfloat16) else x
 
 
 def known_number(x: Value) -> int | float | None:
-    """The number that a constant holds in all its places, if `x` is such a constant."""
+    """Return the number of a splat constant, else None."""
     is_constant = getattr(x.owner, "name", None) == "coreai.constant"
     if not is_constant or is_bool(x) or is_complex(x):
         return None
@@ -177,27 +177,27 @@ def known_number(x: Value) -> int | float | None:
 
 
 def constant(value: Any, dtype: torch.dtype) -> Value:
-    """A number, or a flat list of them, as a constant of a (narrowed) torch dtype."""
+    """Return a number, or a flat list of numbers, as a constant of a (narrowed) torch dtype."""
     return Build.current().number(value, types.narrow(dtype))
 
 
 def tensor_constant(tensor: torch.Tensor, name: str = "table") -> Value:
-    """A tensor as a constant, shared with equal ones."""
+    """Return a tensor as a constant; equal tensors share it."""
     return Build.current().tensor(tensor, name)
 
 
 def like(x: Value, number: Any) -> Value:
-    """A rank-0 value of `x`'s element type; a run-time number is cast."""
+    """Return a rank-0 value of the element type of `x`; a run-time number is cast."""
     return cast(number, dtype(x)) if isinstance(number, Value) else constant(number, dtype(x))
 
 
 def zeros(x: Value, dims: Sequence[Dim]) -> Value:
-    """Zeros of `x`'s element type in the given sizes."""
+    """Return zeros of the element type of `x` in the given sizes."""
     return broadcast_to(like(x, 0), dims)
 
 
 def create_complex(real: Value, imaginary: Value) -> Value:
-    """A complex64 from two f32 values of one shape; other operands kill the process."""
+    """Return a complex64 from two f32 values of one shape; other operands abort the process."""
     return gen.CreateComplexOp(cast(real, torch.float32), cast(imaginary, torch.float32)).result
 
 
@@ -215,7 +215,7 @@ def transpose(x: Value, permutation: Sequence[int]) -> Value:
 
 
 def expand_dims(x: Value, axes: Sequence[int]) -> Value:
-    """New axes of size one at these places of the result."""
+    """Insert axes of size one at these positions of the result."""
     if not axes:
         return x
     dims = list(sizes_of_type(x))
@@ -229,7 +229,7 @@ def expand_dims(x: Value, axes: Sequence[int]) -> Value:
 
 
 def shrink_dims(x: Value, axes: Sequence[int]) -> Value:
-    """Drop axes of size one, also where the type no longer shows that they are one."""
+    """Drop axes of size one, also if their type is dynamic."""
     if not axes:
         return x
     kept = [d for i, d in enumerate(sizes(x)) if i not in axes] if _hides_one(x, axes) else None
@@ -241,7 +241,7 @@ def _hides_one(x: Value, axes: Sequence[int]) -> bool:
 
 
 def sizes_of_type(x: Value) -> tuple[int, ...]:
-    """The sizes as the type shows them, the dynamic ones as the dialect's mark."""
+    """Return the sizes of the type, with the marker of the dialect for dynamic ones."""
     return tuple(x.type.shape)
 
 
@@ -252,7 +252,7 @@ def concat(axis: int, values: Sequence[Value]) -> Value:
 def slice_(
     x: Value, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[Dim] | None = None
 ) -> Value:
-    """A box out of `x`, one start and end per axis, read as Python reads them.
+    """Slice `x` with one start and end per axis, with the semantics of Python.
 
     Negative positions count from the end and all are clamped, at run time too. Strides are
     positive.
@@ -269,14 +269,14 @@ def slice_(
 
 
 def _extent(extent: int, start: Dim, end: Dim, step: Dim) -> int:
-    """The size that a slice leaves of an axis; one run-time bound would hide all axes' sizes."""
+    """Return the size of a sliced axis; SliceOp makes all axes dynamic for one dynamic bound."""
     if extent == types.DYNAMIC or not shapes.is_static((start, end, step)):
         return types.DYNAMIC
     return len(range(extent)[start:end:step])
 
 
 def slice_axis(x: Value, axis: int, start: Dim, end: Dim, stride: Dim = 1) -> Value:
-    """A slice along one axis, the others whole."""
+    """Slice along one axis."""
     starts: list[Dim] = [0] * x.type.rank
     ends: list[Dim] = list(whole(x))
     strides: list[Dim] = [1] * x.type.rank
@@ -285,14 +285,14 @@ def slice_axis(x: Value, axis: int, start: Dim, end: Dim, stride: Dim = 1) -> Va
 
 
 def whole(x: Value) -> tuple[int, ...]:
-    """The ends of a slice that takes all of `x`; a size not known here is left to clamping."""
+    """Return the ends of a slice that takes all of `x`; dynamic sizes rely on clamping."""
     return tuple(shapes.FAR if d == types.DYNAMIC else int(d) for d in x.type.shape)
 
 
 def slice_update(
     x: Value, update: Value, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[Dim]
 ) -> Value:
-    """`x` with a box replaced by `update`."""
+    """Return `x` with a slice replaced by `update`."""
     return gen.SliceUpdateOp(
         x, shapes.vector(starts), shapes.vector(ends), shapes.vector(strides), update
     ).result
@@ -315,20 +315,20 @@ def pad(
         return x
     filler = like(x, 0) if value is None else value
     counts = shapes.vector(flat, torch.uint32)
-    axis = int(all(isinstance(c, int) and c == 0 for c in flat[:2]))  # whether rows are whole
-    return _beside_a_row(x, axis, lambda rows: _coreai.pad(rows, counts, filler, mode))
+    axis = int(all(isinstance(c, int) and c == 0 for c in flat[:2]))  # whether axis 0 is not padded
+    return _with_extra_row(x, axis, lambda rows: _coreai.pad(rows, counts, filler, mode))
 
 
 def range_(start: Value, stop: Value, step: Value) -> Value:
-    """`arange` of one element type; a step of zero kills the process."""
+    """`arange` of one element type; a step of zero aborts the process."""
     return gen.RangeOp(start, stop, step).result
 
 
 def _reduction(op: type, identity: float | bool) -> Callable[[Value, Sequence[int]], Value]:
-    """`identity` is the answer for no elements, where the run time leaves the result unwritten."""
+    """Return a reduction; `identity` is the result for empty axes."""
 
     def reduce(x: Value, axes: Sequence[int]) -> Value:
-        # No axes means none: the dialect's answer to an empty list is garbage.
+        # An empty list of axes reduces nothing; the dialect returns garbage for it.
         if not axes:
             return x
         if any(x.type.shape[axis] == 0 for axis in axes):
@@ -351,18 +351,18 @@ any_ = _reduction(gen.AnyOp, False)
 
 
 def any_one(x: Value) -> Value:
-    """Whether any of all the booleans is set, as the rank-0 condition of a loop."""
+    """Return whether any boolean is set, as the rank-0 condition of a loop."""
     axes = list(range(x.type.rank))
     return shrink_dims(any_(x, axes), axes)
 
 
 def argmax(x: Value, axis: int) -> Value:
-    """The index of the first greatest along an axis as si32, the axis kept; NaN is passed over."""
-    found = _beside_a_row(x, axis, lambda rows: gen.ArgmaxOp(rows, i32(axis)).result)
+    """Return the index of the first maximum along an axis (si32, axis kept); NaN is ignored."""
+    found = _with_extra_row(x, axis, lambda rows: gen.ArgmaxOp(rows, i32(axis)).result)
     return raw_cast(found, torch.int32)
 
 
-def _beside_a_row(x: Value, axis: int, op: Unary) -> Value:
+def _with_extra_row(x: Value, axis: int, op: Unary) -> Value:
     """Apply `op` along an axis; it crashes without rows, so a row of zeros is added and cut off."""
     if not axis or not Build.current().zero_sizes.along(x, [0]):
         return op(x)
@@ -375,17 +375,19 @@ def softmax(x: Value, axis: int) -> Value:
 
 
 def scan(x: Value, axis: int, combiner: str) -> Value:
-    """Cumulative `sum`, `product`, `min` or `max` along an axis."""
+    """Return the cumulative `sum`, `product`, `min` or `max` along an axis."""
     at, back = u32(axis), constant(False, torch.bool)
-    return _beside_a_row(_unlike_others(x), axis, lambda y: _coreai.scan(y, at, back, combiner))
+    return _with_extra_row(
+        _distinct_operand(x), axis, lambda y: _coreai.scan(y, at, back, combiner)
+    )
 
 
-def _unlike_others(x: Value) -> Value:
-    """The same value for a scan, by another op than any scan before it was given.
+def _distinct_operand(x: Value) -> Value:
+    """Return the same value through an op that differs from that of every earlier scan.
 
-    Of two equal scans over sizes that are not known here the run time loses one:
-    `x.cumsum(0) + x, x.cumsum(0) * x` stops with "Expected operands to be tensors". All of these
-    slices are whole, but none is equal to another.
+    The run time drops one of two equal scans over dynamic sizes: `x.cumsum(0) + x, x.cumsum(0) * x`
+    fails with "Expected operands to be tensors" (coreai-core 1.0.0b2). The slices take all of `x`,
+    with different ends.
     """
     unknown = [axis for axis, size in enumerate(x.type.shape) if size == types.DYNAMIC]
     nth = next(Build.current().open_scans) if unknown else 0
@@ -398,24 +400,24 @@ def sort(x: Value, axis: int, descending: bool) -> Value:
 
 
 def argsort(x: Value, axis: int, descending: bool) -> Value:
-    """Stable; si32. Descending puts NaN last, where torch puts it first."""
+    """Sort stably; si32. Descending puts NaN last; torch puts it first."""
     flags = constant(descending, torch.bool), constant(True, torch.bool)
-    return _beside_a_row(x, axis, lambda rows: gen.ArgSortOp(rows, i32(axis), *flags).result)
+    return _with_extra_row(x, axis, lambda rows: gen.ArgSortOp(rows, i32(axis), *flags).result)
 
 
 def gather_along_axis(x: Value, indices: Value, axis: int) -> Value:
-    """Indices (si32, not negative) must match `x` in size on all other axes."""
+    """Gather; indices (si32, not negative) must match `x` in size on all other axes."""
     return gen.GatherAlongAxisOp(x, indices, i32(axis)).result
 
 
 def gather_nd(x: Value, indices: Value) -> Value:
-    """The last axis of `indices` (si32, not negative) addresses the leading axes of `x`."""
+    """Gather; the last axis of `indices` (si32, not negative) addresses the leading axes of `x`."""
     return gen.GatherNdOp(x, indices).result
 
 
 def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
-    """`x` with the addressed entries replaced; of duplicates the last one wins."""
-    if updates.type.rank > x.type.rank:  # the process would die: a [2, 2] of entries into a [12]
+    """Return `x` with the addressed entries replaced; the last of duplicates wins."""
+    if updates.type.rank > x.type.rank:  # aborts otherwise: entries [2, 2] into [12]
         *entries, depth = sizes(indices)
         row = sizes(updates)[len(entries) :]
         count = shapes.product(entries)
@@ -434,7 +436,7 @@ def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
 def scatter_along_axis(
     x: Value, indices: Value, updates: Value, axis: int, mode: str = "update"
 ) -> Value:
-    """Modes: update, add, sub, mul, div, min, max. An index out of range is written to memory."""
+    """Scatter; modes: update, add, sub, mul, div, min, max. Indices are not range-checked."""
     attribute = Attribute.parse(f"#coreai.scatter_mode<{mode}>")
     longer, indices, updates = with_extra_entry(x, indices, updates, axis)
     operands = longer, indices, updates, i32(axis)
@@ -445,7 +447,7 @@ def scatter_along_axis(
 def conv(
     x: Value, weight: Value, stride: Sequence[int], dilation: Sequence[int], groups: int
 ) -> Value:
-    """Over two or three spatial axes, without padding or bias."""
+    """Convolve over two or three spatial axes, without padding or bias."""
     op = gen.Conv2dOp if len(stride) == 2 else gen.Conv3dOp
     return op(x, weight, u32(list(stride)), u32(list(dilation)), u32(groups)).result
 
@@ -460,7 +462,7 @@ def conv_transpose(
     output_padding: Sequence[int],
     groups: int,
 ) -> Value:
-    """Over two or three spatial axes; the result type is taken on trust, so it must be right."""
+    """Convolve, transposed, over two or three spatial axes; the result type is not checked."""
     op = gen.ConvTranspose2dOp if len(stride) == 2 else gen.ConvTranspose3dOp
     windows = (u32(list(w)) for w in (stride, padding, dilation, output_padding))
     return op(result, x, weight, *windows, u32(groups)).result
@@ -473,7 +475,7 @@ def max_pool(
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """Over two or three spatial axes, no padding; the result type is taken on trust."""
+    """Pool over two or three spatial axes, without padding; the result type is not checked."""
     op = gen.MaxPool2dOp if len(kernel) == 2 else gen.MaxPool3dOp
     windows = (u32(list(w)) for w in (kernel, stride, dilation))
     return op(result, x, *windows, constant(False, torch.bool)).result
@@ -482,7 +484,7 @@ def max_pool(
 def sum_pool(
     x: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Value:
-    """Over two or three spatial axes, no padding."""
+    """Pool over two or three spatial axes, without padding."""
     op = gen.SumPool2dOp if len(kernel) == 2 else gen.SumPool3dOp
     return op(x, *(u32(list(w)) for w in (kernel, stride, dilation))).result
 

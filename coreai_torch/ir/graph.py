@@ -16,7 +16,7 @@ from .shapes import refine
 
 @dataclass(frozen=True)
 class Port:
-    """A named, typed way in or out of a graph."""
+    """The name and type of an input or state of a graph."""
 
     name: str
     type: RankedTensorType
@@ -24,7 +24,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Results:
-    """What a graph's body gives back: new values of the states, and the named outputs."""
+    """The results of a graph: new values of the states, and the named outputs."""
 
     states: Sequence[Value]
     outputs: Sequence[tuple[str, Value]]
@@ -34,7 +34,7 @@ Body = Callable[[Sequence[Value], Sequence[Value]], Results]
 
 
 def entrypoint(name: str, states: Sequence[Port], inputs: Sequence[Port], body: Body) -> None:
-    """A graph that the run time can call; states come first, in and out.
+    """Build a graph that the run time can call; states come first, in and out.
 
     A state is a handle that is read once, before all else, and written once, at the end, so
     that every use in between sees the value it should whatever the order of the writes.
@@ -65,7 +65,7 @@ def entrypoint(name: str, states: Sequence[Port], inputs: Sequence[Port], body: 
 
 
 def _detached(new: Value) -> Value:
-    """A state's new value, kept apart from the graph that computed it, if one did.
+    """Return the new value of a state behind a barrier if a graph computed it.
 
     The compiler would pass the state on into that graph, and fails ("expected type token") when
     several go the same way and one is used elsewhere too.
@@ -83,7 +83,7 @@ def helper(
     no_inline: bool = False,
     composite_decl: Any = None,
 ) -> Callable[..., Sequence[Value]]:
-    """A graph to be called from others; calling the result emits the invoke."""
+    """Build a graph for other graphs; calling the returned function emits the invoke."""
     build = Build.current()
     with InsertionPoint.at_block_begin(build.module.body):
         graph = _coreai.GraphOp(
@@ -108,7 +108,7 @@ def branch(
     then: Callable[[], Sequence[Value]],
     otherwise: Callable[[], Sequence[Value]],
 ) -> list[Value]:
-    """`then()` or `otherwise()`; both are built, one runs."""
+    """Emit an if: both branches are built, one runs."""
     op = _coreai.IfOp(list(types), condition)
     for region, body in ((op.then_region_builder, then), (op.else_region_builder, otherwise)):
         with region:
@@ -121,7 +121,7 @@ def loop(
     condition: Callable[[Sequence[Value]], Value],
     body: Callable[[Sequence[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """`while condition(carried): carried = body(carried)`; types stay what they are.
+    """Emit `while condition(carried): carried = body(carried)`; the types do not change.
 
     The run time may write over a carried value before its last use in the body: a counter that
     is added to after a comparison with it was seen there with another value. Copies are safe.

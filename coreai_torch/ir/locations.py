@@ -1,4 +1,4 @@
-"""An FX node to the location that every op made for it carries."""
+"""The source location of each FX node, for all ops that are emitted for it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Locations:
     _known: dict[Any, Location] = field(default_factory=dict)
 
     def of(self, node: fx.Node) -> Location:
-        """The location of what the node becomes."""
+        """Enter the location of a node."""
         path = module_path(node)
         if not self.debug:
-            if not path:  # as inside a branch, whose ops then belong where the branch does
+            if not path:  # inside a branch: its ops keep the location of the branch
                 return here()
             return self._cached(path, lambda: _tagged([("module", path)]))
         trace = node.meta.get("stack_trace") or ""
@@ -64,14 +64,14 @@ class Locations:
         return self._cached("scope", lambda: FlatSymbolRefAttr.get(self.graph))
 
     def _frames(self, trace: str) -> tuple[Location, list[Location]] | None:
-        """The innermost source line, and the lines that called it, as locations."""
+        """Return the innermost source line and its callers as locations."""
         found = [(m["file"], int(m["line"])) for m in _FRAME.finditer(trace)]
         if not found:
             return None
         return Location.file(*found[-1], 1), [self._caller(f) for f in reversed(found[:-1])]
 
     def _caller(self, frame: tuple[str, int]) -> Location:
-        # Most callers of a line are callers of others too: a layer's forward, the model's.
+        # Most callers are shared: the forward of a layer, the forward of the model.
         return self._cached(
             frame,
             lambda: debuginfo.location_attr(src=Location.file(*frame, 1), scope=self._scope()),
@@ -84,5 +84,5 @@ def _tagged(tags: list[tuple[str, str]]) -> Location:
 
 
 def here() -> Location:
-    """The location that is entered now."""
+    """Return the current location."""
     return Location.current

@@ -1,4 +1,4 @@
-"""Metal kernels as ops: the generated source, its name, and the op that carries both."""
+"""Metal kernels: the generated source, its name, and the op with both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METAL_TYPES: dict[torch.dtype, str] = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel as its author wrote it."""
+    """A kernel as the author wrote it."""
 
     name: str
     inputs: tuple[str, ...]
@@ -39,7 +39,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Operand:
-    """What the generated signature depends on: the rank and dtype of an input or result."""
+    """The rank and dtype of an input or result, which the generated signature depends on."""
 
     rank: int
     dtype: torch.dtype
@@ -54,7 +54,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Generated:
-    """A complete Metal source with one entry point, and the parts it was made from."""
+    """A complete Metal source with one entry point, and its parts."""
 
     name: str
     text: str
@@ -63,7 +63,7 @@ class Generated:
 
 
 def generate(kernel: Kernel, inputs: Sequence[Operand], results: Sequence[Operand]) -> Generated:
-    """The source for operands of these ranks and dtypes; equal ones give equal text and name."""
+    """Return the source for operands of these ranks and dtypes; equal ones give equal names."""
     words = {
         word: operand.metal
         for name, operand in zip(kernel.inputs, inputs, strict=True)
@@ -75,7 +75,7 @@ def generate(kernel: Kernel, inputs: Sequence[Operand], results: Sequence[Operan
         kernel.name,
         list(kernel.inputs),
         list(kernel.results),
-        # On lines of its own: a directive must start one, and `// this` must end before the brace.
+        # On separate lines: a directive must start a line, and `// this` must end before the brace.
         f"{opening}\n{body}\n",
         list(kernel.parameters),
         guarded,
@@ -87,7 +87,7 @@ def generate(kernel: Kernel, inputs: Sequence[Operand], results: Sequence[Operan
 
 
 def _filled(source: str, words: Mapping[str, str]) -> str:
-    """The source with each template word replaced; the longest first, and none twice."""
+    """Replace each template word once, the longest first."""
     if not words:
         return source
     pattern = "|".join(re.escape(w) for w in sorted(words, key=len, reverse=True))
@@ -95,7 +95,7 @@ def _filled(source: str, words: Mapping[str, str]) -> str:
 
 
 def _guarded(helpers: str) -> tuple[str, str]:
-    """Helpers that stand once however many kernels of one library bring them along.
+    """Wrap helpers so that several kernels of one library can include them.
 
     The sources of a program may be compiled together: two kernels with the same helpers would
     define them twice, and two with different helpers of one name would clash. So they stand
@@ -123,7 +123,7 @@ def emit(
     result_shapes: Sequence[Sequence[Dim]],
     result_types: Sequence[RankedTensorType],
 ) -> list[Value]:
-    """The kernel op, with its operands moved to Metal buffers and its results back."""
+    """Emit the kernel op, with operands moved to Metal buffers and results back."""
     takes = [_operand(v.type) for v in inputs]
     gives = [_operand(t) for t in result_types]
     source = generate(kernel, takes, gives)
@@ -131,7 +131,7 @@ def emit(
         kernel.name, list(kernel.inputs), list(kernel.results), kernel.body, []
     )
     held, made = [_as_bytes(v) for v in inputs], [_type_as_bytes(t) for t in result_types]
-    # The op's own choice of a name is random: two conversions would give different bytes.
+    # The default name is random, and two conversions would differ in their bytes.
     key = tuple((t.rank, METAL_TYPES[types.dtype_of(t)]) for t in (*(v.type for v in held), *made))
     authored.kernel_cache[key] = (source.name, source.text)
     sizes = [threads_per_grid, threads_per_thread_group, *result_shapes]
@@ -141,7 +141,7 @@ def emit(
 
 
 def _as_bytes(value: Value) -> Value:
-    """The op takes no booleans."""
+    """Cast booleans to bytes, because the op rejects booleans."""
     return cast(value, torch.uint8) if types.dtype_of(value.type) == torch.bool else value
 
 

@@ -1,4 +1,4 @@
-"""Sizes as numbers or values: one body serves static and dynamic shapes."""
+"""Sizes as numbers or values, so that one lowering handles static and dynamic shapes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .casting import raw_cast
 # A size: a plain number, or a rank-0 si32 value that is known only at run time.
 Dim: TypeAlias = "int | Value"
 
-# An end that lies beyond every axis: the run time clamps the ends of slices. `optimize` makes one
-# write of two nested ones and adds the outer start to the inner end in 32 bits: with 2**31 - 1 it
-# stopped at `x[1:, 0] = y`, the end being -2**31.
+# An end beyond every axis: the run time clamps the ends of slices. `optimize` merges two nested
+# writes and adds the outer start to the inner end in 32 bits: with 2**31 - 1 it failed on
+# `x[1:, 0] = y`, with the end -2**31 (coreai-core 1.0.0b2).
 FAR = 2**31 - 2**24
 
 
 def i32(value: int | Sequence[int]) -> Value:
-    """A si32 constant, the form of axes, positions and signed sizes."""
+    """Return a si32 constant, for axes, positions and signed sizes."""
     return Build.current().number(value, torch.int32)
 
 
 def u32(value: int | Sequence[int]) -> Value:
-    """A ui32 constant, the form of windows, counts and permutations."""
+    """Return a ui32 constant, for windows, counts and permutations."""
     return Build.current().number(value, torch.uint32)
 
 
@@ -38,13 +38,13 @@ def is_static(dims: Sequence[Dim]) -> bool:
 
 
 def size(x: Value, axis: int) -> Dim:
-    """The extent of one axis."""
+    """Return the size of one axis."""
     extent = x.type.shape[axis]
     return int(extent) if extent != types.DYNAMIC else _runtime_sizes(x)(axis)
 
 
 def sizes(x: Value) -> tuple[Dim, ...]:
-    """The extents of all axes; the shape is asked for at most once."""
+    """Return the sizes of all axes; the shape is read at most once."""
     ask: Callable[[int], Value] | None = None
     found: list[Dim] = []
     for axis, extent in enumerate(x.type.shape):
@@ -67,7 +67,7 @@ def _runtime_sizes(x: Value) -> Callable[[int], Value]:
 
 
 def scalar(x: Value) -> Value:
-    """A one-element value as rank 0."""
+    """Reshape a one-element value to rank 0."""
     type_ = RankedTensorType.get([], x.type.element_type)
     return x if x.type.rank == 0 else _reshape_to(x, _empty_shape(), type_)
 
@@ -81,12 +81,12 @@ def _reshape_to(x: Value, shape: Value, type_: RankedTensorType) -> Value:
 
 
 def as_vector(dim: Value) -> Value:
-    """A rank-0 value as a vector of one."""
+    """Reshape a rank-0 value to a vector of one element."""
     return _reshape_to(dim, i32([1]), RankedTensorType.get([1], dim.type.element_type))
 
 
 def counted(dim: Value) -> Value:
-    """A run-time size as a vector of one, to compute with rather than to shape something.
+    """Return a run-time size as a vector of one element, to compute with.
 
     It goes through a range, so that the run time needs its value for a shape, too. Where it does
     not, two like sums of sizes leave the second one without a type: `x[i] = u, y[j] = v` with open
@@ -97,12 +97,12 @@ def counted(dim: Value) -> Value:
 
 
 def number(dim: Dim) -> Value:
-    """A size as a value to compute with."""
+    """Return a size as a value to compute with."""
     return i32(dim) if isinstance(dim, int) else scalar(counted(dim))
 
 
 def vector(dims: Sequence[Dim], dtype: torch.dtype = torch.int32) -> Value:
-    """Sizes side by side in a vector of the given index type."""
+    """Concatenate sizes to a vector of the given index type."""
     if is_static(dims):
         return Build.current().number(list(dims), dtype) if dims else _empty_shape()
     parts: list[Value] = []
@@ -122,17 +122,17 @@ def vector(dims: Sequence[Dim], dtype: torch.dtype = torch.int32) -> Value:
 
 
 def tensor_type(dims: Sequence[Dim], like: Value) -> RankedTensorType:
-    """The type of a tensor of these sizes with the elements of `like`."""
+    """Return the type of a tensor with these sizes and the element type of `like`."""
     return types.tensor(dims, like.type.element_type)
 
 
 def refine(x: Value, type_: RankedTensorType) -> Value:
-    """The same tensor under a type that shows more (or less) of its sizes."""
+    """Cast to a type with more (or fewer) static sizes."""
     return x if x.type == type_ else gen.CastOp(type_, x).result
 
 
 def reshape(x: Value, dims: Sequence[Dim]) -> Value:
-    """`x` under other sizes; one unknown size is left for the run time to infer."""
+    """Reshape `x`; the run time infers one unknown size."""
     type_ = tensor_type(dims, x)
     may_be_empty = Build.current().zero_sizes.possible
     if may_be_empty:
@@ -147,7 +147,8 @@ def reshape(x: Value, dims: Sequence[Dim]) -> Value:
     ones = next((i for i, d in enumerate(known) if d != 1), 0)
     if ones and -1 in known:
         # `optimize` moves a reshape that adds leading ones behind the broadcasting op that reads
-        # it: [1, n] + [n, 1] became a reshaped [n] + [n, 1], which has the sizes [1, n * n].
+        # it: [1, n] + [n, 1] became a reshaped [n] + [n, 1] of the sizes [1, n * n]
+        # (coreai-core 1.0.0b2).
         inner = reshape(x, dims[ones:])
         return gen.ExpandDimsOp(inner, i32(list(range(ones))), results=[type_]).result
     # The run time cannot infer a size of an empty tensor: "Input shape can not be empty".
@@ -166,7 +167,7 @@ def _without_inferred(x: Value, dims: Sequence[Dim]) -> Sequence[Dim]:
 
 
 def broadcast_to(x: Value, dims: Sequence[Dim]) -> Value:
-    """`x` expanded to these sizes, numpy's way."""
+    """Broadcast `x` to these sizes."""
     type_ = tensor_type(dims, x)
     if x.type == type_ and is_static(dims):
         return x
@@ -186,8 +187,8 @@ def _as_value(dim: Dim) -> Value:
     return i32(dim) if isinstance(dim, int) else dim
 
 
-# Broadcasting, though both are numbers: the compiler joins the constants of `(n * 2) * [0, 1, 2]`
-# into `n * [0, 2, 4]`, and gives the product of plain ops the type of `n`.
+# Broadcasting ops, although both are scalars: the compiler combines the constants of
+# `(n * 2) * [0, 1, 2]` into `n * [0, 2, 4]`, and gives the product of plain ops the type of `n`.
 add = _arithmetic(lambda a, b: a + b, gen.BroadcastingAdd)
 sub = _arithmetic(lambda a, b: a - b, gen.BroadcastingSub)
 _times = _arithmetic(lambda a, b: a * b, gen.BroadcastingMul)
@@ -197,14 +198,14 @@ minimum = _arithmetic(min, gen.MinimumOp)
 
 
 def mul(a: Dim, b: Dim) -> Dim:
-    """A product of sizes; one by 1 is left out."""
+    """Multiply sizes; a factor of 1 emits no op."""
     if isinstance(a, int) and a == 1:
         return b
     return a if isinstance(b, int) and b == 1 else _times(a, b)
 
 
 def product(dims: Sequence[Dim]) -> Dim:
-    """The number of elements of a shape."""
+    """Return the number of elements of a shape."""
     total: Dim = math.prod(d for d in dims if isinstance(d, int))
     for dim in dims:
         if not isinstance(dim, int):
@@ -213,7 +214,7 @@ def product(dims: Sequence[Dim]) -> Dim:
 
 
 def clamp_position(position: Dim, extent: Dim) -> Dim:
-    """Where a Python index lands: counted from the end if negative, kept within the axis."""
+    """Return the position of a Python index: counted from the end if negative, then clamped."""
     if isinstance(position, int):
         if position >= 0:
             return minimum(position, extent) if position else 0

@@ -1,4 +1,4 @@
-"""torch dtypes and fake tensors to dialect types, and the narrowing of 64 bits to 32."""
+"""Convert torch dtypes and fake tensors to dialect types, with 64 bits narrowed to 32."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..errors import ConversionError
 
 DYNAMIC: int = ShapedType.get_dynamic_size()
 
-# The devices have no 64-bit numbers; the Linux runtime alone would run them.
+# Devices have no 64-bit numbers; only the Linux run time supports them.
 _NARROW = {
     torch.int64: torch.int32,
     torch.uint64: torch.uint32,
@@ -65,12 +65,12 @@ BY_NAME = {
 
 
 def narrow(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that stands for `dtype` on the devices."""
+    """Return the dtype that replaces `dtype` on devices."""
     return _NARROW.get(dtype, dtype)
 
 
 def element(dtype: torch.dtype) -> Type:
-    """The dialect's element type for a torch dtype; 64-bit types narrow to 32."""
+    """Return the element type for a torch dtype; 64-bit types are narrowed to 32."""
     make = _ELEMENT.get(narrow(dtype))
     if make is None:
         known = ", ".join(str(d).removeprefix("torch.") for d in _ELEMENT)
@@ -82,31 +82,31 @@ def element(dtype: torch.dtype) -> Type:
 
 
 def dtype_of(type_: Any) -> torch.dtype:
-    """The torch dtype of an element type or of a tensor type's elements."""
+    """Return the torch dtype of an element type or tensor type."""
     return BY_NAME[str(getattr(type_, "element_type", type_))]
 
 
 def tensor(shape: Sequence[Any], element_type: Type) -> RankedTensorType:
-    """A tensor type; sizes that are no plain numbers become dynamic."""
+    """Return a tensor type; sizes other than plain numbers become dynamic."""
     return RankedTensorType.get([_extent(s) for s in shape], element_type)
 
 
 def _extent(size: Any) -> int:
-    """A symbol that export fixed is a number, or a program would take sizes it is wrong for."""
+    """Return the static size; a symbol that export fixed is static, others are dynamic."""
     if isinstance(size, torch.SymInt):
         size = size.node.maybe_as_int()
     return size if type(size) is int and size >= 0 else DYNAMIC
 
 
 def ranked(fake: Any) -> RankedTensorType:
-    """The tensor type of a fake tensor, or of a symbolic number as a rank-0 tensor."""
+    """Return the tensor type of a fake tensor, or of a symbolic number (rank 0)."""
     if isinstance(fake, torch.Tensor):
         return tensor(fake.shape, element(fake.dtype))
     return tensor((), element(scalar_dtype(fake)))
 
 
 def scalar_dtype(number: Any) -> torch.dtype:
-    """The narrow dtype that carries a Python or symbolic number."""
+    """Return the narrow dtype for a Python or symbolic number."""
     if isinstance(number, bool | torch.SymBool):
         return torch.bool
     if isinstance(number, int | torch.SymInt):
@@ -115,4 +115,6 @@ def scalar_dtype(number: Any) -> torch.dtype:
         return torch.float32
     if isinstance(number, complex):
         return torch.complex64
-    raise ConversionError(f"{number!r} ({type(number).__name__}) is no number a program can hold")
+    raise ConversionError(
+        f"{number!r} ({type(number).__name__}) is not a number that a program can store"
+    )

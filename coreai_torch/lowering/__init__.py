@@ -1,4 +1,4 @@
-"""The engine: torch's graphs and the dialect meet here."""
+"""The engine that lowers FX graphs to the dialect."""
 
 from .binding import Axes, Axis, Held, Number, Shape
 from .cases import case

@@ -1,4 +1,4 @@
-"""Binds an FX node's arguments to a lowering's parameters through the op's schema.
+"""Bind an FX node's arguments to a lowering's parameters through the op's schema.
 
 A parameter's annotation is a contract: `Value` is a tensor (a number becomes a constant),
 `Sequence[int]`, `int`, `bool`, `float` and `str` promise static values, `Shape`, `Dim` and
@@ -40,14 +40,14 @@ Held = NewType("Held", object)
 
 @dataclass(frozen=True)
 class Call:
-    """One node being lowered, and the scope it stands in."""
+    """A node that is being lowered, and the values of its graph."""
 
     node: fx.Node
     scope: Scope
 
     @property
     def rank(self) -> int:
-        """The rank of the first tensor argument, which is what `dim` counts along."""
+        """The rank of the first tensor argument, which `dim` refers to."""
         for argument in self.node.args:
             first = argument[0] if isinstance(argument, list | tuple) and argument else argument
             if isinstance(first, fx.Node) and isinstance(first.meta.get("val"), torch.Tensor):
@@ -55,7 +55,7 @@ class Call:
         return 0
 
     def refuse(self, problem: str, hint: str = REGISTER_HINT) -> UnsupportedArgumentError:
-        """The error for something this lowering cannot do rightly."""
+        """Return the error for an argument that this lowering cannot convert correctly."""
         name = target_name(self.node.target)
         return UnsupportedArgumentError(describe(self.node, f"{name}: {problem}", hint))
 
@@ -66,14 +66,14 @@ Convert: TypeAlias = Callable[[Call, str, Any], Any]
 def _axis(call: Call, name: str, given: Any) -> Axis:
     dim, rank = _static(call, name, given), max(call.rank, 1)
     if not -rank <= dim < rank:
-        raise call.refuse(f"{name}={dim} is no axis of a tensor of rank {call.rank}")
+        raise call.refuse(f"{name}={dim} is out of range for a tensor of rank {call.rank}")
     return Axis(dim % rank)
 
 
 def _axes(call: Call, name: str, given: Any) -> Axes:
     dims = _static(call, name, given)
     if dims is None or (isinstance(dims, list | tuple) and not dims):
-        return Axes(tuple(range(call.rank)))  # torch reads both as "all of them"
+        return Axes(tuple(range(call.rank)))  # torch reduces all axes for both
     listed = [dims] if isinstance(dims, int) else dims
     axes = tuple(_axis(call, name, d) for d in listed)
     return Axes(axes if call.rank else ())
@@ -107,7 +107,7 @@ def _values(call: Call, name: str, given: Any) -> Any:
 
 
 def as_value(held: Any) -> Any:
-    """A number in its natural dtype as a constant; anything else as it is."""
+    """Return a number as a constant of its natural dtype, and anything else unchanged."""
     if isinstance(held, bool | int | float | complex):
         return constant(held, types.scalar_dtype(held))
     return held
@@ -132,7 +132,7 @@ _BY_ANNOTATION: dict[Any, Convert] = {
 
 
 def _strip_none(hint: Any) -> Any:
-    """`X` for `X | None`."""
+    """Return `X` for `X | None`."""
     if get_origin(hint) not in (Union, python_types.UnionType):
         return hint
     rest = [a for a in get_args(hint) if a is not type(None)]
@@ -140,7 +140,7 @@ def _strip_none(hint: Any) -> Any:
 
 
 def converter_for(hint: Any) -> Convert:
-    """How an argument with this annotation is prepared."""
+    """Return the function that prepares an argument with this annotation."""
     plain = _strip_none(hint)
     convert = _BY_ANNOTATION.get(plain, _held)
     if plain is hint or plain is Axes:
@@ -150,18 +150,18 @@ def converter_for(hint: Any) -> Convert:
 
 @dataclass(frozen=True)
 class Param:
-    """One argument of the schema and the way it reaches the lowering."""
+    """One argument of the schema, and the parameter of the lowering that receives it."""
 
     name: str
     default: Any
-    into: str | None  # the lowering's parameter; None when it is not taken
+    into: str | None  # the parameter of the lowering; None if it does not take the argument
     ignored: bool
     convert: Convert
     promotes: bool
 
 
 class Signature:
-    """A lowering's parameters, checked against the op's schema when first used."""
+    """The parameters of a lowering, checked against the schema of the op at first use."""
 
     def __init__(
         self, target: OpOverload, fn: Callable[..., Any], ignore: Sequence[str] = ()
@@ -197,7 +197,7 @@ class Signature:
             )
 
     def given(self, node: fx.Node) -> list[Any]:
-        """The arguments of a node in the schema's order, defaults filled in."""
+        """Return the arguments of a node in the order of the schema, with defaults."""
         args, kwargs = node.args, node.kwargs
         return [
             args[i] if i < len(args) else kwargs.get(p.name, p.default)
@@ -205,7 +205,7 @@ class Signature:
         ]
 
     def bind(self, call: Call) -> dict[str, Any]:
-        """Name every argument, and refuse what the lowering does not take."""
+        """Return the arguments by name; raise if the lowering does not support one."""
         bound = {}
         for param, given in zip(self.params, self.given(call.node), strict=True):
             if param.into is not None:

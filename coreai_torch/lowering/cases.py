@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True)
 class T:
-    """A tensor to be made: shape, dtype, range of values or the values themselves."""
+    """The description of a tensor: shape, dtype, range of values or the values themselves."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype = torch.float32
@@ -21,7 +21,7 @@ class T:
     constant: bool = False  # a buffer of the model rather than an input
 
     def make(self, seed: int) -> torch.Tensor:
-        """The tensor; the same one for the same seed."""
+        """Create the tensor; equal seeds give equal tensors."""
         count = int(torch.Size(self.shape).numel())
         if self.values is not None:
             repeats = -(-count // len(self.values)) if self.values else 0
@@ -86,14 +86,14 @@ def c64(*shape: int, **kw: Any) -> T:
 
 @dataclass(frozen=True)
 class Case:
-    """One call to try; tensors are to be made, all else is passed as it is."""
+    """One call of an op; tensors are described by `T`, other arguments are passed unchanged."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     static_only: str = ""  # why the sizes must stay static, if they must
-    one_size: str = ""  # why open sizes are tried as exported alone, if they are
+    one_size: str = ""  # why dynamic sizes are tested only at the exported sizes, if so
     tolerance: tuple[float, float] | None = None  # relative, absolute
-    because: str = ""  # the reason for a tolerance of its own
+    because: str = ""  # the reason for the tolerance
     void: str = ""  # why the installed torch cannot run or export it, if it cannot
 
 
@@ -106,7 +106,7 @@ def case(
     void: str = "",
     **kwargs: Any,
 ) -> Case:
-    """A call with these arguments; a loosened tolerance needs its reason beside it."""
+    """Describe a call with these arguments; `tolerance` needs the reason in `because`."""
     if (tolerance is None) != (not because):
-        raise TypeError("a tolerance of its own needs a reason, and a reason a tolerance")
+        raise TypeError("pass tolerance and because together")
     return Case(args, kwargs, static_only, one_size, tolerance, because, void)

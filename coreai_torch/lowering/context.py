@@ -1,4 +1,4 @@
-"""What a lowering may know of its node beyond the arguments."""
+"""The context of a lowering: what it can ask about its node beyond the arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .entry import LowerSubgraph
 
 @dataclass(frozen=True)
 class Ctx:
-    """The node's promised results, and the ways to stop, to recurse, to emit a composite."""
+    """Result types of the node, and ways to raise, to lower a subgraph, to emit a composite."""
 
     call: Call
     _lower_subgraph: LowerSubgraph
@@ -36,44 +36,44 @@ class Ctx:
 
     @property
     def out_dtype(self) -> torch.dtype:
-        """The dtype of the (first) result, 64 bits narrowed."""
+        """The dtype of the first result, with 64 bits narrowed to 32."""
         val = self.call.node.meta["val"]
         first = val[0] if isinstance(val, list | tuple) else val
         dtype = first.dtype if isinstance(first, torch.Tensor) else types.scalar_dtype(first)
         return types.narrow(dtype)
 
     def dims(self, given: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The result's sizes: numbers where the graph knows them, else what was given."""
+        """Return the sizes of the result: static ones from the graph, else the given ones."""
         return tuple(
             g if promised == types.DYNAMIC else int(promised)
             for g, promised in zip(given, self.out.shape, strict=True)
         )
 
     def uses(self, result: int) -> bool:
-        """Whether anything reads this one of the several results."""
+        """Whether any node reads this result."""
         return any(
-            # Export takes every result out of its tuple, needed or not.
+            # Export emits a getitem for every result, used or not.
             user.args[1] == result and bool(user.users) if user.op == "call_function" else True
             for user in self.call.node.users
         )
 
     def known(self, name: str) -> torch.Tensor | None:
-        """The argument of this schema name if it is a constant, as torch sees it."""
+        """Return the argument with this schema name if it is a constant tensor, else None."""
         held = self.call.scope.resolve(self._given(name))
         return held if isinstance(held, torch.Tensor) else None
 
     def known_each(self, name: str) -> list[torch.Tensor | None]:
-        """`known` for each tensor of an argument that is a list of them."""
+        """Return `known` for each tensor of a list argument."""
         held = self.call.scope.resolve(self._given(name))
         return [h if isinstance(h, torch.Tensor) else None for h in held]
 
     def path(self, name: str) -> str:
-        """Where the argument comes from: a parameter's path in the model, or a node's name."""
+        """Return the origin of an argument: the path of a parameter, or the name of a node."""
         node = self._given(name)
         return str(self.call.scope.names.get(node, node.name))
 
     def fake(self, name: str) -> Any:
-        """The argument as the exporter knew it: symbolic sizes and strides included."""
+        """Return the fake tensor of an argument, with symbolic sizes and strides."""
         return fx.node.map_arg(self._given(name), lambda n: n.meta["val"])
 
     def _given(self, name: str) -> Any:
@@ -81,14 +81,14 @@ class Ctx:
         for i, argument in enumerate(schema.arguments):
             if argument.name == name:
                 return node.args[i] if i < len(node.args) else node.kwargs.get(name)
-        raise KeyError(f"{name!r} is no argument of {schema}")
+        raise KeyError(f"{name!r} is not an argument of {schema}")
 
     def refuse(self, what: str, hint: str | None = None) -> NoReturn:
-        """Stop, in words the user can act on; place and way out are added."""
+        """Raise an error that names the op, its place and a hint."""
         raise self.call.refuse(what) if hint is None else self.call.refuse(what, hint)
 
     def lower_subgraph(self, graph: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
-        """Lower another FX graph here, through the same walker."""
+        """Lower another FX graph at this place, with the same passes and walker."""
         return self._lower_subgraph(graph, operands)
 
     def emit(self, composite: Composite, body: Callable[..., Any], *operands: Value) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Turns the region of an externalized module into a graph, and its place into an invoke."""
+"""Lower the region of an externalized module to a graph, and its call to an invoke."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 
 @dataclass(frozen=True)
 class _Port:
-    """A value that crosses the boundary: what it is called, and the node that stands for it."""
+    """A value that crosses the boundary: its name and its node."""
 
     name: str
     node: fx.Node
 
 
 def emit(lower: LowerNodes, region: Region, scope: Scope) -> None:
-    """Invoke the region's graph here and hold its results in the scope around it."""
+    """Invoke the graph of the region, and record its results in the enclosing scope."""
     build = Build.current()
     crossing = _Crossing(region, scope)
     inputs, results = crossing.inputs, crossing.results
@@ -78,7 +78,7 @@ def _declaration(match: Match, inputs: Sequence[_Port], results: Sequence[_Port]
 
 
 class _OwnNames:
-    """What the externalized module calls its parameters and buffers."""
+    """The names of the parameters and buffers within the externalized module."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
         owned, path = region.match.owned(), region.match.path
@@ -88,13 +88,13 @@ class _OwnNames:
         self._by_node = {node: name for name, node in (*region.left, *region.own) if name in owned}
         self._by_tensor = {id(tensor): name for name, tensor in owned.items()}
         self._by_path = {f"{path}.{name}".lstrip("."): name for name in owned}
-        # In the graph of a branch they are values, under the names that the exporter gave them.
+        # In the graph of a branch they are placeholders, with names that the exporter chose.
         self._by_placeholder = {
             _UNNAMEABLE.sub("_", at).lower(): n for at, n in self._by_path.items()
         }
 
     def of(self, node: fx.Node) -> str | None:
-        """The name, if the node stands for one of them; also if `export_fn` wrapped the model."""
+        """Return the name if the node is one of them; also if `export_fn` wrapped the model."""
         if node in self._unpacked:
             return self._unpacked[node]
         held = self._scope.nodes.get(node)
@@ -106,7 +106,7 @@ class _OwnNames:
         return name or self._by_placeholder.get(node.name[2:] if node.op == "placeholder" else "")
 
     def place(self, name: str) -> float:
-        """Its place in the order of registration; one that is unpacked leads its module."""
+        """Return its place in the order of registration; an unpacked weight comes first."""
         if name in self._order:
             return self._order[name]
         home = name[: name.rfind(".") + 1]
@@ -114,18 +114,18 @@ class _OwnNames:
 
 
 class _Crossing:
-    """What goes in and out of a region, and how the inside gets at everything else."""
+    """The inputs, results and constants of a region."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
         self._region, self._scope = region, scope
         self._names = _OwnNames(region, scope)
         self.outside = region.outside()
-        self.constants: list[fx.Node] = []  # all that is no value: the graph holds it itself
+        self.constants: list[fx.Node] = []  # stored in the graph of the region
         self.inputs = self._inputs()
         self.results = self._results()
 
     def _inputs(self) -> list[_Port]:
-        """Parameters and buffers, what else is captured, then forward's arguments."""
+        """Return parameters and buffers, other captured values, then the arguments of forward."""
         owned: list[_Port] = []
         captured: list[_Port] = []
         given = [_Port(name, node) for name, node in self._region.inputs]
@@ -144,7 +144,7 @@ class _Crossing:
         return _distinct([*owned, *captured, *given])
 
     def _is_operand(self, held: Any, own: str | None) -> bool:
-        """Parameters and buffers are operands of a composite; a plain boundary holds them."""
+        """Whether a value is an operand; a plain boundary stores parameters and buffers inside."""
         weight = isinstance(held, torch.Tensor) and own is not None
         return isinstance(held, Value) or (weight and self._region.match.composite is not None)
 
@@ -152,7 +152,7 @@ class _Crossing:
         return str(self._scope.names.get(node, node.name))
 
     def _results(self) -> list[_Port]:
-        """States that were written to, in the order of the inputs, then what forward returned."""
+        """Return the states that were written, in the order of the inputs, then the outputs."""
         region, names = self._region, self._names
         returned = [_Port(name, node) for name, node in region.outputs]
         left = {node: name for name, node in reversed(region.left)}  # the first of two names
@@ -166,7 +166,7 @@ class _Crossing:
         return _distinct([*others, *returned])
 
     def inner_scope(self, arguments: Sequence[Value]) -> Scope:
-        """The values that the nodes inside find, within the region's graph."""
+        """Return the scope for the nodes of the region."""
         inner = Scope(self._scope.names)
         for port, argument in zip(self.inputs, arguments, strict=True):
             if port.node not in inner.nodes:  # a tensor passed twice is read as the first
@@ -200,7 +200,7 @@ def _value(inner: Scope, node: fx.Node) -> Value:
 
 
 class _Text:
-    """A region spelled so that two calls that can share a graph read the same, in every run."""
+    """The text of a region; calls with equal texts and constants share one graph."""
 
     def __init__(self, crossing: _Crossing, scope: Scope) -> None:
         self.constants: list[Any] = []  # their contents are compared, but not part of the name
@@ -216,7 +216,7 @@ class _Text:
             self._names[node] = self._constant(scope.nodes[node], name)
 
     def digest(self, match: Match, nodes: Iterable[fx.Node], types: Sequence[str]) -> str:
-        """A name for what the region computes."""
+        """Return a hash of the computation of the region."""
         lines = [match.path, str(match.composite), str(match.attrs), *types]
         for node in nodes:
             arguments = fx.node.map_arg((node.args, node.kwargs), lambda n: self._names[n])
@@ -232,7 +232,7 @@ class _Text:
         if isinstance(held, torch.Tensor):
             self.constants.append(Build.current().constants.attribute(held, name))
             return f"constant {held.dtype} {list(held.shape)}"
-        if isinstance(held, fx.GraphModule):  # a branch, with branches of its own perhaps
+        if isinstance(held, fx.GraphModule):  # a branch; it may contain branches
             parts = [m for m in held.modules() if isinstance(m, fx.GraphModule)]
             return str([self._branch(part, name) for part in parts])
         return repr(held)
@@ -244,7 +244,7 @@ class _Text:
         return f"{module.code} {held}"
 
     def _promised(self, val: Any) -> str:
-        """The types of a node's results, with symbols numbered as they come."""
+        """Return the result types of a node, with symbols numbered in order of appearance."""
         if isinstance(val, list | tuple):
             return str([self._promised(part) for part in val])
         if not isinstance(val, torch.Tensor):

@@ -31,22 +31,22 @@ def trace(
     tensors = [f for f in fakes if isinstance(f, FakeTensor)]
     mode = tensors[0].fake_mode if tensors else FakeTensorMode()
     before = _fixed_sizes(mode)
-    # Without the Python dispatcher `torch.complex` asks for plain sizes, and open ones are fixed.
+    # Without the Python dispatcher `torch.complex` reads plain sizes, which fixes dynamic ones.
     with mode, enable_python_dispatcher():
         traced = make_fx(call, decomposition_table=decompositions)(*fakes)
     if _fixed_sizes(mode) != before:
-        problem = f"{target_name(node.target)} fixes sizes that may vary when it is taken apart"
-        # The program at hand keeps the size from now on.
-        hint = "exporting again, and .run_decompositions(coreai_torch.get_decomp_table()) then"
+        problem = f"{target_name(node.target)} fixes dynamic sizes when it is decomposed"
+        # This exported program keeps the fixed size.
+        hint = "export again, then call .run_decompositions(coreai_torch.get_decomp_table())"
         raise ConversionError(describe(node, problem, hint))
-    traced.graph.eliminate_dead_code()  # what nobody reads would count as used
-    for inner in traced.graph.nodes:  # so that errors and locations name the user's place
+    traced.graph.eliminate_dead_code()  # or results that nothing reads count as used
+    for inner in traced.graph.nodes:  # for errors and locations
         inner.meta.setdefault("nn_module_stack", node.meta.get("nn_module_stack"))
         inner.meta.setdefault("stack_trace", node.meta.get("stack_trace"))
     return traced, inputs
 
 
 def _fixed_sizes(mode: FakeTensorMode) -> dict[Any, Any]:
-    """The symbols that became numbers; a program would be right for these sizes alone."""
+    """Return the symbols that became numbers; the program is correct for these sizes only."""
     replaced = mode.shape_env.replacements if mode.shape_env else {}
     return {symbol: size for symbol, size in replaced.items() if size.is_number}

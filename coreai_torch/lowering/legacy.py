@@ -1,4 +1,4 @@
-"""Lowerings of the form `(values_map, node, loc)`, and the operands they ask for."""
+"""Lowerings of the form `(values_map, node, loc)`, and functions that read their operands."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class LegacyLowering:
     cases: Sequence[Case] = ()
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
-        """Hand over the values so far, the node and the location."""
+        """Call the function with the values so far, the node and the location."""
         return self.fn(ValuesMap(call.scope), call.node, here())
 
 
 def get_operand(values_map: Mapping[str, Value], node: fx.Node, i: int, loc: Any = None) -> Any:
-    """The i-th argument of a node as a value: a node's, a number's, or a list's."""
+    """Return the i-th argument of a node as a value; a list gives a list of values."""
     if not -len(node.args) <= i < len(node.args):
         raise ValueError(
             f"%{node.name} = {node.target} has {len(node.args)} positional arguments, "
@@ -46,7 +46,7 @@ def get_operand(values_map: Mapping[str, Value], node: fx.Node, i: int, loc: Any
 def get_operands(
     values_map: Mapping[str, Value], node: fx.Node, indices: Sequence[int], loc: Any = None
 ) -> list[Any]:
-    """Several arguments of a node, in the order asked for."""
+    """Return several arguments of a node as values, in the given order."""
     return [get_operand(values_map, node, i, loc) for i in indices]
 
 

@@ -14,14 +14,14 @@ _FORM = re.compile(r"\w+::\w+(\.\w+)?")
 
 
 def registered_name(given: Any) -> str:
-    """The name that a lowering for this op is registered under.
+    """Return the name that a lowering of this op is registered under.
 
-    Refuses an overload that torch has not: no node would ever ask for it, as for `aten::add`,
+    Raises for an overload that torch does not have, because no node can have it: `aten::add`,
     whose overloads are `Tensor` and `Scalar`. An op that torch does not know may come later.
     """
     if not isinstance(given, str) or not _FORM.fullmatch(given):
         raise ConversionError(
-            f"{given!r} is no qualified op name\n"
+            f"{given!r} is not a qualified op name\n"
             "  try   'namespace::op' or 'namespace::op.overload'"
         )
     packet, overload = _looked_up(given)
@@ -31,7 +31,7 @@ def registered_name(given: Any) -> str:
 
 
 def overload_named(name: str) -> Any:
-    """The torch overload that a qualified name stands for."""
+    """Return the torch overload with a qualified name."""
     packet, overload = _looked_up(name)
     found = getattr(packet, overload, None)
     if found is None:

@@ -1,4 +1,4 @@
-"""Staged programs in, one module out: an entrypoint graph for each."""
+"""Lower staged programs into one module, with a graph for each entry point."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .walk import Observer, Walk
 
 @dataclass(frozen=True)
 class Staged:
-    """An exported program that was found fit, with its ports."""
+    """A validated exported program with its inputs, outputs and states."""
 
     entrypoint: str
     program: torch.export.ExportedProgram
@@ -106,7 +106,7 @@ def _output(output: Output, by_node: dict[Any, Any]) -> Value:
 
 
 def _value(held: Any, promised: Any, name: str) -> Value:
-    """What leaves the graph is a value of the promised type."""
+    """Return a result as a value of the promised type."""
     type_ = types.ranked(promised)
     if isinstance(held, torch.Tensor):
         held = Build.current().tensor(held, name)

@@ -1,4 +1,4 @@
-"""How operands of different dtypes meet, declared per lowering."""
+"""Type promotion of operands, declared per lowering."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .binding import Signature, as_value
 
 
 class Promote(Enum):
-    """How `Value` arguments meet before the function sees them."""
+    """How `Value` arguments are cast before the lowering gets them."""
 
-    NOT = auto()  # they arrive as they are
-    COMMON = auto()  # the dtype torch would compute in; the result leaves in the node's
-    RESULT = auto()  # the node's result dtype, as true division and `sin` of integers want
+    NOT = auto()  # unchanged
+    COMMON = auto()  # to the dtype torch computes in; the result is cast to the dtype of the node
+    RESULT = auto()  # to the result dtype of the node, for true division and `sin` of integers
     WIDE = auto()  # the same, but float32 for narrower floats: torch rounds once, at the end
-    BOOL = auto()  # truth values, as logic wants
+    BOOL = auto()  # to booleans, for logical ops
 
 
 def operands(signature: Signature, node: fx.Node) -> list[Any]:
-    """The promoting arguments as the exporter knew them: fake tensors and numbers."""
+    """Return the promoting arguments of the exported graph: fake tensors and numbers."""
     return [
         given.meta["val"] if isinstance(given, fx.Node) else given
         for param, given in zip(signature.params, signature.given(node), strict=True)
@@ -37,7 +37,7 @@ def operands(signature: Signature, node: fx.Node) -> list[Any]:
 
 
 def common_dtype(known: Sequence[Any]) -> torch.dtype:
-    """The dtype in which torch combines these tensors and numbers."""
+    """Return the dtype in which torch combines these tensors and numbers."""
     if len(known) == 2:
         return torch.result_type(*known)
     if len(known) == 1 and isinstance(known[0], torch.Tensor):
@@ -49,7 +49,7 @@ def common_dtype(known: Sequence[Any]) -> torch.dtype:
 
 
 def compute_dtype(kind: Promote, signature: Signature, node: fx.Node) -> torch.dtype:
-    """The dtype that a node's operands are brought to."""
+    """Return the dtype that the operands of a node are cast to."""
     if kind is Promote.BOOL:
         return torch.bool
     result = _result_dtype(node)
@@ -81,27 +81,27 @@ def _fits_float16(number: float) -> bool:
 def promoted(
     kind: Promote, signature: Signature, node: fx.Node, bound: dict[str, Any]
 ) -> dict[str, Any]:
-    """The bound arguments with every promoting one cast."""
+    """Return the bound arguments, with every promoting one cast."""
     dtype = None if kind is Promote.NOT else compute_dtype(kind, signature, node)
-    met = {
+    cast_arguments = {
         p.into: as_value(_computed(given, bound[p.into]))
         if dtype is None
         else _in(dtype, _computed(given, bound[p.into]))
         for p, given in zip(signature.params, signature.given(node), strict=True)
         if p.into and p.promotes and bound[p.into] is not None
     }
-    return {**bound, **met}
+    return {**bound, **cast_arguments}
 
 
 def _computed(given: Any, held: Any) -> Any:
-    """What a node gives, as an operand; a size that shapes something else is one as it is."""
+    """Return the value of an argument for computing; `number` explains why a size differs."""
     known = given.meta.get("val") if isinstance(given, fx.Node) else given
     size = isinstance(known, torch.SymInt) and not free_unbacked_symbols(known)
     return number(held) if size and isinstance(held, Value) else held
 
 
 def _in(dtype: torch.dtype, operand: Any) -> Value:
-    """A number becomes a constant of the dtype at once: 0.1 never passes through another."""
+    """Return an operand in a dtype; a number is converted once, so that 0.1 is rounded once."""
     if isinstance(operand, Value):
         return cast(operand, dtype)
     small = dtype.itemsize < 4 and not dtype.is_floating_point

@@ -1,4 +1,4 @@
-"""Which function lowers which op, and what the exporter must therefore keep whole."""
+"""The lowering of each op, and the ops that export must therefore not decompose."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .promotion import Promote
 
 
 def key(target: Any) -> str:
-    """The name an op is registered under: stable where overload objects are not.
+    """Return the name that an op is registered under; overload objects are not stable.
 
     An op of a library that may not be there is registered by its name, which is a string.
     """
@@ -38,7 +38,7 @@ def key(target: Any) -> str:
 
 @dataclass(frozen=True)
 class Lowering:
-    """One op, one function, and the facts the rest of the house reads off it."""
+    """Lowering rule of one overload with its metadata (promotion, ignored arguments, cases)."""
 
     target: Any
     fn: Callable[..., Any]
@@ -49,7 +49,7 @@ class Lowering:
 
     @cached_property
     def signature(self) -> Signature:
-        """Built at first use: all of them at import would cost a second."""
+        """The bound parameters; built at first use, because all of them take a second."""
         return Signature(self.target, self.fn, self.ignore)
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
@@ -65,7 +65,7 @@ class Lowering:
 
 @dataclass(frozen=True)
 class FunctionLowering:
-    """The lowering of a target without a schema: arguments come as they stand.
+    """Lowering rule of a target without a schema; arguments are passed in order.
 
     Those of a higher-order op come with their constants still tensors: they go on into the
     graphs it holds, where more of them may fold.
@@ -98,7 +98,7 @@ class Decomposition:
     origin: str = BUILT_IN
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
-        """Trace the function on the node's fake arguments and lower what comes out."""
+        """Trace the function on the fake arguments of the node and lower the graph."""
         graph, inputs = trace(self.fn, call.node, builtin_decompositions())
         results = lower_subgraph(graph, call.scope.resolve(inputs))
         several = isinstance(call.node.meta["val"], list | tuple)
@@ -106,7 +106,7 @@ class Decomposition:
 
 
 class Registry:
-    """Built-in lowerings, with a converter's own laid over them."""
+    """Lowerings by op name; a converter's registry extends the built-in one."""
 
     def __init__(self, base: Registry | None = None) -> None:
         self._base = base
@@ -134,15 +134,15 @@ class Registry:
         return set(self._own)
 
     def get(self, name: str) -> Entry | None:
-        """The nearest entry: own first, then the base's."""
+        """Return the entry with this name: an own one, else one of the base."""
         return self._own.get(name) or (self._base.get(name) if self._base else None)
 
     def for_node(self, node: fx.Node) -> Entry | None:
-        """The entry for a node's target, if there is one."""
+        """Return the entry for the target of a node, or None."""
         return self.get(key(node.target))
 
     def names(self) -> set[str]:
-        """All names that can be lowered."""
+        """Return all names that can be lowered."""
         return set(self._own) | (self._base.names() if self._base else set())
 
     def __iter__(self) -> Iterator[Entry]:
@@ -150,12 +150,12 @@ class Registry:
         return iter({**inherited, **self._own}.values())
 
     def whole(self) -> set[Any]:
-        """The overloads that must reach the converter undecomposed; some by their names."""
+        """Return the overloads that export must not decompose; some are names."""
         named = {e.target for e in self if isinstance(e.target, str)}
         return named | {e.target for e in self if isinstance(e, Lowering)}
 
     def rewrites(self) -> Mapping[Any, Callable[..., Any]]:
-        """The overloads that are written in torch, with their functions."""
+        """Return the overloads that have a decomposition in torch, with their functions."""
         known = (e for e in self if not isinstance(e.target, str))
         return {e.target: e.fn for e in known if isinstance(e, Decomposition)}
 
@@ -201,7 +201,7 @@ def lowers_function(
 def decomposes(
     *targets: Any, cases: Sequence[Case] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function in torch as the meaning of one or more overloads."""
+    """Register a function in torch as the decomposition of one or more overloads."""
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for target in targets:

@@ -1,4 +1,4 @@
-"""What each node of one FX graph was lowered to, and how the next one gets at it."""
+"""The values that the nodes of one FX graph were lowered to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..ir.dialect import Value
 class Scope:
     """The values of one graph.
 
-    A node is held as one of: a `Value`; a `torch.Tensor`, which is a constant that no op has
+    A node is stored as one of: a `Value`; a `torch.Tensor`, which is a constant that no op has
     been emitted for yet; a Python number, string or None that was folded; a graph module; a
     list of these for several results.
     """
@@ -44,15 +44,15 @@ class Scope:
         return fx.node.map_arg(given, self.value)
 
     def value(self, node: fx.Node) -> Any:
-        """One node's value; a constant is emitted at its first use."""
+        """Return the value of a node; a constant is emitted at its first use."""
         return self._emit(self.nodes[node], self.names.get(node, node.name))
 
-    def _emit(self, held: Any, name: str) -> Any:
-        if isinstance(held, torch.Tensor):
-            return Build.current().tensor(held, name)
-        if isinstance(held, list | tuple):
-            return [self._emit(part, name) for part in held]
-        return held
+    def _emit(self, stored: Any, name: str) -> Any:
+        if isinstance(stored, torch.Tensor):
+            return Build.current().tensor(stored, name)
+        if isinstance(stored, list | tuple):
+            return [self._emit(part, name) for part in stored]
+        return stored
 
 
 class ValuesMap(Mapping[str, Value]):
@@ -74,9 +74,9 @@ class ValuesMap(Mapping[str, Value]):
         return value[int(index)]
 
     def __iter__(self) -> Iterator[str]:
-        for node, held in self._scope.nodes.items():
-            if isinstance(held, list | tuple):
-                yield from (f"{node.name}#{i}" for i in range(len(held)))
+        for node, stored in self._scope.nodes.items():
+            if isinstance(stored, list | tuple):
+                yield from (f"{node.name}#{i}" for i in range(len(stored)))
             else:
                 yield node.name
 

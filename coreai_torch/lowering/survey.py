@@ -1,4 +1,4 @@
-"""Everything in a program that cannot be lowered, found without stopping at the first."""
+"""Find everything in a program that cannot be lowered, without stopping at the first."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from .walk import Walk
 
 @dataclass(frozen=True)
 class Place:
-    """Where a blocker stands."""
+    """The place of a blocker in the model."""
 
     node: str
     module: str
     source_line: str
-    result: str  # the shape and dtype of what it should give
+    result: str  # shape and dtype of the result
 
 
 @dataclass(frozen=True)
 class Blocker:
-    """One reason why a program cannot be converted, and all the places where it holds."""
+    """One reason why a program cannot be converted, and all its places."""
 
     op: str
     problem: str
@@ -44,21 +44,21 @@ class Blocker:
 
     @property
     def count(self) -> int:
-        """How often it stands in the way."""
+        """The number of places."""
         return len(self.places)
 
 
 def survey(
     staged: Staged, registry: Registry, on_node: Callable[[], None] = lambda: None
 ) -> list[Blocker]:
-    """Lower a program into a module that is thrown away; what fails is noted and stood in for."""
+    """Lower a program into a temporary module, with a placeholder for each result that fails."""
     walk = _Surveyor(registry, Locations(staged.entrypoint, False), on_node, staged.externalized)
     build = Build()
     with build.open():
         build.reserve([staged.entrypoint])
         try:
             entrypoint(staged, walk)
-        except Exception:  # a stand-in that does not fit is no news
+        except Exception:  # a placeholder does not fit: the cause is already recorded
             if not walk.found:
                 raise
     return walk.blockers()
@@ -66,7 +66,7 @@ def survey(
 
 @dataclass(frozen=True)
 class _Surveyor(Walk):
-    """A walk that goes on."""
+    """A walk that records errors and continues."""
 
     found: list[tuple[fx.Node, str, str, str]] = field(default_factory=list)
 
@@ -78,15 +78,15 @@ class _Surveyor(Walk):
             return _placeholders(node.meta.get("val"))
 
     def _note(self, node: fx.Node, error: ConversionError) -> None:
-        told = str(error.args[0]).splitlines() or [type(error).__name__]
-        tries = [line.removeprefix("  try   ") for line in told if line.startswith("  try   ")]
+        lines = str(error.args[0]).splitlines() or [type(error).__name__]
+        tries = [line.removeprefix("  try   ") for line in lines if line.startswith("  try   ")]
         missing = self.registry.for_node(node) is None
-        problem = "no lowering" if missing else told[0]
+        problem = "no lowering" if missing else lines[0]
         hint = validate.hint(node) if missing else next(iter(tries), "")
         self.found.append((node, problem, error.code, hint))
 
     def blockers(self) -> list[Blocker]:
-        """What was found, equal problems together, the most frequent first."""
+        """Return the problems, grouped, the most frequent first."""
         grouped: dict[tuple[str, str, str, str], list[Place]] = {}
         for node, problem, code, hint in self.found:
             key = (target_name(node.target), problem, code, hint)
@@ -112,5 +112,5 @@ def _placeholders(val: Any) -> Any:
         return [_placeholders(part) for part in val]
     try:
         return None if val is None else placeholder(types.ranked(val))
-    except ConversionError:  # a type that Core AI does not have was the problem itself
+    except ConversionError:  # the type itself is the problem
         return None

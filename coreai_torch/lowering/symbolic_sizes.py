@@ -1,4 +1,4 @@
-"""Sizes of the exported graph as those of the program: of a tensor at hand, or made of such."""
+"""Compute symbolic sizes of the exported graph from values of the program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _functions = sympy_functions()
 
 
 def extents(shape: Sequence[Any], node: fx.Node, scope: Scope) -> list[Dim] | None:
-    """The sizes as numbers and as values here; None if one of them cannot be told."""
+    """Return the sizes as numbers or values; None if one cannot be computed here."""
     found = [_extent(s, node, scope) for s in shape]
     return None if any(s is None for s in found) else [s for s in found if s is not None]
 
@@ -27,35 +27,35 @@ def extents(shape: Sequence[Any], node: fx.Node, scope: Scope) -> list[Dim] | No
 def _extent(extent: Any, node: fx.Node, scope: Scope) -> Dim | None:
     if not isinstance(extent, torch.SymInt):
         return int(extent)
-    return _made(extent.node.expr, node, scope)
+    return _computed(extent.node.expr, node, scope)
 
 
-def _made(expression: sympy.Expr, node: fx.Node, scope: Scope) -> Dim | None:
-    """An expression of symbols, as `s0 // 2 + 1` behind a pool."""
+def _computed(expression: sympy.Expr, node: fx.Node, scope: Scope) -> Dim | None:
+    """Return the value of an expression such as `s0 // 2 + 1`, else None."""
     if expression.is_Integer:
         return int(expression)
-    held = next(_held(expression, node, scope), None)
-    if held is not None:
-        return held
+    found = next(_values_of(expression, node, scope), None)
+    if found is not None:
+        return found
     combine = _COMBINED.get(type(expression))
     if combine is None or (expression.is_Pow and not _is_count(expression.exp)):
         return None
-    parts = [_made(part, node, scope) for part in expression.args]
+    parts = [_computed(part, node, scope) for part in expression.args]
     known = [part for part in parts if part is not None]
     return functools.reduce(combine, known) if len(known) == len(parts) else None
 
 
-def _held(expression: sympy.Expr, node: fx.Node, scope: Scope) -> Iterator[Dim]:
-    """Values that are this size: numbers of the graph, and sizes of tensors."""
+def _values_of(expression: sympy.Expr, node: fx.Node, scope: Scope) -> Iterator[Dim]:
+    """Yield values that equal this size: symbolic numbers, and sizes of tensors."""
     for source in [*node.all_input_nodes, *scope.nodes]:
-        held, val = scope.nodes.get(source), source.meta.get("val")
-        if not isinstance(held, Value):
+        value, val = scope.nodes.get(source), source.meta.get("val")
+        if not isinstance(value, Value):
             continue
         if isinstance(val, torch.SymInt) and val.node.expr == expression:
-            yield held
+            yield value
         for axis, other in enumerate(val.shape if isinstance(val, torch.Tensor) else ()):
             if isinstance(other, torch.SymInt) and other.node.expr == expression:
-                yield size(held, axis)
+                yield size(value, axis)
 
 
 def _is_count(exponent: sympy.Expr) -> bool:

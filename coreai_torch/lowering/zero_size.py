@@ -86,7 +86,7 @@ def results_of_empty_operands(node: fx.Node, scope: Scope) -> Any:
 
 
 def _spread(one: Any, other: Any, sizes: list[Dim] | None) -> Any:
-    """What two trials agree on, in the sizes that are asked for."""
+    """Return the result that two trials agree on, broadcast to the given sizes, else None."""
     if one is None or other is None or sizes is None or not _same(one, other):
         return None
     if all(isinstance(s, int) for s in sizes):
@@ -97,9 +97,10 @@ def _spread(one: Any, other: Any, sizes: list[Dim] | None) -> Any:
 def _trial(
     node: fx.Node, scope: Scope, promised: Sequence[torch.Tensor], start: int
 ) -> Sequence[torch.Tensor | None]:
-    """The results with symbols as numbers from `start` on: one place of each axis of such a size.
+    """Return the results with numbers from `start` on for symbols, with dynamic axes reduced to 1.
 
-    None if torch cannot tell, if the places differ, or if there are none: `s0 // 2 - 9` of 11.
+    None if torch fails, if elements along a dynamic axis differ, or if a size is not positive:
+    `s0 // 2 - 9` at 11.
     """
     nothing = [None] * len(promised)
     given = [n.meta.get("val") for n in node.all_input_nodes]
@@ -107,15 +108,15 @@ def _trial(
     if any(isinstance(s, torch.SymInt) and _at(s, start) < 1 for s in sizes):
         return nothing
 
-    def held(n: fx.Node) -> Any:
+    def operand(n: fx.Node) -> Any:
         if not isinstance(scope.nodes[n], Value):
             return scope.nodes[n]
         val = n.meta["val"]
         return torch.empty([_at(s, start) for s in val.shape], dtype=val.dtype)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a variance of nothing
-        found = fold(node, *fx.node.map_arg((node.args, dict(node.kwargs)), held))
+        warnings.simplefilter("ignore")  # torch warns about the variance of an empty tensor
+        found = fold(node, *fx.node.map_arg((node.args, dict(node.kwargs)), operand))
     if found is UNFOLDED:
         return nothing
     results = found if isinstance(found, list | tuple) else [found]
@@ -125,10 +126,10 @@ def _trial(
 def _one_place(result: Any, promised: Sequence[Any], start: int) -> torch.Tensor | None:
     if tuple(result.shape) != tuple(_at(s, start) for s in promised):
         return None
-    told: torch.Tensor = result
+    one: torch.Tensor = result
     for axis, extent in enumerate(promised):
-        told = told.narrow(axis, 0, 1) if isinstance(extent, torch.SymInt) else told
-    return told if _same(result, told.expand_as(result)) else None
+        one = one.narrow(axis, 0, 1) if isinstance(extent, torch.SymInt) else one
+    return one if _same(result, one.expand_as(result)) else None
 
 
 def _at(extent: Any, start: int) -> int:
@@ -144,7 +145,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _none_of(sizes: Sequence[Any], dtype: torch.dtype) -> Value:
-    """Cut from a tensor of one element: broadcasting to no element at all is refused."""
+    """Slice a tensor of ones to zero sizes; broadcasting to a zero size is rejected."""
     none = [type(s) is int and s == 0 for s in sizes]
     value = broadcast_to(
         constant(0, dtype), [1 if n else s for n, s in zip(none, sizes, strict=True)]

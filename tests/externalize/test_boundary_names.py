@@ -300,7 +300,7 @@ def test_tensors_in_a_custom_object_have_the_names_of_their_nodes():
     ("arguments", "message"),
     [
         (("Norm",), "target_class is 'Norm'"),
-        ((int,), "int is no nn.Module"),
+        ((int,), "int is not an nn.Module"),
         ((Norm, None, ["eps"]), r"composite_attrs=\['eps'\] without a composite_op_name"),
         ((Norm, ""), "composite_op_name is ''"),
         ((Norm, 7), "composite_op_name is 7"),

@@ -375,7 +375,7 @@ def test_a_damaged_asset_is_rejected(net, tmp_path):
 
 
 def test_to_torch_rejects_a_model_and_paths_without_an_asset(net, tmp_path):
-    with pytest.raises(TypeError, match="a Net is no Core AI program"):
+    with pytest.raises(TypeError, match="a Net is not a Core AI program"):
         to_torch(net)
     with pytest.raises(FileNotFoundError, match="no asset at"):
         to_torch(tmp_path / "none.aimodel")

@@ -48,7 +48,7 @@ def staged(**names):
         (lambda: verify(nn.ReLU(), None, (X,), engine="gpu"), "CAT302", "'auto', 'runtime'"),
         (lambda: verify(nn.ReLU(), None, (X,), trials=3), "CAT113", "trials is 3"),
         (lambda: verify(nn.ReLU(), None, (X,), converter=3), "CAT113", "converter is 3"),
-        (lambda: to_torch(None), "CAT113", "a NoneType is no Core AI program"),
+        (lambda: to_torch(None), "CAT113", "a NoneType is not a Core AI program"),
         (lambda: TorchConverter("fast"), "CAT101", "one of ['release', 'debug']"),
         (lambda: TorchConverter(recognize=None), "CAT113", "try   True, or some of"),
         (lambda: TorchConverter().to_coreai(), "CAT114", "nothing is staged"),

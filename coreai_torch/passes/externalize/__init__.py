@@ -1,1 +1,1 @@
-"""Keeps the boundary of chosen submodules: marked while exporting, cut out when lowering."""
+"""Keep the boundary of submodules: marked during export, separate graphs when lowered."""

@@ -1,4 +1,4 @@
-"""Finds the calls of externalized modules between the marks of a graph."""
+"""Find the calls of externalized modules between the marks of a graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...torch_compat import HigherOrderOperator, OpOverload
 from .mark import boundary
 from .spec import Match
 
-Label = tuple[str, fx.Node]  # a node, and what it is called at the boundary
+Label = tuple[str, fx.Node]  # the name at the boundary, and the node
 
 
 def is_mark(node: fx.Node) -> bool:
@@ -41,11 +41,11 @@ def is_number(node: fx.Node) -> bool:
 
 @dataclass
 class Outside:
-    """What a region reads from outside, by how it gets in."""
+    """The values that a region reads from outside, by kind."""
 
     sizes: dict[fx.Node, tuple[fx.Node, int]] = field(default_factory=dict)  # of its arguments
-    numbers: dict[fx.Node, None] = field(default_factory=dict)  # computed again, in this order
-    nodes: dict[fx.Node, None] = field(default_factory=dict)  # passed in, or held as a constant
+    numbers: dict[fx.Node, None] = field(default_factory=dict)  # computed again, in order
+    nodes: dict[fx.Node, None] = field(default_factory=dict)  # passed in, or stored as a constant
 
     def __contains__(self, node: fx.Node) -> bool:
         return node in self.sizes or node in self.numbers or node in self.nodes
@@ -56,18 +56,18 @@ class Region:
     """One call of one externalized module."""
 
     match: Match
-    inputs: list[Label]  # what was passed
+    inputs: list[Label]  # the arguments
     own: list[Label] = field(default_factory=list)  # the buffers before the call
     left: list[Label] = field(default_factory=list)  # buffers and arguments after it
     outputs: list[Label] = field(default_factory=list)
     body: dict[fx.Node, None] = field(default_factory=dict)  # in order, nested calls included
     weights: dict[fx.Node, str] = field(default_factory=dict)  # unpacked before the call
     nested: list[Region] = field(default_factory=list)
-    _live: Set[fx.Node] = frozenset()  # what is asked for, in the whole graph
+    _live: Set[fx.Node] = frozenset()  # the live nodes of the graph
 
     @property
     def ends(self) -> list[fx.Node]:
-        """What the declaration names: needed as long as anything of the call is."""
+        """The nodes that the declaration names; they are live if any node of the call is."""
         return [node for _, node in (*self.inputs, *self.outputs)]
 
     def take(self, node: fx.Node) -> None:
@@ -79,7 +79,7 @@ class Region:
             self.body[node] = None
 
     def _unpacked(self, node: fx.Node) -> str:
-        """The compressed weight that a node unpacks, by the name that it had; or nothing.
+        """Return the name of the compressed weight that a node unpacks, or an empty string.
 
         It is an operand of a composite like any other weight. If it were unpacked within, its
         parts would be operands, and integers of 4 bits take 8 as those.
@@ -95,7 +95,7 @@ class Region:
         return before + rest.partition(".")[0]
 
     def kept(self, live: Set[fx.Node]) -> Region | None:
-        """The region without what nothing asks for; None if that is all of it."""
+        """Return the region without dead nodes; None if all are dead."""
         body = {node: None for node in self.body if node in live}
         if not body:
             return None
@@ -103,7 +103,7 @@ class Region:
         return replace(self, body=body, nested=nested, _live=live)
 
     def escaping(self) -> list[fx.Node]:
-        """The nodes inside that are read outside, in order."""
+        """Return the nodes inside that are read outside, in order."""
         return [
             node
             for node in self.body
@@ -111,7 +111,7 @@ class Region:
         ]
 
     def outside(self) -> Outside:
-        """What is read inside and comes from outside, in order of use."""
+        """Return the values from outside that are read inside, in order of use."""
         used = [n for node in self.body for n in node.all_input_nodes]
         used += [node for region in (self, *self.all_nested()) for node in region.ends]
         found = Outside()
@@ -133,7 +133,7 @@ class Region:
             found.nodes[node] = None
 
     def _extent(self, node: fx.Node) -> tuple[fx.Node, int] | None:
-        """The argument and axis whose extent a symbolic number is, if it is one."""
+        """Return the argument and axis whose size a symbolic number is, else None."""
         number = node.meta.get("val")
         if not isinstance(number, torch.SymInt):
             return None
@@ -144,14 +144,14 @@ class Region:
         return None
 
     def all_nested(self) -> Iterator[Region]:
-        """The calls inside this one, at any depth."""
+        """Yield the calls inside this one, at any depth."""
         for region in self.nested:
             yield region
             yield from region.all_nested()
 
 
 def regions(nodes: Iterable[fx.Node], found: Sequence[Match]) -> list[Region]:
-    """The calls in a graph; those inside another are held by it."""
+    """Return the outermost calls in a graph; each one lists the calls nested in it."""
     brackets = _Brackets(found)
     for node in nodes if found else ():
         if is_mark(node):
@@ -163,7 +163,7 @@ def regions(nodes: Iterable[fx.Node], found: Sequence[Match]) -> list[Region]:
 
 
 class _Brackets:
-    """The calls that are open at a place in the graph, and those that are over."""
+    """The calls that are open at a position in the graph, and the closed ones."""
 
     def __init__(self, found: Sequence[Match]) -> None:
         self._found = found
@@ -171,7 +171,7 @@ class _Brackets:
         self.opened: list[Region] = []
 
     def read(self, mark: fx.Node) -> None:
-        """Open or close a call, or note what its tensors are called."""
+        """Open or close a call, or record the names of its tensors."""
         number, side, *names = str(mark.args[1]).split(" ")
         labels: list[Label] = list(zip(names, _sources(mark), strict=True))
         match = self._found[int(number)]
@@ -191,7 +191,7 @@ class _Brackets:
             self._around().append(region)
 
     def closed(self) -> list[Region]:
-        """All calls that came to an end."""
+        """Return all calls that were closed."""
         while self.opened:
             self._give_up()
         return self._done
@@ -200,7 +200,7 @@ class _Brackets:
         return self.opened[-1].nested if self.opened else self._done
 
     def _give_up(self) -> None:
-        """A call that ended in an exception, which the model caught, is none."""
+        """Drop the innermost call: it raised an exception that the model caught."""
         broken = self.opened.pop()
         self._around().extend(broken.nested)
 
@@ -210,7 +210,7 @@ def _sources(mark: fx.Node) -> Any:
 
 
 def idle(calls: Sequence[fx.Node], cut: Sequence[Region]) -> set[fx.Node]:
-    """The sizes that are read in regions alone, which all compute them for themselves."""
+    """Return the sizes that only regions read; each region computes them again."""
     inside = {node for region in cut for node in region.body}
     passed = {node for region in cut for node in region.outside().nodes}
     unread: set[fx.Node] = set()

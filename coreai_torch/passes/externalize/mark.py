@@ -1,4 +1,4 @@
-"""Marks in what is traced where the calls of chosen submodules begin and end."""
+"""Mark the begin and end of the calls of chosen submodules in a trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .spec import Match
 
 
 def _nothing(tensors: Sequence[torch.Tensor], tag: str) -> None:
-    """A mark names tensors and touches none, so the program is the one without marks."""
+    """Name tensors without changing them."""
 
 
 _LIBRARY = torch.library.Library("coreai_torch", "FRAGMENT")
@@ -24,16 +24,16 @@ _LIBRARY.define("boundary(Tensor[] tensors, str tag) -> ()")
 _LIBRARY.impl("boundary", _nothing, "CompositeExplicitAutograd")
 torch.library.register_fake("coreai_torch::boundary", _nothing, lib=_LIBRARY)
 boundary = torch.ops.coreai_torch.boundary.default
-torch.fx.node.has_side_effect(boundary)  # nothing reads a mark, and the exporter drops what is idle
+torch.fx.node.has_side_effect(boundary)  # nothing reads a mark, and export drops unread nodes
 
 
 @contextmanager
 def marked(found: Sequence[Match]) -> Iterator[None]:
-    """Hooks on the matching modules; gone again at the end, whatever happens."""
+    """Install hooks on the matching modules, and remove them at the end."""
     with ExitStack() as stack:
         for number, match in enumerate(found):
             marker, module = _Marker(number, match), match.module
-            # Ours come first on the way in and last on the way out: the caller's are inside.
+            # These hooks run outside the hooks of the user: first before forward, last after it.
             before = module.register_forward_pre_hook(marker.before, prepend=True, with_kwargs=True)
             stack.enter_context(before)
             stack.enter_context(module.register_forward_hook(marker.after, with_kwargs=True))
@@ -41,14 +41,14 @@ def marked(found: Sequence[Match]) -> Iterator[None]:
 
 
 class _Marker:
-    """The two hooks of one module. They keep no state, since branches are traced by dynamo."""
+    """The two hooks of one module, without state, because dynamo traces branches."""
 
     def __init__(self, number: int, match: Match) -> None:
         self._number, self._match = number, match
         self._signature = inspect.signature(match.module.forward)
 
     def before(self, module: Any, args: Any, kwargs: Any) -> None:
-        """Open the bracket: the arguments by their names."""
+        """Mark the begin of a call, with the arguments by name."""
         given = self._given(args, kwargs)
         for name, value in given:
             if not isinstance(value, torch.Tensor):
@@ -62,8 +62,8 @@ class _Marker:
         self._mark("own", _buffers(module))
 
     def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        """Close it: buffers and arguments as the module leaves them, then the results."""
-        given = self._given(args, kwargs)  # perhaps exchanged by a hook of the caller's
+        """Mark the end: buffers and arguments after the call, then the results."""
+        given = self._given(args, kwargs)  # a hook of the user may have replaced them
         tensors = [(name, value) for name, value in given if isinstance(value, torch.Tensor)]
         self._mark("left", [*_buffers(module), *tensors])
         results = list(_tensors(output))
@@ -76,7 +76,7 @@ class _Marker:
         boundary([tensor for _, tensor in named], " ".join([str(self._number), side, *names]))
 
     def _given(self, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
-        """What was passed, by the names and in the order of the signature; None is left out."""
+        """Return the arguments by name, in the order of the signature, without None."""
         given: list[tuple[str, Any]] = []
         for name, value in self._signature.bind(*args, **kwargs).arguments.items():
             kind = self._signature.parameters[name].kind
@@ -90,14 +90,14 @@ class _Marker:
 
 
 def _buffers(module: Any) -> list[tuple[str, torch.Tensor]]:
-    """The module's buffers, whose values may have changed since an earlier call."""
+    """Return the buffers of the module, whose values an earlier call may have changed."""
     if torch.compiler.is_dynamo_compiling():
-        return []  # naming them here would make each one an operand of the branch that is traced
+        return []  # naming them would make each one an operand of the traced branch
     return list(module.named_buffers())
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:
-    """The tensors in what a module returns: tuples, dictionaries, dataclasses of them."""
+    """Yield the tensors in the result of a module: tuples, dictionaries, dataclasses."""
     for leaf in pytree.tree_leaves(output):
         if isinstance(leaf, torch.Tensor):
             yield leaf

@@ -1,4 +1,4 @@
-"""What a user says about the modules whose boundary is to be kept."""
+"""The specification of modules whose boundary is kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...errors import ExternalizeError
 
 @dataclass
 class ExternalizeSpec:
-    """Keep every instance of `target_class` as a graph of its own.
+    """Keep every instance of `target_class` as a separate graph.
 
     ```python
     from coreai_torch import ExternalizeSpec
@@ -37,14 +37,14 @@ class ExternalizeSpec:
     composite_attrs: list[str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be recorded."""
+        """Raise if a field is invalid."""
         if not (isinstance(self.target_class, type)):
             raise ExternalizeError(
                 f"target_class is {self.target_class!r}\n  try   a subclass of torch.nn.Module"
             )
         if not issubclass(self.target_class, torch.nn.Module):
             raise ExternalizeError(
-                f"{self.target_class.__name__} is no nn.Module\n"
+                f"{self.target_class.__name__} is not an nn.Module\n"
                 "  try   the class of the submodules whose boundary is to be kept"
             )
         if self.composite_op_name is not None and not (
@@ -66,7 +66,7 @@ class ExternalizeSpec:
 
 
 def as_specs(given: Sequence[Any] | None) -> list[ExternalizeSpec]:
-    """Specs as they are; a bare class stands for a spec with nothing else."""
+    """Return specs; a class becomes a spec without a composite."""
     if given is None:
         return []
     if isinstance(given, type | ExternalizeSpec):
@@ -80,7 +80,7 @@ def as_specs(given: Sequence[Any] | None) -> list[ExternalizeSpec]:
 
 @dataclass(frozen=True)
 class Match:
-    """One module whose boundary is kept, and what its graph is to declare."""
+    """One module whose boundary is kept, and the declaration of its graph."""
 
     path: str
     module: torch.nn.Module
@@ -88,12 +88,12 @@ class Match:
     attrs: tuple[tuple[str, Any], ...]
 
     def owned(self) -> dict[str, torch.Tensor]:
-        """The module's parameters and buffers, in the order in which they were registered."""
+        """Return the parameters and buffers of the module, in order of registration."""
         return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
 
 
 def matches(root: torch.nn.Module, specs: Sequence[ExternalizeSpec]) -> Iterator[Match]:
-    """Every module that a spec matches, the first spec first; warns of specs without any."""
+    """Yield every module that a spec matches; warn about specs without a match."""
     found: set[int] = set()
     for path, module in root.named_modules():
         for number, spec in enumerate(specs):
@@ -111,7 +111,7 @@ def matches(root: torch.nn.Module, specs: Sequence[ExternalizeSpec]) -> Iterator
 
 
 def _shadowed(root: torch.nn.Module, spec: ExternalizeSpec) -> bool:
-    """Whether the class is there, but an earlier spec took all of its instances."""
+    """Whether an earlier spec matched all instances of the class."""
     return any(isinstance(module, spec.target_class) for module in root.modules())
 
 
@@ -136,7 +136,7 @@ def _public(module: torch.nn.Module) -> list[str]:
 
 
 def _plain(path: str, name: str, value: Any) -> Any:
-    """The value if a declaration can hold it; None says that the attribute is left out."""
+    """Return the value if a declaration can store it; None omits the attribute."""
     if isinstance(value, np.generic) or (isinstance(value, torch.Tensor) and value.numel() == 1):
         value = value.item()
     if isinstance(value, torch.dtype):
