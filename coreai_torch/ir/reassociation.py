@@ -1,34 +1,69 @@
 """Stop the compiler from combining two constants of a chain where that changes numbers.
 
-The compiler (coreai-core 1.0.0b2) rewrites `(x + a) - b` to `x + (a - b)` and `(x / a) * b` to
-`x * (b / a)` whenever `a` and `b` are constants: the integers 7 / 3 * 3 become 7, `(x + 1e8) - 1e8`
-becomes `x`, and two factors of 1e30 become one infinity. An operation between the two that the
-rewrite does not look through stops it. It is added only where the combined constant gives other
-numbers.
+`optimize()` and the loading of an asset by the runtime run MLIR's `canonicalize`. Its patterns for
+add, sub, mul and divide reassociate (coreai-core 1.0.0b3; `tests/program/test_optimizer_traps.py`
+and `tests/properties/test_constant_arithmetic.py` reproduce it):
+
+- Two adjacent sums, or two adjacent products, with one constant operand each become one, whatever
+  side the constants are on. With the constants `a` and `b`, all 32 combinations are rewritten:
+  `(x + a) + b` to `x + (a + b)`, `(a - x) - b` to `(a - b) - x`, `b - (a - x)` to `(b - a) + x`,
+  `(x * a) / b` to `x * (a / b)`, `b / (x / a)` to `(b * a) / x`, `b / (a / x)` to `(b / a) * x`.
+- The constants may be scalars, tensors, or tensors that broadcast. A second use of the inner result
+  does not prevent the rewrite, nor does an `if` or `while` region between the two.
+- `optimize()` joins pairs of a chain, for `Build` registers a hook that prevents folding. Without
+  the hook (in the runtime, or in another process) joined constants are folded and join again:
+  `x * 60 * 60 * 60` in float16 becomes `x * inf`. Operands computed from constants (by reshape,
+  cast, sqrt, broadcast_to, maximum) then count as constants.
+- float32, float16, complex64 and all integers are rewritten; bfloat16 is not.
+- Sums are not joined with products, `(x + a) + y` does not expose `a`, and abs, maximum, relu,
+  floor_divide, modulo, pow, reductions and invoked graphs stop the rewrite.
+- An operation that is removed as an identity does not stop it: reshape, expand_dims, shrink_dims,
+  transpose, slice, split, concat, tile, pad, broadcast_to, slice_update of all elements, and
+  casts to a type of the same or a greater width and back.
+
+The order decides float results: `(x + 1e8) + 1` at -1e8 is 1, `x + (1e8 + 1)` is 0, and `x * 7 / 3`
+at 3 is 7, which `x * 2.3333333` may miss. A barrier, one elementwise operation, keeps the constants
+apart. It is left out for
+
+- sums and products of integers, which wrap; quotients do not;
+- the factors 1 and -1, which negation uses, where joining gives the same bits;
+- one pair of addends `a` and `b` with `|a + b|` of the size of `|b|`, as the bias of a convolution
+  and the 3 of `hardswish`: with `r = (x + a) + b`, eager rounds `r` and `x + a = r - b`, and one of
+  the two is at least `|b| / 2`; the joined sum rounds `r` and `a + b`.
 """
 
 from __future__ import annotations
 
 import torch
 from coreai._compiler.dialects import _coreai_ops_gen as gen
-from coreai._compiler.ir import Block, Value
+from coreai._compiler.ir import Block, RankedTensorType, Value
 
-from .build import Build
+from . import types
+from .build import SMALL, Build
 from .casting import dtype
 
-_SUMS = {"coreai.decomposable.broadcasting_add": 1.0, "coreai.decomposable.broadcasting_sub": -1.0}
-_PRODUCTS = {
-    "coreai.decomposable.broadcasting_mul": 1.0,
-    "coreai.decomposable.broadcasting_divide": -1.0,
+_SUMS = {"add", "sub"}
+_PRODUCTS = {"mul", "divide"}
+_BROADCASTING = "coreai.decomposable.broadcasting_"
+
+# Operations that `canonicalize` removes where they change nothing, and the operand they return.
+_REMOVABLE = {
+    **dict.fromkeys(("reshape", "expand_dims", "shrink_dims", "transpose", "cast", "slice"), 0),
+    **dict.fromkeys(("split", "tile", "pad", "broadcast_to", "broadcast_in_dims"), 0),
+    "concat": 1,
+    "slice_update": 4,
 }
+_ADDENDS = 4.0  # the ratio of sizes up to which two addends may be joined
+_CONSTANT_DEPTH = 4  # operations between a constant operand and the constants it is computed from
 
 
 def block_reassociation(name: str, x: Value, y: Value) -> tuple[Value, Value]:
     """Return the operands of a sum or product, with a barrier between constants if needed."""
-    if (constant := _constant(y)) is not None and _joins_wrongly(name, x, constant):
-        return barrier(x), y
-    if (constant := _constant(x)) is not None and _joins_wrongly(name, y, constant):
+    left, right = _is_constant(x), _is_constant(y)
+    if left and not right and _joining_changes_numbers(_kind(name), y, x, on_left=True):
         return x, barrier(y)
+    if right and not left and _joining_changes_numbers(_kind(name), x, y, on_left=False):
+        return barrier(x), y
     return x, y
 
 
@@ -39,45 +74,118 @@ def made_by(x: Value) -> str:
 
 def barrier(x: Value) -> Value:
     """The same value behind an operation that stays: the greater of two equals."""
-    if dtype(x).is_complex:
-        parts = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
-        return gen.CreateComplexOp(*parts).result
+    if dtype(x).is_complex:  # the parts put together again, and nothing else, are removed
+        real, imaginary = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
+        return gen.CreateComplexOp(barrier(real), imaginary).result
     if dtype(x) == torch.bool:
         return gen.OrOp(x, x).result
     return gen.MaximumOp(x, x).result
 
 
-def _constant(x: Value) -> torch.Tensor | None:
-    if made_by(x) != "coreai.constant":
+def _kind(name: str) -> str:
+    """Return the operation's name without dialect: `add` for `coreai.add` and its broadcasting."""
+    return name.removeprefix(_BROADCASTING).removeprefix("coreai.")
+
+
+def _is_constant(x: Value, depth: int = _CONSTANT_DEPTH) -> bool:
+    """Return whether a value is a constant or computed from constants alone."""
+    name = made_by(x)
+    if name == "coreai.constant":
+        return True
+    operands = x.owner.operands if name and depth else ()
+    return len(operands) > 0 and all(_is_constant(o, depth - 1) for o in operands)
+
+
+def _joining_changes_numbers(outer: str, x: Value, constant: Value, *, on_left: bool) -> bool:
+    """Return whether `x` is a sum or product whose constant must stay apart from `constant`."""
+    if dtype(x) == torch.bfloat16:
+        return False
+    family = _SUMS if outer in _SUMS else _PRODUCTS
+    inner, negated = _find_inner(x, family)
+    if dtype(x).is_floating_point or dtype(x).is_complex:
+        if family is _SUMS:
+            return inner is not None and not _may_join_addends(outer, inner, constant, on_left)
+        if outer == "mul" and _is_unit(constant):
+            return inner is not None and _divides_by_constant(inner)  # -(x / 3) is x * (-1 / 3)
+        return inner is not None or (negated and outer == "divide" and not on_left)
+    kinds = {outer, "" if inner is None else _kind(made_by(inner))}
+    return inner is not None and "divide" in kinds
+
+
+def _find_inner(x: Value, family: set[str]) -> tuple[Value | None, bool]:
+    """Return the sum or product with a constant that `x` may come down to, if there is one.
+
+    The second result says whether factors of 1 or -1 were passed on the way.
+    """
+    value, negated = x, False
+    while True:
+        kind = _kind(made_by(value))
+        if kind in family:
+            sides = [_is_constant(o) for o in value.owner.operands]
+            if sum(sides) != 1 or not _may_have_one_type(value.type, x.type):
+                return None, negated
+            if kind != "mul" or not _is_unit(value.owner.operands[sides.index(True)]):
+                return value, negated
+            value, negated = value.owner.operands[sides.index(False)], True
+        elif kind in _REMOVABLE and _keeps_width(value, x):
+            value = value.owner.operands[_REMOVABLE[kind]]
+        else:
+            return None, negated
+
+
+def _may_join_addends(outer: str, inner: Value, constant: Value, on_left: bool) -> bool:
+    """Return whether joining the constants of two sums rounds about as eager does."""
+    operands = inner.owner.operands
+    side = 0 if _is_constant(operands[0]) else 1
+    if _find_inner(operands[1 - side], _SUMS)[0] is not None:
+        return False  # a chain of three
+    a, b = _addend(operands[side]), _addend(constant)
+    if a is None or b is None:
+        return False
+    if (_kind(made_by(inner)) == "sub" and side == 1) != (outer == "sub" and on_left):
+        a = -a
+    return _is_sum_near(a, -b if outer == "sub" and not on_left else b, dtype(inner))
+
+
+def _is_sum_near(a: torch.Tensor, b: torch.Tensor, kind: torch.dtype) -> bool:
+    total = a + b
+    exact = (total - a == b) & (total - b == a) & (total.to(kind) == total)
+    larger = total.abs() <= _ADDENDS * b.abs()
+    smaller = b.abs() <= _ADDENDS * total.abs()
+    one_zero = (total != 0) | (a.signbit() == b.signbit())  # (x - 0.0) - -0.0 at -0.0 is 0.0
+    near = (exact | larger) & smaller & one_zero & total.to(kind).isfinite()
+    return bool((near | (b.isinf() & a.isfinite())).all())
+
+
+def _addend(constant: Value) -> torch.Tensor | None:
+    """Return the float64 values of a real constant that is small enough to look at."""
+    if made_by(constant) != "coreai.constant" or not dtype(constant).is_floating_point:
         return None
-    return Build.current().content(x)
+    content = Build.current().content(constant)
+    if content is None or content.numel() > SMALL:
+        return None
+    return content.detach().to("cpu", torch.float64)
 
 
-def _joins_wrongly(name: str, inner: Value, outer: torch.Tensor) -> bool:
-    """Whether `inner` is itself a sum or product with a constant that must stay apart."""
-    family = _SUMS if name in _SUMS else _PRODUCTS
-    if made_by(inner) not in family:
+def _keeps_width(value: Value, x: Value) -> bool:
+    """Return whether a cast to this value's type and back to the type of `x` is removed."""
+    return dtype(value).itemsize >= dtype(x).itemsize
+
+
+def _may_have_one_type(one: RankedTensorType, other: RankedTensorType) -> bool:
+    if one.element_type != other.element_type or one.rank != other.rank:
         return False
-    constants = [c for c in map(_constant, inner.owner.operands) if c is not None]
-    if len(constants) != 1:
+    pairs = zip(one.shape, other.shape, strict=True)
+    return all(m == n or types.DYNAMIC in (m, n) for m, n in pairs)
+
+
+def _is_unit(constant: Value) -> bool:
+    """Return whether a constant is the number 1.0 or -1.0."""
+    if made_by(constant) != "coreai.constant" or not dtype(constant).is_floating_point:
         return False
-    signs = family[made_by(inner)], family[name]
-    if not dtype(inner).is_floating_point:
-        # Sums and products of integers wrap the same either way; quotients do not.
-        return family is _PRODUCTS and -1.0 in signs
-    first, second = (c.to(torch.float64) for c in (constants[0], outer))
-    if family is _SUMS:
-        return _cancels(signs[0] * first, signs[1] * second)
-    return not all(_is_moderate(c, dtype(inner)) for c in (first, second))
+    content = Build.current().content(constant)
+    return content is not None and content.numel() == 1 and abs(content.item()) == 1
 
 
-def _cancels(a: torch.Tensor, b: torch.Tensor) -> bool:
-    larger = torch.maximum(a.abs(), b.abs())
-    return not bool(((a + b).abs() >= larger / 2).all())
-
-
-def _is_moderate(factor: torch.Tensor, kind: torch.dtype) -> bool:
-    """Whether a factor is far from taking ordinary numbers to the ends of the range."""
-    limit = 2.0**6 if kind == torch.float16 else 2.0**30
-    size = factor.abs()
-    return bool(((size == 0) | ((size <= limit) & (size >= 1 / limit))).all())
+def _divides_by_constant(product: Value) -> bool:
+    return _kind(made_by(product)) == "divide" and _is_constant(product.owner.operands[1])

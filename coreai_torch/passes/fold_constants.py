@@ -281,6 +281,12 @@ def _compact(result: Any) -> Any:
     if not isinstance(result, torch.Tensor) or result.numel() < 256:
         return result
     first = result.flatten()[0]
-    if bool((result == first).all()):
+    if bool((result == first).all()) and (first != 0 or _has_one_bit_pattern(result)):
         return first.clone().expand(result.shape)
     return result
+
+
+def _has_one_bit_pattern(tensor: torch.Tensor) -> bool:
+    """Return whether all elements have the same bits: 0.0 and -0.0 compare equal."""
+    rows = tensor.resolve_conj().resolve_neg().contiguous().view(-1, 1).view(torch.uint8)
+    return bool((rows == rows[0]).all())
