@@ -1,6 +1,6 @@
 """The engine that lowers FX graphs to the dialect."""
 
-from .binding import Axes, Axis, Held, Number, Shape
+from .binding import Axes, Axis, ConstantOrValue, Number, Shape
 from .cases import case
 from .context import Ctx
 from .promotion import Promote
@@ -10,8 +10,8 @@ __all__ = [
     "BUILTIN",
     "Axes",
     "Axis",
+    "ConstantOrValue",
     "Ctx",
-    "Held",
     "Number",
     "Promote",
     "Registry",

@@ -2,10 +2,10 @@
 
 A parameter's annotation is a contract: `Value` is a tensor (a number becomes a constant),
 `Sequence[int]`, `int`, `bool`, `float` and `str` promise static values, `Shape`, `Dim` and
-`Number` admit run-time ones, `Axis` and `Axes` arrive counted from the front, `Held` is a tensor
-as long as it is a constant, and nothing is emitted for it. Any of them may be `| None`. Only
-`Value` takes part in dtype promotion. Other annotations (torch dtypes, nested lists) get the
-argument as it is, with nodes replaced by what they were lowered to.
+`Number` admit run-time ones, `Axis` and `Axes` are normalized to count from the front, and
+`ConstantOrValue` is a torch tensor if the argument is a constant, for which no op is emitted. Any
+of them may be `| None`. Only `Value` takes part in dtype promotion. Other annotations (torch
+dtypes, nested lists) get the argument with its nodes replaced by what they were lowered to.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Number: TypeAlias = bool | int | float | Value
 Axis = NewType("Axis", int)
 Axes = NewType("Axes", tuple[int, ...])
 Shape = NewType("Shape", tuple[Any, ...])
-Held = NewType("Held", object)
+ConstantOrValue = NewType("ConstantOrValue", object)
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,16 @@ def _static(call: Call, name: str, given: Any) -> Any:
     if any(isinstance(part, Value | torch.Tensor) for part in parts):
         raise call.refuse(
             f"{name} must be known when converting; here it is computed at run time",
-            f"a model in which {name} is a constant",
+            f"change the model so that {name} is a constant",
         )
     return held
 
 
-def _held(call: Call, name: str, given: Any) -> Any:
+def _value(call: Call, name: str, given: Any) -> Any:
     return call.scope.values_of(given)
 
 
-def _as_held(call: Call, name: str, given: Any) -> Any:
+def _constant_or_value(call: Call, name: str, given: Any) -> Any:
     return call.scope.resolve(given)
 
 
@@ -117,8 +117,8 @@ _BY_ANNOTATION: dict[Any, Convert] = {
     Axis: _axis,
     Axes: _axes,
     Shape: _shape,
-    Held: _as_held,
-    Value: _held,
+    ConstantOrValue: _constant_or_value,
+    Value: _value,
     Sequence[Value]: _values,
     Sequence[Value | None]: _values,
     bool: _static,
@@ -142,7 +142,7 @@ def _strip_none(hint: Any) -> Any:
 def converter_for(hint: Any) -> Convert:
     """Return the function that prepares an argument with this annotation."""
     plain = _strip_none(hint)
-    convert = _BY_ANNOTATION.get(plain, _held)
+    convert = _BY_ANNOTATION.get(plain, _value)
     if plain is hint or plain is Axes:
         return convert
     return lambda call, name, given: None if given is None else convert(call, name, given)
@@ -217,4 +217,14 @@ class Signature:
         return bound
 
 
-__all__ = ["Axes", "Axis", "Call", "Dim", "Held", "Number", "Param", "Shape", "Signature"]
+__all__ = [
+    "Axes",
+    "Axis",
+    "Call",
+    "ConstantOrValue",
+    "Dim",
+    "Number",
+    "Param",
+    "Shape",
+    "Signature",
+]

@@ -15,7 +15,7 @@ from torch import Tensor
 from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Value
-from ...lowering import Ctx, Held, Number, case, decomposes, lowers
+from ...lowering import ConstantOrValue, Ctx, Number, case, decomposes, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 
@@ -147,7 +147,7 @@ def _matmul(ctx: Ctx, x: Value, other: Value) -> Value:
         case(f32(2, 0), f32(4, 0), f32(4), static_only="a zero-size operand"),
     ],
 )
-def linear(ctx: Ctx, x: Value, weight: Held, bias: Value | None) -> Value:
+def linear(ctx: Ctx, x: Value, weight: ConstantOrValue, bias: Value | None) -> Value:
     result = matmul(ctx, x, _transposed(ctx, weight))
     return result if bias is None else cai.add(result, bias)
 

@@ -7,7 +7,7 @@ import torch
 from ...ir import dialect as cai
 from ...ir.dialect import Value
 from ...lowering import Ctx, case, lowers
-from ...lowering.binding import Held
+from ...lowering.binding import ConstantOrValue
 from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 from ..quant.compressed_weights import ELEMENT
@@ -39,7 +39,7 @@ _EDGES = (1.5, -1.5, -2.5, 0.3, 300.7, 1e9)
         case(f16(3), device="cpu", memory_format=torch.contiguous_format, non_blocking=True),
     ],
 )
-def _to_copy(ctx: Ctx, x: Held) -> Value:
+def _to_copy(ctx: Ctx, x: ConstantOrValue) -> Value:
     if not isinstance(x, torch.Tensor):
         return cai.cast(x, ctx.out_dtype)
     # An unfolded constant is the weight of a quantized model, which stays compressed.

@@ -19,7 +19,7 @@ from ...compression.torch_ops import unpack_bits as unpacked
 from ...ir import compression as cmp
 from ...ir import dialect as cai
 from ...ir.dialect import Value
-from ...lowering.binding import Axis, Held
+from ...lowering.binding import Axis, ConstantOrValue
 from ...lowering.cases import case, u8
 from ...lowering.context import Ctx
 from ...lowering.registry import lowers
@@ -47,7 +47,7 @@ def refuse_unless(ctx: Ctx, name: str, check: Any, *given: Any) -> None:
         case(u8(2, constant=True, high=255), 4, [4], True),
     ],
 )
-def unpack_bits(ctx: Ctx, packed: Held, bits: int, shape: Any, signed: bool) -> Any:
+def unpack_bits(ctx: Ctx, packed: ConstantOrValue, bits: int, shape: Any, signed: bool) -> Any:
     """Unpack constants; the op that reads them packs them again."""
     if not isinstance(packed, torch.Tensor):
         ctx.refuse(
@@ -62,7 +62,7 @@ def packed_operand(value: Any) -> Any:
 
 
 @lowers(coreai.lut_to_dense.default, cases=LUTS)
-def lut_to_dense(ctx: Ctx, indices: Held, lut: Held, axis: Axis) -> Value:
+def lut_to_dense(ctx: Ctx, indices: ConstantOrValue, lut: ConstantOrValue, axis: Axis) -> Value:
     indices, entries = packed_operand(indices), int(ctx.fake("lut").shape[-2])
     bits = next((b for b in _INDEX_BITS if 2**b >= entries), None)
     if bits is None:
@@ -123,10 +123,10 @@ def integers(values: torch.Tensor, numbers: Integers, name: str) -> Value:
 @lowers(coreai.constexpr_blockwise_shift_scale.default, cases=BLOCKS)
 def constexpr_blockwise_shift_scale(
     ctx: Ctx,
-    x: Held,
-    scale: Held,
-    zero_point: Held | None,
-    minval: Held | None,
+    x: ConstantOrValue,
+    scale: ConstantOrValue,
+    zero_point: ConstantOrValue | None,
+    minval: ConstantOrValue | None,
     input_dtype: torch.dtype | None,
     output_dtype: torch.dtype | None,
 ) -> Value:
@@ -231,7 +231,7 @@ def _scaled_float4(ctx: Ctx, x: Any, scale: Any, dtype: torch.dtype) -> Value:
 
 
 @lowers(coreai.sparse_to_dense.default, cases=SPARSE)
-def sparse_to_dense(ctx: Ctx, nonzero_data: Held, mask: Held) -> Value:
+def sparse_to_dense(ctx: Ctx, nonzero_data: ConstantOrValue, mask: ConstantOrValue) -> Value:
     mask, name = packed_operand(mask), ctx.path("mask")
     if not isinstance(mask, torch.Tensor):
         ctx.refuse(

@@ -16,7 +16,7 @@ from ...compression.scalars import INTEGERS
 from ...ir import compression as cmp
 from ...ir import dialect as cai
 from ...ir.dialect import Value
-from ...lowering.binding import Held
+from ...lowering.binding import ConstantOrValue
 from ...lowering.cases import bf16, case, f32, u8
 from ...lowering.context import Ctx
 from ...lowering.registry import decomposes, lowers
@@ -91,9 +91,9 @@ def _unpack(packed: Tensor, group: int) -> Tensor:
 def _weight_int4pack_mm_for_cpu(
     ctx: Ctx,
     x: Value,
-    mat2: Held,
+    mat2: ConstantOrValue,
     qGroupSize: int,  # noqa: N803  the schema's names
-    qScaleAndZeros: Held,  # noqa: N803
+    qScaleAndZeros: ConstantOrValue,  # noqa: N803
 ) -> Value:
     """Multiply by `(integers * scale + zero).T`, with one scale and zero per block of a row."""
     if not isinstance(mat2, Tensor) or not isinstance(qScaleAndZeros, Tensor):

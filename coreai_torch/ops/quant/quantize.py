@@ -14,7 +14,7 @@ from ...compression.scalars import integers as integers_of
 from ...ir import compression as cmp
 from ...ir import dialect as cai
 from ...ir.dialect import Value
-from ...lowering.binding import Axis, Held
+from ...lowering.binding import Axis, ConstantOrValue
 from ...lowering.cases import T, bf16, case, f16, f32, i8, i32, u8
 from ...lowering.context import Ctx
 from ...lowering.registry import lowers
@@ -67,10 +67,10 @@ _SCALES = _fixed(f32, 5, values=(0.1, 0.25, 1.0, 0.037, 2.0))
 def quantize(
     ctx: Ctx,
     x: Value,
-    scale: Held,
+    scale: ConstantOrValue,
     output_dtype: torch.dtype,
-    zero_point: Held | None,
-    minval: Held | None,
+    zero_point: ConstantOrValue | None,
+    minval: ConstantOrValue | None,
     axis: Axis,
 ) -> Value:
     numbers = integers_of(output_dtype)
@@ -116,10 +116,10 @@ def quantize(
 )
 def dequantize(
     ctx: Ctx,
-    x: Held,
-    scale: Held,
-    zero_point: Held | None,
-    minval: Held | None,
+    x: ConstantOrValue,
+    scale: ConstantOrValue,
+    zero_point: ConstantOrValue | None,
+    minval: ConstantOrValue | None,
     axis: Axis,
     input_dtype: torch.dtype | None,
     output_dtype: torch.dtype | None,
