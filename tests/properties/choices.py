@@ -1,4 +1,4 @@
-"""Where a graph's choices come from: hypothesis, which also shrinks them."""
+"""Draw the choices of a random graph with hypothesis, which also shrinks them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from pool import Held, Pool
+from pool import Pool, Value
 
 DTYPES = (
     torch.float32,
@@ -22,7 +22,7 @@ DTYPES = (
 
 
 class Choices:
-    """Draws numbers, and all else from numbers."""
+    """Draw numbers, and derive all other choices from numbers."""
 
     def __init__(self, number: Callable[[int, int], int], pool: Pool):
         self.number, self.pool = number, pool
@@ -33,19 +33,19 @@ class Choices:
     def one_of(self, options: Sequence[Any]) -> Any:
         return options[self.number(0, len(options) - 1)]
 
-    def value(self, fits: Callable[[Held], bool] = lambda _: True) -> int | None:
-        """The place of a value that fits; late ones are likelier, so that graphs grow deep."""
-        places = [i for i, held in enumerate(self.pool.held) if fits(held)]
+    def value(self, fits: Callable[[Value], bool] = lambda _: True) -> int | None:
+        """Return the index of a value that fits; later values are likelier, so graphs get deep."""
+        places = [i for i, operand in enumerate(self.pool.values) if fits(operand)]
         if not places:
             return None
         back = self.number(0, 2 * len(places) - 1)
         return places[-1 - back // 2] if back % 2 else places[-1 - min(back // 2, 1) % len(places)]
 
     def eager(self, place: int) -> torch.Tensor:
-        return self.pool.held[place].eager
+        return self.pool.values[place].eager
 
     def axis(self, place: int) -> int:
-        """An axis of a value, often counted from the back."""
+        """Return an axis of a value, often negative."""
         rank = self.eager(place).dim()
         return self.number(-rank, rank - 1)
 
@@ -54,12 +54,12 @@ class Choices:
         return [d - rank if self.flag() else d for d in range(rank) if self.flag()]
 
     def scalar(self) -> int | float:
-        """A Python number, of which halves are exact in every dtype."""
+        """Return a Python number; halves are exact in every dtype."""
         number = self.number(-6, 6)
         return number if self.flag() else number / 2
 
     def tensor(self, shape: Sequence[int], dtype: torch.dtype, special: bool = False) -> Any:
-        """Halves, whole numbers or booleans; infinities and NaN if asked."""
+        """Return a tensor of halves, integers or booleans, with infinities and NaN on request."""
         generator = torch.Generator().manual_seed(self.number(0, 99))
         numbers = torch.randint(-8, 9, tuple(shape), generator=generator)
         if dtype is torch.bool:

@@ -1,4 +1,4 @@
-"""Random graphs: drawn, exported, converted, run and compared with eager."""
+"""Draw random graphs, export, convert and run them, and compare them with eager."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import runtime
 import sums  # noqa: F401  adds its steps
 import torch
 from choices import DTYPES, Choices
-from pool import EPSILON, Held, Pool
+from pool import EPSILON, Pool, Value
 from steps import MAKERS
 
 import coreai_torch
@@ -22,7 +22,7 @@ _SIZES = (1, 2, 3, 4, 5, 2, 3, 1, 0)
 
 
 def drawn(number: Callable[[int, int], int], most: int = 12) -> Pool:
-    """A graph of up to so many steps; what cannot be done is left out."""
+    """Return a graph with a limited number of steps; invalid steps are left out."""
     pool = Pool()
     choose = Choices(number, pool)
     for _ in range(number(1, 3)):
@@ -37,7 +37,7 @@ def drawn(number: Callable[[int, int], int], most: int = 12) -> Pool:
 
 
 class Graphs(torch.nn.Module):
-    """Several graphs in one program: one by one takes twice as long to export and decompose."""
+    """Several graphs in one program, which halves the time of export and decomposition."""
 
     def __init__(self, pools: Sequence[Pool]):
         super().__init__()
@@ -52,11 +52,11 @@ class Graphs(torch.nn.Module):
 
 
 def differences(pools: Sequence[Pool], dynamic: bool) -> list[str]:
-    """Where a program, before or after `optimize`, leaves eager further than rounding may."""
+    """Return where a program, before or after `optimize`, differs by more than rounding."""
     pools = [pool for pool in pools if pool.ends()]
     if not pools:
         return []
-    feeds = [held.eager for pool in pools for held in pool.held[: pool.inputs]]
+    feeds = [operand.eager for pool in pools for operand in pool.values[: pool.inputs]]
     program, names = _converted(pools, feeds, dynamic)
     found = []
     for stage in ("as converted", "optimized"):
@@ -65,7 +65,7 @@ def differences(pools: Sequence[Pool], dynamic: bool) -> list[str]:
         got = iter(runtime.run(program, dict(zip(names, feeds, strict=True))).values())
         for pool in pools:
             for place in pool.ends():
-                difference = _difference(next(got), pool.held[place])
+                difference = _difference(next(got), pool.values[place])
                 if difference:
                     found.append(f"{pool}\n{stage}, v{place}: {difference}")
     return found
@@ -76,7 +76,7 @@ def _converted(pools: Sequence[Pool], feeds: list[torch.Tensor], dynamic: bool):
     shapes = tuple(dict.fromkeys(range(t.dim()), vary) for t in feeds)
     with torch.no_grad():
         exported = torch.export.export(Graphs(pools), tuple(feeds), dynamic_shapes=(shapes,))
-    try:  # a graph of ops that are lowered whole needs no decomposition, the dearest part
+    try:  # a graph of lowered ops needs no decomposition, the most expensive part
         converter = coreai_torch.TorchConverter().add_exported_program(exported)
     except NotDecomposedError:
         exported = exported.run_decompositions(_table())
@@ -89,8 +89,8 @@ def _table():
     return coreai_torch.get_decomp_table()
 
 
-def _difference(got: torch.Tensor, held: Held) -> str:
-    want = held.eager.to(narrow(held.eager.dtype))
+def _difference(got: torch.Tensor, operand: Value) -> str:
+    want = operand.eager.to(narrow(operand.eager.dtype))
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype} {tuple(got.shape)}, not {want.dtype} {tuple(want.shape)}"
     if want.dtype not in EPSILON:
@@ -99,6 +99,6 @@ def _difference(got: torch.Tensor, held: Held) -> str:
     if not torch.equal(got[~finite].nan_to_num(), want[~finite].nan_to_num()):
         return f"{got.tolist()}, not {want.tolist()}"
     apart = (got[finite].double() - want[finite].double()).abs().max() if finite.any() else 0.0
-    if not apart <= held.tolerance or math.isnan(apart):
-        return f"{apart} apart, {held.tolerance} allowed: {got.tolist()}, not {want.tolist()}"
+    if not apart <= operand.tolerance or math.isnan(apart):
+        return f"{apart} apart, {operand.tolerance} allowed: {got.tolist()}, not {want.tolist()}"
     return ""

@@ -46,7 +46,7 @@ def permute(choose: Choices) -> Step | None:
 
 @makes
 def axis_view(choose: Choices) -> Step | None:
-    """A view along one axis, or two."""
+    """Apply a view op along one or two axes."""
     place = choose.value(has_axes)
     if place is None:
         return None
@@ -75,7 +75,7 @@ def axis_view(choose: Choices) -> Step | None:
 
 @makes
 def slice_(choose: Choices) -> Step | None:
-    """Bounds may lie outside, be negative or leave nothing."""
+    """Slice; bounds may be out of range or negative, and the result may be empty."""
     place = choose.value(has_axes)
     if place is None:
         return None
@@ -111,7 +111,7 @@ def subscript(choose: Choices) -> Step | None:
 
 @makes
 def grown(choose: Choices) -> Step | None:
-    """More elements of the same: expand, repeat, pad, unsqueeze."""
+    """Expand, repeat, pad or unsqueeze."""
     place = choose.value()
     if place is None:
         return None
@@ -138,15 +138,15 @@ def grown(choose: Choices) -> Step | None:
 
 @makes
 def joined(choose: Choices) -> Step | None:
-    """Two values along an axis, of any two dtypes."""
+    """Concatenate two values of any two dtypes."""
     place = choose.value(has_axes)
     if place is None:
         return None
     axis, shape = choose.axis(place), choose.eager(place).shape
     along = axis % len(shape)
 
-    def fits(held) -> bool:
-        other = held.eager.shape
+    def fits(operand) -> bool:
+        other = operand.eager.shape
         return len(other) == len(shape) and all(
             a == b or i == along for i, (a, b) in enumerate(zip(shape, other, strict=True))
         )
@@ -164,7 +164,7 @@ def joined(choose: Choices) -> Step | None:
 
 @makes
 def gathered(choose: Choices) -> Step | None:
-    """Places come from whole numbers that a graph computes, brought into range."""
+    """Gather at indices that the graph computes, brought into range."""
     place = choose.value(lambda h: has_axes(h) and h.eager.numel() > 0)
     index = choose.value(is_integer)
     if place is None or index is None:
@@ -201,7 +201,7 @@ def gathered(choose: Choices) -> Step | None:
 
 @makes
 def scattered(choose: Choices) -> Step | None:
-    """Sums and copies into places that may repeat for sums, and do not for copies."""
+    """Scatter: sums at indices that may repeat, copies at unique indices."""
     place = choose.value(lambda h: has_axes(h) and h.eager.numel() > 0 and is_number(h))
     if place is None:
         return None
@@ -238,7 +238,7 @@ def scattered(choose: Choices) -> Step | None:
 
 @makes
 def written(choose: Choices) -> Step | None:
-    """Assignments to a part of a copy, which export makes functional."""
+    """Assign to a part of a copy; export makes it functional."""
     place = choose.value(lambda h: has_axes(h) and h.eager.numel() > 0)
     if place is None:
         return None
@@ -271,7 +271,7 @@ def written(choose: Choices) -> Step | None:
 
 @makes
 def selected(choose: Choices) -> Step | None:
-    """What a mask says, with the other values for the rest."""
+    """Select by a mask."""
     mask = choose.value(lambda h: is_bool(h) and has_axes(h))
     if mask is None:
         return None

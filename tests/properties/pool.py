@@ -1,7 +1,7 @@
 """Values of a random graph: each in eager, in float64, and in float64 with rounding as noise.
 
-The distance between the last two is what rounding alone may do to a value, so it is the measure
-for a program's result; a value that it makes uncertain is not drawn at all.
+The distance between the last two is the effect of rounding on a value, and so the tolerance for
+the result of a program; a value with a large distance is not drawn.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import torch
 EPSILON = {torch.float32: 2**-23, torch.float16: 2**-10, torch.bfloat16: 2**-7}
 _LARGEST = {torch.float32: 2.0**12, torch.float16: 2.0**8, torch.bfloat16: 2.0**8}
 _LARGEST_INTEGER = 2**30  # 64 bits become 32
-_UNCERTAIN = 2e-2  # of the largest element
+_UNCERTAIN = 2e-2  # relative to the largest element
 
 
 @dataclass(frozen=True)
 class Step:
-    """One op of a graph, and what it does to certainty."""
+    """One op of a graph, and its effect on the precision of the result."""
 
     name: str
     fn: Callable[..., torch.Tensor]
     operands: tuple[int, ...]
-    exact: bool = False  # of exact operands the result is exact, on any machine
-    jumps: bool = False  # a small change of an operand may change the result much
+    exact: bool = False  # exact operands give an exact result on any machine
+    jumps: bool = False  # a small change of an operand may change the result a lot
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'v{i}' for i in self.operands)})"
 
 
 @dataclass(frozen=True)
-class Held:
-    """A value: what torch computes, the truth, and the truth disturbed."""
+class Value:
+    """A value: the result of torch, in float64, and in float64 with noise."""
 
     eager: torch.Tensor
     true: torch.Tensor
@@ -42,7 +42,7 @@ class Held:
 
     @property
     def tolerance(self) -> float:
-        """How far from eager a right program may be."""
+        """Return the allowed difference from eager."""
         if self.eager.dtype not in EPSILON or self.exact:
             return 0.0
         scale = _largest(self.true)
@@ -52,20 +52,20 @@ class Held:
 
 @dataclass
 class Pool:
-    """What a graph has computed so far."""
+    """The values that a graph has computed so far."""
 
-    held: list[Held] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     inputs: int = 0
 
     def feed(self, tensor: torch.Tensor) -> None:
         wide = _wide(tensor)
-        self.held.append(Held(tensor, wide, wide, exact=True))
+        self.values.append(Value(tensor, wide, wide, exact=True))
         self.inputs += 1
 
     def add(self, step: Step) -> bool:
-        """Take a step, unless torch cannot or its value would tell nothing."""
-        operands = [self.held[i] for i in step.operands]
+        """Apply a step, unless torch raises or the result is not comparable."""
+        operands = [self.values[i] for i in step.operands]
         if step.jumps and not all(o.exact for o in operands):
             return False
         try:
@@ -79,28 +79,30 @@ class Pool:
         exact = all(o.exact for o in operands) and (step.exact or step.jumps)
         exact = exact and torch.equal(eager.double().nan_to_num(), true.double().nan_to_num())
         if not exact:
-            noisy = _disturbed(noisy, eager.dtype, len(self.held))
-        held = Held(eager, true, noisy, exact or eager.dtype not in EPSILON)
-        if not _tells(held):
+            noisy = _disturbed(noisy, eager.dtype, len(self.values))
+        operand = Value(eager, true, noisy, exact or eager.dtype not in EPSILON)
+        if not _is_comparable(operand):
             return False
-        self.held.append(held)
+        self.values.append(operand)
         self.steps.append(step)
         return True
 
     def ends(self) -> list[int]:
-        """The values that no step reads."""
+        """Return the values that no step uses."""
         read = {i for step in self.steps for i in step.operands}
-        return [i for i in range(self.inputs, len(self.held)) if i not in read]
+        return [i for i in range(self.inputs, len(self.values)) if i not in read]
 
     def replayed(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The ends, computed again."""
+        """Recompute the values that no step uses."""
         values = list(inputs)
         for step in self.steps:
             values.append(step.fn(*(values[i] for i in step.operands)))
         return [values[i] for i in self.ends()]
 
     def __str__(self) -> str:
-        kinds = [f"v{i} = {h.eager.dtype} {tuple(h.eager.shape)}" for i, h in enumerate(self.held)]
+        kinds = [
+            f"v{i} = {h.eager.dtype} {tuple(h.eager.shape)}" for i, h in enumerate(self.values)
+        ]
         steps = [f"input {i}" for i in range(self.inputs)] + [str(s) for s in self.steps]
         return "\n".join(f"{k}: {s}" for k, s in zip(kinds, steps, strict=True))
 
@@ -117,20 +119,20 @@ def _disturbed(tensor: torch.Tensor, dtype: torch.dtype, seed: int) -> torch.Ten
     return tensor + noise * EPSILON[dtype] * _largest(tensor)
 
 
-def _tells(held: Held) -> bool:
-    """Whether a difference in this value would mean something."""
-    true, dtype = held.true, held.eager.dtype
+def _is_comparable(operand: Value) -> bool:
+    """Return whether a difference in this value would be significant."""
+    true, dtype = operand.true, operand.eager.dtype
     if dtype not in EPSILON:
         return not true.numel() or int(true.long().abs().max()) < _LARGEST_INTEGER
     places = true.isfinite()
-    if not torch.equal(places, held.eager.isfinite()):
+    if not torch.equal(places, operand.eager.isfinite()):
         return False
-    if not torch.equal(places, held.noisy.isfinite()):
+    if not torch.equal(places, operand.noisy.isfinite()):
         return False
-    if not torch.equal(true.isnan(), held.eager.isnan()):
+    if not torch.equal(true.isnan(), operand.eager.isnan()):
         return False
     scale = _largest(true)
-    return scale <= _LARGEST[dtype] and held.tolerance <= _UNCERTAIN * max(scale, 1.0)
+    return scale <= _LARGEST[dtype] and operand.tolerance <= _UNCERTAIN * max(scale, 1.0)
 
 
 def _largest(tensor: torch.Tensor) -> float:

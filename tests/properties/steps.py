@@ -1,4 +1,4 @@
-"""The ops that random graphs are made of: each takes choices and gives a step, or None."""
+"""The steps of random graphs: each function takes choices and returns a step, or None."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from choices import DTYPES, Choices
-from pool import Held, Step
+from pool import Step, Value
 
 Maker = Callable[[Choices], Step | None]
 MAKERS: dict[str, Maker] = {}
@@ -19,28 +19,28 @@ def makes(maker: Maker) -> Maker:
     return maker
 
 
-def is_float(held: Held) -> bool:
-    return held.eager.is_floating_point()
+def is_float(operand: Value) -> bool:
+    return operand.eager.is_floating_point()
 
 
-def is_integer(held: Held) -> bool:
-    return not held.eager.is_floating_point() and held.eager.dtype is not torch.bool
+def is_integer(operand: Value) -> bool:
+    return not operand.eager.is_floating_point() and operand.eager.dtype is not torch.bool
 
 
-def is_number(held: Held) -> bool:
-    return held.eager.dtype is not torch.bool
+def is_number(operand: Value) -> bool:
+    return operand.eager.dtype is not torch.bool
 
 
-def is_bool(held: Held) -> bool:
-    return held.eager.dtype is torch.bool
+def is_bool(operand: Value) -> bool:
+    return operand.eager.dtype is torch.bool
 
 
-def is_exact(held: Held) -> bool:
-    return held.exact
+def is_exact(operand: Value) -> bool:
+    return operand.exact
 
 
-def has_axes(held: Held) -> bool:
-    return held.eager.dim() > 0
+def has_axes(operand: Value) -> bool:
+    return operand.eager.dim() > 0
 
 
 _SMOOTH = {
@@ -103,7 +103,7 @@ _JUMPS_UNARY = {
 
 @makes
 def smooth(choose: Choices) -> Step | None:
-    """A smooth function of any dtype: of whole numbers torch makes floats."""
+    """Apply a smooth function to any dtype; torch converts integers to floats."""
     name = choose.one_of(list(_SMOOTH))
     place = choose.value()
     return None if place is None else Step(name, _SMOOTH[name], (place,))
@@ -164,14 +164,14 @@ _JUMPS_BINARY = {
 }
 
 
-def _partner(choose: Choices, place: int, fits: Callable[[Held], bool]) -> int | None:
-    """Another value that broadcasts with this one."""
+def _partner(choose: Choices, place: int, fits: Callable[[Value], bool]) -> int | None:
+    """Return another value that broadcasts with this one."""
     shape = choose.eager(place).shape
 
-    def broadcasts(held: Held) -> bool:
-        if not fits(held):
+    def broadcasts(operand: Value) -> bool:
+        if not fits(operand):
             return False
-        pairs = zip(reversed(shape), reversed(held.eager.shape), strict=False)
+        pairs = zip(reversed(shape), reversed(operand.eager.shape), strict=False)
         return all(a == b or 1 in (a, b) for a, b in pairs)
 
     return choose.value(broadcasts)
@@ -187,7 +187,7 @@ def _pair(choose: Choices, table: dict[str, Callable[..., torch.Tensor]], **fact
 
 @makes
 def exact_binary(choose: Choices) -> Step | None:
-    """Of any two dtypes: torch promotes."""
+    """Combine any two dtypes; torch promotes."""
     return _pair(choose, _EXACT_BINARY, exact=True)
 
 
@@ -203,7 +203,7 @@ def jumping_binary(choose: Choices) -> Step | None:
 
 @makes
 def with_scalar(choose: Choices) -> Step | None:
-    """A Python number is a weak type: an int leaves a float, a float makes one of an int."""
+    """Combine with a Python number, a weak type: a float promotes an int tensor, not vice versa."""
     table = {
         "add": operator.add,
         "sub": operator.sub,
@@ -248,7 +248,7 @@ def bits(choose: Choices) -> Step | None:
         "right": lambda a, b: a >> (b.abs() % 4),
     }
     name = choose.one_of(list(table))
-    # Export shifts no booleans, which eager does.
+    # Export rejects shifts of booleans, which eager accepts.
     fits = is_integer if name in ("left", "right") else lambda h: not is_float(h)
     place = choose.value(fits)
     other = None if place is None else _partner(choose, place, fits)
@@ -276,14 +276,14 @@ def where(choose: Choices) -> Step | None:
 
 @makes
 def cast(choose: Choices) -> Step | None:
-    """In float64, the truth, a cast among floats does nothing."""
+    """Cast; in the float64 reference a cast between floats does nothing."""
     place, dtype = choose.value(), choose.one_of(DTYPES)
     if place is None:
         return None
     x = choose.eager(place)
     inexact = x.is_floating_point() and not dtype.is_floating_point
     if inexact and dtype is not torch.bool and not x.isfinite().all():
-        return None  # torch leaves to the machine which integer an infinity is
+        return None  # the integer value of an infinity depends on the machine
 
     def to(x: torch.Tensor) -> torch.Tensor:
         wide = x.dtype is torch.float64 and dtype.is_floating_point

@@ -1,4 +1,4 @@
-"""Steps that take several elements together: reductions, products, orders, norms."""
+"""Steps that combine elements: reductions, products, sorts, norms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steps import has_axes, is_bool, is_float, is_number, makes
 
 @makes
 def exact_reduction(choose: Choices) -> Step | None:
-    """Sums of halves are exact while they are small."""
+    """Reduce; small sums of halves are exact."""
     place = choose.value()
     if place is None:
         return None
@@ -57,7 +57,7 @@ def axis_reduction(choose: Choices) -> Step | None:
 
 @makes
 def places(choose: Choices) -> Step | None:
-    """Where an element stands; with ties, the first, or a stable order."""
+    """Return indices: argmax and argmin take the first of equal elements, sorts are stable."""
     place = choose.value(lambda h: has_axes(h) and h.exact)
     if place is None:
         return None
@@ -78,7 +78,7 @@ def places(choose: Choices) -> Step | None:
 
 @makes
 def smooth_reduction(choose: Choices) -> Step | None:
-    """Of one element at least: export refuses norms of none that eager has."""
+    """Apply a norm to at least one element: export rejects empty norms that eager accepts."""
     place = choose.value(lambda h: is_float(h) and has_axes(h) and h.eager.numel() > 0)
     if place is None:
         return None
@@ -105,7 +105,7 @@ def smooth_reduction(choose: Choices) -> Step | None:
 
 @makes
 def product(choose: Choices) -> Step | None:
-    """A matrix product with itself, with a constant, or of two values that fit."""
+    """Multiply a matrix with itself, with a constant, or with another value that fits."""
     place = choose.value(lambda h: h.eager.dim() > 1 and is_number(h) and h.eager.numel() > 0)
     if place is None:
         return None
@@ -149,7 +149,7 @@ def attention(choose: Choices) -> Step | None:
 
 @makes
 def counted(choose: Choices) -> Step | None:
-    """Whole numbers of booleans."""
+    """Convert booleans to integers."""
     place = choose.value(is_bool)
     if place is None:
         return None

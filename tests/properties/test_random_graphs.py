@@ -10,37 +10,37 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 pytestmark = [
-    # The graphs keep to 32 bits; the warning has tests of its own.
+    # The values of the graphs fit 32 bits; other tests check the warning.
     pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning"),
-    # Variances of one element and the like are as good as any other value.
+    # A variance of one element (NaN) is a valid value.
     pytest.mark.filterwarnings("ignore::UserWarning:torch.*"),
 ]
-TOGETHER = 8  # graphs in one program
-SEEDED = 5  # programs
-PARTS, SOUGHT = 12, 25  # parts, and programs in each
+GRAPHS = 8  # graphs in one program
+SEEDS = 5  # programs
+PARTS, EXAMPLES = 12, 25  # parts, and programs in each
 
 
 def _check(number, dynamic):
-    """Gives the number of graphs that computed anything."""
-    pools = [drawn(number) for _ in range(TOGETHER)]
+    """Return the number of graphs with at least one step."""
+    pools = [drawn(number) for _ in range(GRAPHS)]
     found = differences(pools, dynamic)
     assert not found, "\n\n".join(found)
     return sum(bool(pool.ends()) for pool in pools)
 
 
-@pytest.mark.parametrize("start", range(SEEDED))
+@pytest.mark.parametrize("start", range(SEEDS))
 def test_seeded_graphs(start):
     _check(random.Random(start).randint, dynamic=bool(start % 2))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_sought_graphs(part):
+def test_generated_graphs(part):
     graphs = 0
 
     @seed(part)
     @settings(
-        max_examples=SOUGHT,
+        max_examples=EXAMPLES,
         deadline=None,
         database=None,
         phases=[Phase.generate, Phase.shrink],

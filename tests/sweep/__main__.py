@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command prints
-"""`python -m tests.sweep softmax --dtypes f32,int64`: what becomes of an entry's samples."""
+"""`python -m tests.sweep softmax --dtypes f32,int64`: judge the samples of database entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> int:
     options = _options()
     names = _matching(options.pattern, options.exact)
     most = {d: options.f32 if d == "f32" else options.samples for d in options.dtypes.split(",")}
-    most.setdefault("complex64", options.samples)  # for what has no other
+    most.setdefault("complex64", options.samples)  # for entries without a real dtype
     done = _done(options)
     jobs = [
         (name, {d: most[d] for d in entries.dtypes(name) if d in most})
@@ -42,11 +42,11 @@ def main() -> int:
         kept = score.score(every, most)
         score.save(kept)
         page.write()
-        return _told(score.complaints(kept))
+        return _report(score.complaints(kept))
     return 0 if all(_holds(r) for r in results) else 1
 
 
-def _told(complaints: list[str]) -> int:
+def _report(complaints: list[str]) -> int:
     for complaint in complaints:
         print(complaint)
     return 1 if complaints else 0
@@ -55,18 +55,18 @@ def _told(complaints: list[str]) -> int:
 def _options() -> Any:
     parser = argparse.ArgumentParser(prog="python -m tests.sweep", description=__doc__)
     parser.add_argument(
-        "pattern", nargs="*", help="part of an entry's name, or a regex; all if none"
+        "pattern", nargs="*", help="part of the name of an entry, or a regex; default: all entries"
     )
     parser.add_argument("--dtypes", default=",".join(entries.REAL), help="default: %(default)s")
     parser.add_argument("--exact", action="store_true", help="the whole name must match")
-    parser.add_argument("--workers", type=int, default=1, help="child processes at a time")
-    parser.add_argument("--samples", type=int, help="most of each dtype; all if not given")
-    parser.add_argument("--f32", type=int, help="most of float32; all if not given")
-    parser.add_argument("--record", action="store_true", help="write docs/ops.md and its score")
+    parser.add_argument("--workers", type=int, default=1, help="number of child processes")
+    parser.add_argument("--samples", type=int, help="samples of each dtype at most; default: all")
+    parser.add_argument("--f32", type=int, help="largest number of float32 samples; default: all")
+    parser.add_argument("--record", action="store_true", help="write the score and docs/ops.md")
     parser.add_argument("--failures", type=int, default=1, help="failing samples shown per outcome")
-    parser.add_argument("--quiet", action="store_true", help="show only what did not pass")
+    parser.add_argument("--quiet", action="store_true", help="show only entries that did not pass")
     parser.add_argument("--out", help="append every result to this file, as lines of JSON")
-    parser.add_argument("--resume", action="store_true", help="leave out what --out holds already")
+    parser.add_argument("--resume", action="store_true", help="skip the entries in --out")
     return parser.parse_args()
 
 
@@ -77,7 +77,7 @@ def _done(options: Any) -> set[str]:
 
 
 def _read(path: str) -> list[Result]:
-    """The results of an earlier run; of an entry that was judged twice, the later one."""
+    """Return the results of earlier runs; the latest one of each entry."""
     results = {}
     for line in Path(path).read_text().splitlines():
         row = json.loads(line)
@@ -132,7 +132,7 @@ def _summary(results: list[Result]) -> None:
     attempted = [r for r in results if any(v.outcome.kind in ATTEMPTED for v in r.verdicts)]
     print(f"samples: {_counted([v for r in results for v in r.verdicts])}")
     passing, seconds = sum(map(_holds, attempted)), sum(r.seconds for r in results)
-    print(f"entries: {passing} of {len(attempted)} attempted pass, {seconds:.0f} s of a processor")
+    print(f"entries: {passing} of {len(attempted)} attempted pass, {seconds:.0f} CPU seconds")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 import sys
 from pathlib import Path
 
-# The sweep is also a command, `python -m tests.sweep`: its modules know each other by that name.
+# The sweep is also a command, `python -m tests.sweep`, so its modules import `tests.sweep`.
 sys.path.insert(0, str(Path(__file__).parents[2]))

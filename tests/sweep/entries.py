@@ -1,4 +1,4 @@
-"""PyTorch's op database as the sweep reads it: entries by name, their dtypes, their samples."""
+"""Read PyTorch's op database: entries by name, their dtypes and samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REAL = tuple(name for name in DTYPES if name != "complex64")
 
 @functools.cache
 def entries() -> dict[str, Any]:
-    """All entries by their full name, `nn.functional.softmin.with_dtype` for a variant."""
+    """Return all entries by full name, for example `nn.functional.softmin.with_dtype`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_methods_invocations import op_db
@@ -36,14 +36,14 @@ def entries() -> dict[str, Any]:
 
 
 def dtypes(name: str) -> list[str]:
-    """The dtypes an entry is tried with; complex only for what exists for no real dtype."""
+    """Return the dtypes to judge an entry with; complex only if it supports no real dtype."""
     supported = entries()[name].supported_dtypes("cpu")
     real = [d for d in REAL if DTYPES[d] in supported]
     return real or [d for d in ("complex64",) if DTYPES[d] in supported]
 
 
 def samples(name: str, dtype: str) -> list[Any]:
-    """All samples of an entry, the same ones in every process."""
+    """Return all samples of an entry, the same in every process."""
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
@@ -52,7 +52,7 @@ def samples(name: str, dtype: str) -> list[Any]:
 
 
 def chosen(every: list[Any], most: int | None = None) -> list[int]:
-    """The numbers of the samples to try: evenly spread, with a 0-d and an empty one if any."""
+    """Return the indices of the samples to judge: evenly spread, with a 0-d and an empty one."""
     if most is None or len(every) <= most:
         return list(range(len(every)))
     spread = {i * len(every) // most for i in range(most)}
@@ -60,7 +60,7 @@ def chosen(every: list[Any], most: int | None = None) -> list[int]:
 
 
 def text(sample: Any) -> str:
-    """A sample in one line: shapes, dtypes and plain arguments."""
+    """Return a sample as one line: shapes, dtypes and other arguments."""
     return " ".join(str(sample.summary()).split())[:400]
 
 

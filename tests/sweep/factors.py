@@ -1,4 +1,4 @@
-"""Factorisations whose vectors have no sign of their own: judged by what does not depend on it."""
+"""Compare factorizations by quantities that do not depend on the signs of their vectors."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ Tensors = Sequence[torch.Tensor]
 
 
 def _eigen(results: Tensors) -> list[torch.Tensor]:
-    """Values, vectors up to sign, their products, and the matrix they make."""
+    """Return values, absolute vectors, their products, and the reconstructed matrix."""
     values, vectors = results
     whole = (vectors * values.unsqueeze(-2)) @ vectors.mT
     return [values, vectors.abs(), vectors.mT @ vectors, whole]
 
 
 def _in_order(values: torch.Tensor) -> torch.Tensor:
-    """By the real part, and conjugates, whose real parts differ by rounding, by the other."""
+    """Sort by the rounded real part, then by the imaginary part, which orders conjugates."""
     key = (values.real * 100).round() * 1000 + values.imag
     return values.gather(-1, key.argsort(-1))
 
 
-def _of_any_matrix(results: Tensors) -> list[torch.Tensor]:
-    """Values in one order, lengths of the vectors, and the matrix they make."""
+def _general_eigen(results: Tensors) -> list[torch.Tensor]:
+    """Return sorted values, lengths of the vectors, and the reconstructed matrix."""
     values, vectors = results
     wide = vectors.to(torch.complex128)
     whole = (wide * values.unsqueeze(-2)) @ torch.linalg.inv(wide)
@@ -31,7 +31,7 @@ def _of_any_matrix(results: Tensors) -> list[torch.Tensor]:
 
 
 def _singular(left: torch.Tensor, values: torch.Tensor, right: torch.Tensor) -> list[torch.Tensor]:
-    """The same, where a full basis has vectors of no value, of which any that fit will do."""
+    """Return the same for an SVD; the extra vectors of a full basis are arbitrary."""
     count = values.shape[-1]
     first, second = left[..., :count], right[..., :count, :]
     whole = (first * values.unsqueeze(-2)) @ second
@@ -40,7 +40,7 @@ def _singular(left: torch.Tensor, values: torch.Tensor, right: torch.Tensor) -> 
 
 
 INVARIANTS: dict[str, Callable[[Tensors], list[torch.Tensor]]] = {
-    "linalg.eig": _of_any_matrix,
+    "linalg.eig": _general_eigen,
     "linalg.eigh": _eigen,
     "linalg.eigvals": lambda results: [_in_order(results[0])],
     "linalg.svd": lambda usv: _singular(*usv),

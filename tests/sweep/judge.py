@@ -1,4 +1,4 @@
-"""Takes samples through export, decomposition, conversion and the runtime, and compares."""
+"""Export, decompose, convert and run samples, and compare them with eager."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Trying = Callable[[list[tuple[str, int]]], None]
 _OUR_FAULT = (LoweringError, WrongResultError, NotDecomposedError)
 
 
-class _NotTogether(Exception):
-    """A batch failed as a whole; `at` are the samples that its error names.
+class _BatchFailed(Exception):
+    """A batch failed; `at` has the samples that its error names.
 
-    `settled` holds the outcomes that are known all the same.
+    `settled` has the outcomes that are known nevertheless.
     """
 
     def __init__(self, cause: Exception | None = None, settled: dict[str, Outcome] | None = None):
@@ -54,9 +54,9 @@ class _NotTogether(Exception):
 def judge(
     name: str, wanted: Mapping[str, Sequence[int]], *, alone: bool, trying: Trying
 ) -> Iterator[Verdict]:
-    """Verdicts for samples of an entry, given by dtype; `trying` hears of those at stake before.
+    """Yield verdicts for samples of an entry by dtype; `trying` is called before each batch.
 
-    Samples travel in batches that split when one fails, and grow again while all goes well.
+    Samples run in batches, which are split if one fails, and grow again while all pass.
     """
     op = entries.entries()[name].op
     texts, ready = {}, []
@@ -104,20 +104,20 @@ def _outcomes(
         try:
             yield from zip(batch, _together(name, batch), strict=True)
             size = 4 * len(batch)
-        except _NotTogether as failure:
+        except _BatchFailed as failure:
             yield from ((c, failure.settled[c.place]) for c in batch if c.place in failure.settled)
-            waiting += _parted(batch, failure)
+            waiting += _split(batch, failure)
             size = 4 * len(batch) if failure.settled else 1
 
 
 def _goes_in_batches(outcome: Outcome) -> bool:
-    """Whether a batch of samples like this one would tell as much."""
+    """Return whether samples with this outcome can be judged in batches."""
     missing = outcome.detail.startswith(UnsupportedOpError.__name__)
     return outcome.kind in (Kind.PASS, Kind.RANDOM) or missing
 
 
-def _parted(batch: list[Call], failure: _NotTogether) -> Iterator[list[Call]]:
-    """Those that an error names alone, the others in halves, or whole if what failed is gone."""
+def _split(batch: list[Call], failure: _BatchFailed) -> Iterator[list[Call]]:
+    """Yield the named samples alone, the others in halves, or at once if failures are settled."""
     yield from ([call] for call in batch if call.place in failure.at)
     others = [c for c in batch if c.place not in failure.at and c.place not in failure.settled]
     middle = 0 if failure.settled else (len(others) + 1) // 2
@@ -125,7 +125,7 @@ def _parted(batch: list[Call], failure: _NotTogether) -> Iterator[list[Call]]:
 
 
 def _set_aside(name: str, call: Call) -> Outcome | None:
-    """The outcome of a sample that cannot be attempted."""
+    """Return the outcome of a sample that cannot be attempted, or None."""
     if any(_not_strided(t) for t in call.tensors):
         return Outcome(Kind.LAYOUT, "takes a tensor that is not strided")
     if call.dtype != "complex64" and any(t.is_complex() for t in call.tensors):
@@ -144,11 +144,11 @@ def _set_aside(name: str, call: Call) -> Outcome | None:
 
 
 def _differs_by_seed(call: Call) -> bool:
-    """Several seeds, as half of all single elements survive a dropout of one half."""
+    """Compare several seeds: dropout of one half keeps a single element half of the time."""
     runs = []
     for seed in range(4):
         torch.default_generator.manual_seed(seed)
-        # Entries that draw set the seed themselves, through this name.
+        # Random entries set the seed themselves, through this name.
         with mock.patch("torch.manual_seed"):
             runs.append(call.eager())
     return any(
@@ -159,7 +159,7 @@ def _differs_by_seed(call: Call) -> bool:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """In which NaN equals itself, for every dtype."""
+    """Return the bytes, in which NaN equals NaN."""
     plain = tensor.resolve_conj().resolve_neg().flatten()
     # A single element may keep a stride of 4, which counts as contiguous and cannot be viewed.
     return torch.empty(plain.shape, dtype=plain.dtype).copy_(plain).view(torch.uint8)
@@ -178,7 +178,7 @@ def _alone(name: str, call: Call) -> Outcome:
     try:
         decomposed = _decomposed(exported)
     except Exception as cause:
-        if isinstance(cause, ConversionError):  # a decomposition of ours refuses
+        if isinstance(cause, ConversionError):  # a decomposition of the converter rejects it
             return Outcome(Kind.RANDOM if _draws(exported) else Kind.REFUSED, _line("", cause))
         try:
             _exported(batch).run_decompositions()
@@ -203,16 +203,13 @@ def _alone(name: str, call: Call) -> Outcome:
 
 
 def _exported(batch: Batch) -> torch.export.ExportedProgram:
-    """As `coreai_torch.convert` exports."""
+    """Export as `coreai_torch.convert` does."""
     with rewrite_for_export():
         return torch.export.export(batch, batch.tensors)
 
 
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """As the converter asks for it: half of the sweep's time goes into decompositions.
-
-    A program whose ops are all lowered whole comes out of them as it went in.
-    """
+    """Decompose only if the converter requires it, which halves the time of the sweep."""
     try:
         coreai_torch.TorchConverter().add_exported_program(exported)
     except ConversionError:
@@ -221,21 +218,21 @@ def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.Exported
 
 
 def _together(name: str, calls: list[Call]) -> list[Outcome]:
-    """The outcomes of a batch, in order, or `_NotTogether`."""
+    """Return the outcomes of a batch in order, or raise `_BatchFailed`."""
     batch = Batch(calls)
     converter = coreai_torch.TorchConverter()
     try:
         decomposed = _decomposed(_exported(batch))
     except Exception as cause:
-        raise _NotTogether(cause) from cause
+        raise _BatchFailed(cause) from cause
     blocked = _blocked(decomposed, converter)
     if blocked:
-        raise _NotTogether(settled=blocked)
+        raise _BatchFailed(settled=blocked)
     try:
         program = converter.add_exported_program(decomposed).to_coreai()
         got = _run(program, decomposed, batch.tensors)
     except Exception as cause:
-        raise _NotTogether(cause) from cause
+        raise _BatchFailed(cause) from cause
     outcomes = []
     for call in calls:
         count = len(call.eager())
@@ -247,7 +244,7 @@ def _together(name: str, calls: list[Call]) -> list[Outcome]:
 def _blocked(
     exported: torch.export.ExportedProgram, converter: coreai_torch.TorchConverter
 ) -> dict[str, Outcome]:
-    """The samples of a batch that hold an op without a lowering: refused, with no need to try."""
+    """Return the samples of a batch with an op without a lowering, which are rejected."""
     missing: dict[str, set[Any]] = {}
     for node in graph_calls(exported.graph_module):
         place = module_path(node).partition(".")[0]
@@ -269,7 +266,7 @@ def _table() -> dict[Any, Any]:
 
 
 def _draws(exported: torch.export.ExportedProgram) -> str:
-    """The ops of a program that draw random numbers."""
+    """Return the names of the random ops of a program."""
     targets = {node.target for node in graph_calls(exported.graph_module)}
     return ", ".join(sorted(target_name(t) for t in targets if _is_random(t)))
 
@@ -322,7 +319,7 @@ def _difference(name: str, got: torch.Tensor, want: torch.Tensor) -> str:
 
 
 def _line(stage: str, cause: BaseException) -> str:
-    """The first line of an error, with its type and, of a chain, the first cause's."""
+    """Return the first line of an error, with its stage and type."""
     text = " ".join(str(cause).strip().split("\n  at  ")[0].split()) or "no message"
     named = stage if stage == type(cause).__name__ else f"{stage}: {type(cause).__name__}"
     return f"{named}: {text[:300]}"

@@ -1,4 +1,4 @@
-"""Entries that the converter refuses in part or whole, in which dtypes and why."""
+"""Entries that the converter rejects partly or completely: dtypes and reasons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Refusal:
-    """A dtype that is not named refuses no sample."""
+    """No sample of a dtype that is not listed is rejected."""
 
     reason: str
     dtypes: tuple[str, ...]

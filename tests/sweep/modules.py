@@ -1,4 +1,4 @@
-"""Samples as modules: tensor arguments become inputs, all else is baked in."""
+"""Turn samples into modules: tensor arguments become inputs, others become constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 @dataclass(frozen=True)
 class _Number:
-    """A tensor of rank 0 that the model makes itself."""
+    """A rank-0 tensor that the model creates."""
 
     value: Any
     dtype: torch.dtype
@@ -23,7 +23,7 @@ class _Number:
 
 @dataclass(frozen=True)
 class _View:
-    """A part of the memory that is given."""
+    """A view of a given tensor."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -35,10 +35,10 @@ class _View:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an entry's op, its tensors apart from the rest."""
+    """One call of the op of an entry; tensors are stored separately from other arguments."""
 
     dtype: str
-    index: int  # among the entry's samples of that dtype
+    index: int  # among the samples of that dtype
     op: Callable[..., Any]
     tensors: tuple[torch.Tensor, ...]
     leaves: tuple[Any, ...]
@@ -51,7 +51,7 @@ class Call:
         return cls(dtype, index, op, tensors, tuple(leaves), spec)
 
     def with_numbers(self) -> Call:
-        """The same call with its tensors of rank 0 as numbers of the model."""
+        """Return the same call with rank-0 tensors as constants of the model."""
         leaves = tuple(
             _Number(x.item(), x.dtype) if isinstance(x, torch.Tensor) and not x.dim() else x
             for x in self.leaves
@@ -59,7 +59,7 @@ class Call:
         return replace(self, leaves=leaves, tensors=tuple(t for t in self.tensors if t.dim()))
 
     def with_views(self) -> Call:
-        """The same call with all memory given that its tensors are views of."""
+        """Return the same call with the base of each view as the input."""
         given = [x for x in self.leaves if isinstance(x, torch.Tensor)]
         memory = tuple(x.new_empty(0).set_(x.untyped_storage()).clone() for x in given)
         views = tuple(
@@ -71,16 +71,16 @@ class Call:
         return replace(self, leaves=views, tensors=memory)
 
     def in_whole_numbers(self) -> Call:
-        """The same call with whole numbers from -2 to 2 for all that is real."""
+        """Return the same call with integers from -2 to 2 for all real values."""
         return replace(self, tensors=tuple(map(_whole, self.tensors)))
 
     @property
     def place(self) -> str:
-        """The name of its module in a batch."""
+        """Return the name of its module in a batch."""
         return f"{self.dtype}_{self.index}"
 
     def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        """The op's tensor results; numbers become tensors, as a program returns them."""
+        """Return the tensor results; numbers become tensors, as in a program."""
         feed = iter(tensors)
         leaves = [_fed(x, feed) for x in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
@@ -88,7 +88,7 @@ class Call:
         return [r for r in results if r is not None]
 
     def eager(self) -> list[torch.Tensor]:
-        """What torch computes, on copies: some ops write into their arguments."""
+        """Return the results of torch on copies, because some ops write to their arguments."""
         with torch.no_grad():
             return self(*(t.clone() for t in self.tensors))
 
@@ -102,7 +102,7 @@ def _fed(leaf: Any, feed: Iterator[torch.Tensor]) -> Any:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """As the runtime would be given it: without gradient, lazy bits or strides."""
+    """Return the tensor as the runtime takes it: without gradient, lazy bits or strides."""
     if tensor.layout is not torch.strided or tensor.is_nested:
         return tensor
     tensor = tensor.detach().resolve_conj().resolve_neg()
@@ -110,7 +110,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Infinities stay: a mask is made of them."""
+    """Keep infinities, because masks use them."""
     if not tensor.is_floating_point():
         return tensor
     return tensor.round().clamp(-2, 2).where(tensor.isfinite(), tensor)
@@ -140,7 +140,7 @@ class _One(torch.nn.Module):
 
 
 class Batch(torch.nn.Module):
-    """Several calls side by side; each is a submodule, so that an error names its own."""
+    """Several calls, each in a submodule, so that an error names the call."""
 
     def __init__(self, calls: Sequence[Call]):
         super().__init__()

@@ -1,6 +1,6 @@
 """Entries that have no meaning in an inference graph, each with its reason.
 
-What only some samples show (random draws, sparse layouts) is found at run time and counted there.
+Samples with random numbers or sparse layouts are detected and counted when they run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may become of a sample on its way through the converter."""
+"""The possible outcomes of a sample."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Kind(StrEnum):
     REFUSED = "refused"  # a ConversionError that says what is not supported
     ERROR = "error"  # any other exception: a defect
     WRONG = "wrong"  # converted, ran and differs from eager: the worst
-    ABORT = "abort"  # the process died or hung: a defect
+    ABORT = "abort"  # the process crashed or hung: a defect
     EXPORT_FAILED = "export-failed"  # torch itself cannot run, export or decompose it
-    RANDOM = "random"  # draws random numbers, which no input can seed
+    RANDOM = "random"  # draws random numbers, which an input cannot seed
     COMPLEX = "complex"  # takes complex tensors in an entry that also takes real ones
-    LAYOUT = "layout"  # takes or gives a sparse, jagged or otherwise not strided tensor
-    NO_TENSOR = "no-tensor"  # returns nothing that a program could compute
+    LAYOUT = "layout"  # takes or returns a sparse, jagged or otherwise not strided tensor
+    NO_TENSOR = "no-tensor"  # returns no tensor and no number
 
 
 ATTEMPTED = (Kind.PASS, Kind.REFUSED, Kind.ERROR, Kind.WRONG, Kind.ABORT)
@@ -33,9 +33,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one sample, by its number among the entry's samples of that dtype."""
+    """The outcome of one sample, by its index among the samples of that dtype."""
 
     dtype: str
     index: int
     outcome: Outcome
-    sample: str = ""  # as text, for those that did not pass
+    sample: str = ""  # as text, if it did not pass

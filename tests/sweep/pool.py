@@ -1,4 +1,4 @@
-"""Workers that outlive what they judge: one child each, started again when a sample kills it."""
+"""Workers with one child process each, which is restarted if a sample crashes it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .outcome import Kind, Outcome, Verdict
 PATIENCE = 300  # seconds that a sample may take; a batch gets five more for each sample
 
 
-Job = tuple[str, dict[str, int | None]]  # an entry, and how many samples of which dtypes at most
-Samples = set[tuple[str, int]]  # by dtype and number
+Job = tuple[str, dict[str, int | None]]  # entry, largest number of samples by dtype
+Samples = set[tuple[str, int]]  # (dtype, index)
 
 
 @dataclass
@@ -28,14 +28,14 @@ class Result:
 
     entry: str
     verdicts: list[Verdict] = field(default_factory=list)
-    seconds: float = 0.0  # of a processor, less those of children that died
+    seconds: float = 0.0  # CPU seconds, without those of crashed children
 
     def of(self, dtype: str) -> list[Verdict]:
         return [v for v in self.verdicts if v.dtype == dtype]
 
 
 class Worker:
-    """One child process and the pipe to it."""
+    """One child process and its pipe."""
 
     def __init__(self, method: str = "forkserver") -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -48,9 +48,9 @@ class Worker:
         self._process: Any = None
 
     def judge(self, entry: str, most: dict[str, int | None]) -> Result:
-        """Every sample of an entry gets a verdict, whatever happens to the child.
+        """Return a verdict for every sample of an entry, also if the child crashes.
 
-        Of each dtype named in `most` so many samples, or all for None.
+        `most` has the largest number of samples of each dtype; None means all.
         """
         result = Result(entry)
         left, suspects = self._send((entry, most), set(), result)
@@ -65,19 +65,19 @@ class Worker:
         self._folder.cleanup()
 
     def _send(self, job: Any, left: Samples, result: Result) -> tuple[Samples, Samples]:
-        """Run a job; gives the samples still to do, and those to be tried one by one first."""
+        """Run a job; return the remaining samples, and those to judge one by one first."""
         self._start()
         self._pipe.send(job)
-        at_stake: list[tuple[str, int]] = []
+        pending: list[tuple[str, int]] = []
         while True:
-            message = self._receive(PATIENCE + 5 * len(at_stake))
+            message = self._receive(PATIENCE + 5 * len(pending))
             if isinstance(message, Outcome):
-                return self._after_death(message, left, at_stake, result, job[1])
+                return self._after_crash(message, left, pending, result, job[1])
             word, content = message
             if word == "chosen":
                 left = {(dtype, i) for dtype, indices in content.items() for i in indices}
             elif word == "trying":
-                at_stake = content
+                pending = content
             elif word == "verdict":
                 result.verdicts.append(content)
                 left = left - {(content.dtype, content.index)}
@@ -97,14 +97,14 @@ class Worker:
             self._process.start()
             theirs.close()
 
-    def _after_death(
-        self, outcome: Outcome, left: Samples, at_stake: list[Any], result: Result, wanted: Any
+    def _after_crash(
+        self, outcome: Outcome, left: Samples, pending: list[Any], result: Result, wanted: Any
     ) -> tuple[Samples, Samples]:
-        if not at_stake:
+        if not pending:
             first = next(iter(wanted))
-            result.verdicts.append(Verdict(first, -1, outcome, "while the samples were made"))
+            result.verdicts.append(Verdict(first, -1, outcome, "while creating the samples"))
             return set(), set()
-        undecided = left & set(at_stake)
+        undecided = left & set(pending)
         if len(undecided) != 1:
             return left, undecided
         ((dtype, index),) = undecided
@@ -124,7 +124,7 @@ class Worker:
         return outcome
 
     def _last(self) -> str:
-        """The last that the child wrote on stderr, less the runtime's greetings."""
+        """Return the last lines of the child's stderr, without the log lines of the runtime."""
         lines = self._log.read_text(errors="replace").splitlines()
         telling = [line for line in lines if line.strip() and "ODIE [default]" not in line]
         return " | ".join(telling[:2] + telling[2:][-1:])[:300]
@@ -145,7 +145,7 @@ def _by_dtype(samples: Samples) -> dict[str, list[int]]:
 
 
 def sweep(jobs: Iterable[Job], workers: int) -> Iterator[Result]:
-    """Judge all jobs, each worker with a child of its own; results come as they are ready."""
+    """Judge all jobs with several workers; yield results as they finish."""
     waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
     ready: queue.SimpleQueue[Result | None] = queue.SimpleQueue()
     for job in jobs:

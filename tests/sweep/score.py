@@ -1,4 +1,4 @@
-"""The score of a sweep, as it is kept in docs/ops-score.json."""
+"""Compute, store and check the score of a sweep, docs/ops-score.json."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LONGEST_REASON = 200
 
 
 def score(results: list[Result], most: dict[str, int | None]) -> dict[str, Any]:
-    """All that the page and the README tell; entries with their counts by dtype and outcome."""
+    """Return the score: commit, versions, totals, and each entry's counts by dtype and outcome."""
     by_entry = {r.entry: _row(r) for r in sorted(results, key=lambda r: r.entry)}
     for entry in set(entries.entries()) - set(OUT_OF_SCOPE):
-        if not entries.dtypes(entry):  # of 8 bits alone
+        if not entries.dtypes(entry):  # supports only 8-bit dtypes
             by_entry[entry] = {"samples": {}}
     left = sorted(set(entries.entries()) - set(by_entry) - set(OUT_OF_SCOPE))
     return {
@@ -41,7 +41,7 @@ def score(results: list[Result], most: dict[str, int | None]) -> dict[str, Any]:
 
 
 def holds(row: dict[str, Any], dtypes: Any = tuple(entries.DTYPES)) -> bool:
-    """Whether every sample attempted passed."""
+    """Return whether every attempted sample passed."""
     counts = _counts(row, dtypes)
     return not any(counts[k] for k in ATTEMPTED if k is not Kind.PASS)
 
@@ -52,7 +52,7 @@ def was_attempted(row: dict[str, Any], dtypes: Any = tuple(entries.DTYPES)) -> b
 
 
 def complaints(kept: dict[str, Any]) -> list[str]:
-    """Defects, refusals that no row accounts for, and what torch fails at without a row."""
+    """Return defects, rejections without a listed reason, and unlisted failures of torch."""
     found = []
     for entry, row in kept["entries"].items():
         known = KNOWN_REFUSALS.get(entry)
@@ -60,16 +60,16 @@ def complaints(kept: dict[str, Any]) -> list[str]:
             bad = [f"{counts[k]} {k}" for k in DEFECTS if counts.get(k)]
             refused = counts.get(Kind.REFUSED, 0)
             if refused and (known is None or dtype not in known.dtypes):
-                bad.append(f"{refused} refused, and no row tells why")
+                bad.append(f"{refused} refused, not listed with a reason")
             failed = counts.get(Kind.EXPORT_FAILED, 0)
             if failed > set_aside(entry, dtype):
-                bad.append(f"{failed} {Kind.EXPORT_FAILED}, and no row tells why")
+                bad.append(f"{failed} {Kind.EXPORT_FAILED}, not listed with a reason")
             found += [f"{entry} {dtype}: {', '.join(bad)}: {row.get('why', '')}"] if bad else []
     return found
 
 
 def set_aside(entry: str, dtype: str) -> int:
-    """How many samples the rows give to torch's own failure."""
+    """Return how many samples are listed as failures of torch."""
     row = SET_ASIDE.get(entry)
     return row.samples if row and dtype in row.dtypes else 0
 
@@ -79,7 +79,7 @@ def load() -> dict[str, Any]:
 
 
 def save(kept: dict[str, Any]) -> None:
-    """One entry a line, so that a change of the file can be read."""
+    """Write one entry per line, so that a diff of the file is readable."""
     head = {key: value for key, value in kept.items() if key != "entries"}
     lines = [f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in kept["entries"].items()]
     text = json.dumps(head, indent=2).removesuffix("\n}")

@@ -1,4 +1,4 @@
-"""Core ATen, the opset that `torch.export` promises: every overload is lowered or decomposed."""
+"""Every overload of core ATen, the opset of `torch.export`, is lowered or decomposed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXCEPTIONS = {
 
 
 def _core():
-    """The overloads that are tagged as core, by name."""
+    """Return the overloads tagged as core, by name."""
     found = {}
     for schema in torch._C._jit_get_all_schemas():
         namespace, _, op = schema.name.partition("::")
@@ -41,10 +41,10 @@ def _core():
 
 def test_every_core_overload_is_lowered_or_decomposed():
     core = _core()
-    assert len(core) > 180, "the tag has moved: the list is too short to mean anything"
+    assert len(core) > 180, "the list of core overloads is too short: the tag has changed"
     table = coreai_torch.get_decomp_table()
-    held = BUILTIN.names() | {op.name() for op in table if isinstance(op, torch._ops.OpOverload)}
-    assert sorted(core.keys() - held - EXCEPTIONS.keys()) == []
+    covered = BUILTIN.names() | {op.name() for op in table if isinstance(op, torch._ops.OpOverload)}
+    assert sorted(core.keys() - covered - EXCEPTIONS.keys()) == []
 
 
 def test_exceptions_are_core_and_not_lowered():

@@ -1,4 +1,4 @@
-"""Ops that return places of elements, of equal ones any: they are judged by what stands there."""
+"""Compare ops that return indices by the elements at these indices, since ties are arbitrary."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.utils import _pytree as pytree
 from .factors import INVARIANTS
 from .modules import Call
 
-# The place of `dim` among the arguments, which is -1 by default.
+# The position of `dim` among the arguments; its default is -1.
 DIM = {"argsort": 1, "kthvalue": 2, "mode": 1, "sort": 1, "topk": 2}
 
 
 def settled(name: str, call: Call, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The results with the elements for their places, and whether these are places and differ."""
+    """Replace indices by their elements, and add whether the indices are valid and unique."""
     if name in INVARIANTS:
         return INVARIANTS[name](results)
     args, kwargs = pytree.tree_unflatten(list(call.leaves), call.spec)

@@ -1,4 +1,4 @@
-"""How near is near enough, and the entries that are measured otherwise, with the reason."""
+"""Tolerances, and the entries with other tolerances or samples, with reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 from .. import numeric_limits
 
-# Relative and absolute, by the dtype of the result; integers and booleans are exact.
+# Relative and absolute tolerance by the dtype of the result; integers and booleans are exact.
 BY_DTYPE = numeric_limits.pairs(numeric_limits.EXACT_FLOAT8)
 
 # (entry, dtype of the result): (relative, absolute, reason)
@@ -14,14 +14,14 @@ LOOSENED: dict[tuple[str, torch.dtype], tuple[float, float, str]] = {
     ("nn.functional.multi_head_attention_forward", torch.float16): (
         5e-3,
         5e-3,
-        "logits of whole numbers times 0.7071 are none; summed in halves, as the run time on Linux "
-        "sums them, eager's own steps give -30.125 for -30 too",
+        "logits are integers times 0.7071, which round; with float16 sums, as in the runtime on "
+        "Linux, the steps of eager also give -30.125 instead of -30",
     ),
 }
 
-# Entries that are made of matrix products. Their samples of 16 bits keep shapes and arguments,
-# but hold small whole numbers, of which every order of summation gives the same bits: the run
-# time on Linux accumulates half products in halves, the devices and torch accumulate wide.
+# Entries that are matrix products. Their 16-bit samples keep shapes and arguments, but have small
+# integers as values, whose sum does not depend on the order: the Linux runtime accumulates float16
+# products in float16, devices and torch in float32.
 PRODUCTS = (
     "__rmatmul__",
     "addbmm",
@@ -52,14 +52,14 @@ PRODUCTS = (
     "tensordot",
 )
 
-# Entries whose values mean nothing: only dtype and shape are compared.
+# Entries with undefined values: only dtype and shape are compared.
 UNDEFINED = {
-    "empty": "returns uninitialised memory",
-    "empty_like": "returns uninitialised memory",
-    "empty_permuted": "returns uninitialised memory",
-    "empty_strided": "returns uninitialised memory",
-    "new_empty": "returns uninitialised memory",
-    "new_empty_strided": "returns uninitialised memory",
+    "empty": "returns uninitialized memory",
+    "empty_like": "returns uninitialized memory",
+    "empty_permuted": "returns uninitialized memory",
+    "empty_strided": "returns uninitialized memory",
+    "new_empty": "returns uninitialized memory",
+    "new_empty_strided": "returns uninitialized memory",
 }
 
 

@@ -1,4 +1,4 @@
-"""Eager's own rounding, measured against the same call in float64."""
+"""Measure the rounding of eager against the same call in float64."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WIDE = {
     torch.complex64: torch.complex128,
 }
 _TIMES_EAGER = 2
-_LARGEST = 10  # tolerances of the largest result: a jump in a function is no rounding
+_LARGEST = 10  # tolerances of the largest result: a jump of a function is not rounding
 
 
 def truth(call: Call) -> list[torch.Tensor] | None:
-    """The results in float64, or None where torch cannot compute them."""
+    """Return the results in float64, or None if torch cannot compute them."""
     wide = dataclasses.replace(
         call,
         leaves=tuple(_widened(leaf) for leaf in call.leaves),
@@ -29,7 +29,7 @@ def truth(call: Call) -> list[torch.Tensor] | None:
     )
     try:
         return wide.eager()
-    except Exception:  # an op that torch has in float32 alone
+    except Exception:  # an op that torch supports only in float32
         return None
 
 
@@ -40,18 +40,18 @@ def _widened(leaf: Any) -> Any:
 
 
 def no_further_than_eager(got: torch.Tensor, want: torch.Tensor, true: torch.Tensor) -> bool:
-    """Whether each element is near the truth, or no further from it than twice eager's worst.
+    """Return whether the error of each element is within tolerance or twice the largest of eager.
 
-    Attention over logits of 200 differs from float64 by 1.7e-5 in eager float32: there 1e-5 of
-    eager's number asks for its very order of summation. In float16 eager's `log1p(exp(12))` is
-    infinite, and 12 is right.
+    Attention over logits of 200 differs from float64 by 1.7e-5 in eager float32: a tolerance of
+    1e-5 against eager would require its order of summation. In float16 `log1p(exp(12))` is infinite
+    in eager, and 12 is right.
     """
     if got.dtype != want.dtype or want.dtype not in BY_DTYPE or not got.is_floating_point():
         return False
     if not got.numel() or true.shape != want.shape:
         return False
     relative, absolute = BY_DTYPE[want.dtype]
-    kept = true.to(want.dtype)  # the exponential of a matrix leaves the range of float16
+    kept = true.to(want.dtype)  # the exponential of a matrix overflows float16
     true = torch.where(kept.isinf(), kept, true.double())
     got, want = got.double(), want.double()
     near = torch.isclose(got, true, rtol=relative, atol=absolute, equal_nan=True) | (got == want)

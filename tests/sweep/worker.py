@@ -1,4 +1,4 @@
-"""The process that judges samples, and may die of one; the pool starts another."""
+"""The child process that judges samples; the pool restarts it after a crash."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from . import entries
 from .judge import judge
 
 LARGEST_MEMORY = 3 << 30  # the runtime leaks the outputs of every call
-_IN_BYTES = sys.platform == "darwin"  # of ru_maxrss: Linux counts in KiB
+_IN_BYTES = sys.platform == "darwin"  # unit of ru_maxrss; Linux counts in KiB
 
 
 def warm_up() -> None:
-    """Load what the first export and decomposition load, before any process is forked."""
+    """Import what the first export and decomposition import, before a process is forked."""
     entries.entries()
     module = torch.nn.Linear(2, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.export.export(module, (torch.ones(1, 2),)).run_decompositions()
-    gc.freeze()  # a tenth of the time went into collections that looked at all of torch again
+    gc.freeze()  # saves a tenth of the time: collections do not scan torch again
 
 
 def serve(pipe: Any, log: str) -> None:

@@ -19,10 +19,10 @@ class Screen(io.StringIO):
         return self.terminal
 
 
-def shown(monkeypatch, *, terminal, patience):
+def shown(monkeypatch, *, terminal, delay):
     screen = Screen(terminal)
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(progress, "_PATIENCE", patience)
+    monkeypatch.setattr(progress, "_DELAY", delay)
     monkeypatch.setenv("TERM", "xterm")
     with progress.progress("converting", 3) as advance:
         for _ in range(3):
@@ -31,15 +31,15 @@ def shown(monkeypatch, *, terminal, patience):
 
 
 def test_long_conversion_shows_count_and_remaining_time(monkeypatch):
-    bar = shown(monkeypatch, terminal=True, patience=-1.0)
+    bar = shown(monkeypatch, terminal=True, delay=-1.0)
     assert "converting" in bar
     assert "3/3" in bar
     assert "left" in bar
 
 
-@pytest.mark.parametrize(("terminal", "patience"), [(True, 60.0), (False, -1.0)])
-def test_quick_or_piped_conversion_prints_nothing(monkeypatch, terminal, patience):
-    assert shown(monkeypatch, terminal=terminal, patience=patience) == ""
+@pytest.mark.parametrize(("terminal", "delay"), [(True, 60.0), (False, -1.0)])
+def test_quick_or_piped_conversion_prints_nothing(monkeypatch, terminal, delay):
+    assert shown(monkeypatch, terminal=terminal, delay=delay) == ""
 
 
 def test_running_stage_is_shown(monkeypatch):
