@@ -16,15 +16,15 @@ class Refusal:
 _HALVES = ("f32", "f16", "bf16")
 _REAL = (*_HALVES, "int32", "int64", "bool")
 _COMPLEX32 = "the result is complex32, which Core AI does not have"
-_TRAINING = "training mode moves the running statistics; the error says `model.eval()`"
-_FILLED = "the mask fills with an end of int64, which the devices' 32 bits do not hold"
+_TRAINING = "training mode updates the running statistics; the error suggests `model.eval()`"
+_FILLED = "fills masked elements with a limit of int64, which does not fit 32 bits"
 
 KNOWN_REFUSALS: dict[str, Refusal] = {
     "_batch_norm_with_update": Refusal(_TRAINING, _HALVES),
     "_native_batch_norm_legit": Refusal(_TRAINING, _HALVES),
     "chalf": Refusal(_COMPLEX32, _REAL),
     "complex": Refusal(_COMPLEX32, ("f16",)),
-    "hash_tensor": Refusal("a hash of 64 bits; the devices have 32", _REAL),
+    "hash_tensor": Refusal("a 64-bit hash; devices have 32 bits", _REAL),
     "masked.amax": Refusal(_FILLED, ("int64",)),
     "masked.amin": Refusal(_FILLED, ("int64",)),
     "masked.argmax": Refusal(_FILLED, ("int64",)),
@@ -33,11 +33,7 @@ KNOWN_REFUSALS: dict[str, Refusal] = {
     "native_batch_norm": Refusal(_TRAINING, _HALVES),
     "nn.functional.batch_norm": Refusal(_TRAINING, _HALVES),
     "nn.functional.instance_norm": Refusal(_TRAINING, _HALVES),
-    "unique_consecutive": Refusal(
-        "torch.export promises other sizes than eager with dim=-1", _REAL
-    ),
-    "unravel_index": Refusal(
-        "an extent of 2**63 - 1, which the devices' 32 bits do not hold", ("int64",)
-    ),
+    "unique_consecutive": Refusal("torch.export reports other sizes than eager with dim=-1", _REAL),
+    "unravel_index": Refusal("a size of 2**63 - 1, which does not fit 32 bits", ("int64",)),
     "view_as_complex": Refusal(_COMPLEX32, ("f16",)),
 }

@@ -5,10 +5,10 @@ Samples with random numbers or sparse layouts are detected and counted when they
 
 from __future__ import annotations
 
-_RANDOM = "draws random numbers, which no input can seed"
-_GRADIENT = "a gradient: no inference graph holds it"
-_CUDA = "compiles a CUDA kernel when it is called"
-_SPARSE = "takes or gives sparse tensors; the runtime has dense ones alone"
+_RANDOM = "draws random numbers, which an input cannot seed"
+_GRADIENT = "a gradient, which does not occur in an inference graph"
+_CUDA = "compiles a CUDA kernel when called"
+_SPARSE = "takes or returns sparse tensors; the runtime supports only dense ones"
 
 OUT_OF_SCOPE: dict[str, str] = {
     "_softmax_backward_data": _GRADIENT,

@@ -15,8 +15,8 @@ class Aside:
 
 
 _RESIDUALS = (
-    "`gelss` and `gelsd` give residuals of a tall matrix only if it has its full rank: the size of "
-    "a result depends on values"
+    "`gelss` and `gelsd` return residuals of a tall matrix only if it has full rank: the size of a "
+    "result depends on values"
 )
 
 # torch.export fails with any table, strict or not.
@@ -27,10 +27,10 @@ SET_ASIDE: dict[str, Aside] = {
 
 # Entries whose rank-0 tensors are constants of the model, not inputs.
 NUMBERS: dict[str, str] = {
-    "tensor_split": "the number of sections is the number of results, which no input can change",
+    "tensor_split": "the number of sections is the number of results, which an input cannot change",
 }
 
 # Entries whose tensors are views; the program gets their bases as inputs.
 VIEWS: dict[str, str] = {
-    "as_strided.partial_views": "reads memory before and behind the tensor that it is given",
+    "as_strided.partial_views": "reads memory before and after the given tensor",
 }

@@ -7,9 +7,9 @@ import torch
 import coreai_torch
 from coreai_torch.lowering.registry import BUILTIN
 
-_GRADIENT = "a gradient: no inference graph holds it"
-_RANDOM = "draws random numbers, which no input can seed"
-_WRITES = "writes into an argument: export leaves the functional form"
+_GRADIENT = "a gradient, which does not occur in an inference graph"
+_RANDOM = "draws random numbers, which an input cannot seed"
+_WRITES = "writes to an argument: export uses the functional form"
 
 EXCEPTIONS = {
     "aten::_adaptive_avg_pool2d_backward": _GRADIENT,
@@ -23,7 +23,7 @@ EXCEPTIONS = {
     "aten::_native_batch_norm_legit": _WRITES,
     "aten::atan2.out": _WRITES,
     "aten::resize_": _WRITES,
-    "aten::sym_storage_offset": "only as_strided of a view asks for it, and export resolves views",
+    "aten::sym_storage_offset": "used only by as_strided of a view, and export resolves views",
 }
 
 
