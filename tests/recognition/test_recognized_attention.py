@@ -243,7 +243,7 @@ NEAR_MISSES = {
     "returned": (_returned, {}, "the weights are read by %output too"),
     "masked_first": (_masked_first, {"bias": drawn(3, 5)}, "the mask is added before the scale"),
     "mild_fill": (_mild_fill, {}, "the mask fills in -10.0, which other logits may reach"),
-    "tempered": (_tempered, {}, "scales the logits by what is no constant"),
+    "tempered": (_tempered, {}, "scales the logits by a factor that is not constant"),
     "logits_read": (_logits_read, {}, "inside of it, is read by the caller"),
     "column_kept": (
         _column_kept,

@@ -138,7 +138,7 @@ def test_selected_operand_must_be_a_weight():
     model = Plain(lambda m, x, at: x[at] @ x)
     report = check_recognition(model, drawn(5, 3, 3), CHOSEN)
     assert report.counts == {}
-    assert why(report, "gather_mm") == "%args_0, which is picked from, is no weight"
+    assert why(report, "gather_mm") == "%args_0, which is indexed, is not a weight"
 
 
 def test_weights_with_two_uses_are_reported():

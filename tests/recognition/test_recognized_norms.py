@@ -162,11 +162,11 @@ NEAR_MISSES = {
     ),
     "epsilon": (
         lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + x[:1, :1, :1].abs()),
-        "what is added to the mean square is no constant",
+        "the summand of the mean square is not a constant",
     ),
     "other": (
         lambda m, x: x.sin() * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
-        "scales something else than what the mean square is of",
+        "scales another tensor than that of the mean square",
     ),
     "readers": (_two_readers, r"the inverse root is read by %mul_\d+, %output"),
     "inside": (

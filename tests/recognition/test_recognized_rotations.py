@@ -232,7 +232,7 @@ def _wrong_width(m, x, at):
 
 
 NEAR_MISSES = {
-    "other_features": (_other_features, "is added, which is no product with the same features"),
+    "other_features": (_other_features, "is added, which is not a product with the same features"),
     "subtracted": (_subtracted, "swaps the pairs, but is not scaled and added to them"),
     "two_angles": (_two_angles, "the two rows turn by different angles, or other features"),
     "read_inside": (_read_inside, "inside of it, is read by the caller"),

@@ -1,4 +1,4 @@
-"""Finds norms, rotations, attention and experts in plain graphs and makes them composites."""
+"""Recognize norms, rotary embeddings, attention and experts in a graph as composites."""
 
 from .report import Found, Missed, RecognitionReport
 from .rewrite import recognized, wanted_composites

@@ -1,4 +1,4 @@
-"""Softmax attention: as one op of torch with repeated keys, or written out."""
+"""Recognize softmax attention: one torch op with repeated keys, or separate ops."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from .pattern import (
 COMPOSITE = "scaled_dot_product_attention"
 ANCHORS = (aten.scaled_dot_product_attention.default, aten._softmax.default)
 _PRODUCTS = (aten.matmul.default, aten.bmm.default)
-# In float32 the difference of two such numbers and of any logits is lost or the softmax's zero.
+# Large enough that in float32 every other logit is lost beside it, or its softmax is zero.
 _OUT_OF_REACH = -1e9
 
 
 def match(anchor: fx.Node, around: Surroundings) -> Match | None:
-    """The attention that a softmax belongs to, or that the exporter left whole."""
+    """Return the attention around a softmax, or the one that export did not decompose."""
     if is_call(anchor, aten.scaled_dot_product_attention.default):
         return _whole(anchor)
     if not last_axis(arguments(anchor)["dim"], anchor):
@@ -69,7 +69,7 @@ def match(anchor: fx.Node, around: Surroundings) -> Match | None:
 
 
 def _whole(node: fx.Node) -> Match:
-    """Kept by the exporter; keys that were repeated before are not repeated after."""
+    """Match the torch op; keys are read before they are repeated for each group of heads."""
     given = arguments(node)
     if given["dropout_p"]:
         raise Mismatch(f"it drops weights with probability {given['dropout_p']}")
@@ -94,7 +94,7 @@ def _whole(node: fx.Node) -> Match:
 
 
 def untiled(node: Any) -> fx.Node | None:
-    """`[B, Nkv, T, D]`, if the node is it with every head repeated in place."""
+    """Return the `[B, Nkv, T, D]` tensor whose heads a node repeats in place, else None."""
     node = through(node)
     if not is_view(node) or rank_of(node) != 4:
         return None
@@ -115,15 +115,15 @@ def untiled(node: Any) -> fx.Node | None:
 
 @dataclass(frozen=True)
 class _Weighted:
-    """The way from the softmax to the product with the values."""
+    """The nodes from the softmax to the product with the values."""
 
     output: fx.Node
     passed: tuple[fx.Node, ...]
-    dropped: bool  # the last column of the weights was
+    dropped: bool  # whether the last column of the weights was dropped
 
 
 def _weighted(softmax: fx.Node, around: Surroundings) -> _Weighted | None:
-    """None if the weights never meet values."""
+    """Return the product with the values, or None if there is none."""
     passed: list[fx.Node] = []
     node, dropped = softmax, False
     while True:
@@ -149,7 +149,7 @@ def _weighted(softmax: fx.Node, around: Surroundings) -> _Weighted | None:
 
 
 def _refuse_folded(readers: list[fx.Node], node: fx.Node, around: Surroundings) -> None:
-    """Say so if the weights meet values after a change of their leading axes."""
+    """Raise if the weights are multiplied with values after their leading axes change."""
     for reader in readers:
         if is_view(reader) and same_sizes(shape_of(reader)[-2:], shape_of(node)[-2:]):
             product = around.only_user(reader)
@@ -158,7 +158,7 @@ def _refuse_folded(readers: list[fx.Node], node: fx.Node, around: Surroundings) 
 
 
 def _hands_on(reader: fx.Node, node: fx.Node) -> bool:
-    """Whether a reader only copies, rounds, or drops the last column."""
+    """Whether a reader only copies, casts, or drops the last column."""
     if through(reader) is through(node) or cast_from(reader) is node:
         return True
     if not is_call(reader, aten.slice.Tensor):
@@ -172,14 +172,14 @@ def _hands_on(reader: fx.Node, node: fx.Node) -> bool:
 
 @dataclass
 class _Logits:
-    """What is known of the logits, read upwards from the softmax."""
+    """The facts about the logits, collected upwards from the softmax."""
 
     inside: list[fx.Node]
     scale: float = 1.0
-    # What is added; or a condition, and what is added where it holds and where not.
+    # A summand; or a condition, and the summands where it is true and where it is false.
     masks: list[tuple[fx.Node, tuple[float, float] | None]] = field(default_factory=list)
     sinks: fx.Node | None = None
-    factors: tuple[fx.Node, fx.Node] = ()  # type: ignore[assignment]  # until the product is met
+    factors: tuple[fx.Node, fx.Node] = ()  # type: ignore[assignment]  # until the product is found
 
     def read(self, node: Any) -> None:
         """Follow the logits up to the product of queries and keys."""
@@ -208,15 +208,15 @@ class _Logits:
     def _masked(self, node: fx.Node) -> fx.Node:
         terms = operands(node, aten.add.Tensor)
         if terms is None or not all(is_tensor(term) for term in terms):
-            raise Mismatch(f"%{node.name} adds what is no mask")
-        # If neither is one, the first is followed, and the report names what stands in the way.
+            raise Mismatch(f"%{node.name} adds an operand that is not a mask")
+        # If neither is one, the first is followed, and the report names the obstacle.
         logits, mask = terms[::-1] if _leads_to_product(terms[1]) else terms
         self._add_mask(mask, None)
         return logits
 
     def _filled(self, node: fx.Node) -> fx.Node:
         given = arguments(node)
-        hidden = _filling(given["self"]) is not None  # else the condition says what is seen
+        hidden = _filling(given["self"]) is not None  # else the condition selects the visible
         fill, logits = (given["self"], given["other"])[:: 1 if hidden else -1]
         number = _filling(fill)
         if number is None or not is_tensor(logits):
@@ -235,12 +235,12 @@ class _Logits:
         given = arguments(node)
         factor = given["other"]
         if not is_number(factor):
-            raise Mismatch(f"%{node.name} scales the logits by what is no constant")
+            raise Mismatch(f"%{node.name} scales the logits by a factor that is not constant")
         self.scale *= float(factor) if is_call(node, aten.mul.Tensor) else 1.0 / float(factor)
         return given["self"]
 
     def _without_sinks(self, node: fx.Node) -> fx.Node:
-        """Past the column of sinks, and past the subtraction of the largest logit before it."""
+        """Skip the column of sinks, and the subtraction of the largest logit before it."""
         node = self._unshifted(node)
         inner = unwidened(node)
         if not is_call(inner, aten.cat.default):
@@ -274,7 +274,7 @@ class _Logits:
 
 
 def _leads_to_product(node: Any) -> bool:
-    """Whether a node is a product, scaled, masked and copied perhaps."""
+    """Whether a node is a product, possibly scaled, masked and copied."""
     while is_tensor(node):
         if is_call(node, *_PRODUCTS):
             return True
@@ -293,7 +293,7 @@ def _leads_to_product(node: Any) -> bool:
 
 
 def _filling(node: Any) -> float | None:
-    """The number that a tensor of one number holds."""
+    """Return the number in a tensor of one element."""
     node = through(node)
     if is_call(node, aten.scalar_tensor.default):
         given = arguments(node)["s"]
@@ -306,7 +306,7 @@ def _filling(node: Any) -> float | None:
 
 
 def _sinks(column: Any) -> fx.Node:
-    """One number per head, from the column of logits that it was spread to."""
+    """Return the tensor with one number per head that was expanded to a column of logits."""
     node = column
     while is_call(node, aten.expand.default, aten.unsqueeze.default) or is_view(node):
         node = through(arguments(node)["self"])
@@ -337,7 +337,7 @@ def _writer(logits: _Logits, value: fx.Node, output: fx.Node) -> Callable[[Write
 
 
 def _transposed(writer: Writer, node: fx.Node) -> fx.Node:
-    """The keys, `[..., length, width]`, from what the query was multiplied with."""
+    """Return the keys, `[..., length, width]`, from the second factor of the logits."""
     node = through(node)
     rank = rank_of(node)
     swapped = [*range(rank - 2), rank - 1, rank - 2]
@@ -352,7 +352,7 @@ def _transposed(writer: Writer, node: fx.Node) -> fx.Node:
 
 
 def _mask(writer: Writer, logits: _Logits, query: fx.Node) -> fx.Node | None:
-    """All masks as one that is added."""
+    """Combine all masks to one that is added."""
     added: fx.Node | None = None
     for mask, choice in logits.masks:
         term = mask

@@ -1,4 +1,4 @@
-"""Torch ops that stand for the composites which recognition puts into a graph.
+"""Torch ops for the composites that recognition inserts into a graph.
 
 Each op computes what the module of `composite_ops` computes, so that the rewritten graph still
 runs in torch. `ops/recognized_composites.py` lowers them.
@@ -69,7 +69,7 @@ def _rope_shape(
 
 
 def _op(schema: str, function: Callable[..., Tensor], fake: Callable[..., Tensor]) -> Any:
-    """An op of torch; `fake` says what it gives, in less time than tracing the function takes."""
+    """Define a torch op; `fake` gives the result type faster than tracing the function."""
     name = schema.partition("(")[0]
     _LIBRARY.define(schema)
     _LIBRARY.impl(name, function, "CompositeExplicitAutograd")

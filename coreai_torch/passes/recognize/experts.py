@@ -1,4 +1,4 @@
-"""Products with the weights of chosen experts."""
+"""Recognize products with the weights of chosen experts."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ANCHORS = (
     aten.matmul.default,
     aten.index_select.default,
     aten._grouped_mm.default,
-    "transformers::grouped_mm_fallback",  # by name: the library may not be there
+    "transformers::grouped_mm_fallback",  # by name: the library may not be installed
 )
 
 
 def match(anchor: fx.Node, around: Surroundings) -> Match | None:
-    """The product of an operand with weights that are picked by index, or lie in groups."""
+    """Return the product of an operand with weights that are selected by index or grouped."""
     given = arguments(anchor)
     if "offs" in given:
         return _grouped(anchor, given)
@@ -50,7 +50,7 @@ def match(anchor: fx.Node, around: Surroundings) -> Match | None:
         if picked is None or rank_of(picked.weight) < 3:
             continue
         if through(picked.weight) not in around.weights:
-            raise Mismatch(f"%{picked.weight.name}, which is picked from, is no weight")
+            raise Mismatch(f"%{picked.weight.name}, which is indexed, is not a weight")
         others = (right, left)[side]
         return Match(anchor, picked.inside, _writer(picked, others, side))
     return None
@@ -58,7 +58,7 @@ def match(anchor: fx.Node, around: Surroundings) -> Match | None:
 
 @dataclass(frozen=True)
 class _Picked:
-    """Matrices of a weight, chosen along its first axis, and transposed perhaps."""
+    """Matrices of a weight, selected along its first axis, possibly transposed."""
 
     weight: fx.Node
     indices: fx.Node
@@ -87,7 +87,7 @@ class _Picked:
 
 
 def _is_transposed(node: Any) -> bool:
-    """Whether a node is another one with its last two axes exchanged."""
+    """Whether a node swaps the last two axes of another one."""
     if not is_call(node, aten.permute.default):
         return False
     rank = rank_of(node)
@@ -101,7 +101,7 @@ def _exchanged(writer: Writer, node: fx.Node) -> fx.Node:
 
 
 def _writer(picked: _Picked, other: fx.Node, side: int) -> Callable[[Writer], fx.Node]:
-    """Weights are taken as they lie: of a product with `wᵀ` the transpose is computed."""
+    """Keep the layout of the weights: for a product with `wᵀ`, compute the transpose."""
 
     def write(writer: Writer) -> fx.Node:
         at_left = (side == 0) != picked.transposed
@@ -121,7 +121,7 @@ def _grouped(node: fx.Node, given: dict[str, Any]) -> Match:
     if rows is None or rank_of(rows) != 2 or rank_of(weight) != 3 or offs is None:
         raise Mismatch("the rows of the weights are grouped, not those of the input")
     if given.get("bias") is not None or given.get("out_dtype") not in (None, dtype_of(rows)):
-        raise Mismatch("it has a bias, or a dtype of its own for the result")
+        raise Mismatch("it has a bias, or another dtype for the result")
 
     def write(writer: Writer) -> fx.Node:
         experts = _experts(writer, rows, offs)
@@ -167,7 +167,7 @@ def _counts_to(node: Any, size: Any) -> bool:
 
 
 def _experts(writer: Writer, rows: fx.Node, offs: fx.Node) -> fx.Node:
-    """The expert of each row: how many groups end at or before it."""
+    """Return the expert of each row: the number of groups that end at or before it."""
     count = writer.size(rows, 0)
     options = {"dtype": torch.int64, "device": offs.meta["val"].device}
     row = writer.call(aten.arange.start_step, 0, count, **options)

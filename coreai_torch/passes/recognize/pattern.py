@@ -1,4 +1,4 @@
-"""Reads computations off an FX graph: arguments by name, parts, casts, who reads what."""
+"""Queries on an FX graph for patterns: arguments by name, slices, casts, readers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _IDENTITIES = (aten.alias.default, aten.clone.default, aten.detach.default)
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 
 
-class Mismatch(Exception):  # noqa: N818  no error: it says why something is left alone
-    """It looks like the pattern, but is not; the message says why."""
+class Mismatch(Exception):  # noqa: N818  not an error: it ends one attempt to match
+    """A near miss of a pattern; the message gives the reason."""
 
 
 class Writer:
-    """Adds nodes to the graph, in the place of the one that is replaced."""
+    """Adds nodes to the graph, at the place of the replaced one."""
 
     def __init__(self, graph: fx.Graph, place: fx.Node) -> None:
         self._graph, self._place = graph, place
         self.added: list[fx.Node] = []
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        """A node for the call, with the value that the exporter would promise for it."""
+        """Add a call, with the fake value that export would record."""
         with self._graph.inserting_before(self._place):
             node = self._graph.call_function(target, args, kwargs)
         self.added.append(node)
@@ -45,23 +45,23 @@ class Writer:
         return node
 
     def cast(self, node: fx.Node, dtype: torch.dtype) -> fx.Node:
-        """The node in a dtype."""
+        """Cast a node to a dtype."""
         return (
             node if dtype_of(node) == dtype else self.call(aten._to_copy.default, node, dtype=dtype)
         )
 
     def filled(self, like: fx.Node, sizes: list[Any], number: float) -> fx.Node:
-        """A tensor of one number, in the dtype and at the place of another."""
+        """Add a tensor of one number, with the dtype and device of another tensor."""
         options = {"dtype": dtype_of(like), "device": like.meta["val"].device}
         return self.call(aten.full.default, sizes, number, **options)
 
     def size(self, node: fx.Node, axis: int) -> Any:
-        """The extent of an axis: a number, or a node if it varies."""
+        """Return the size of an axis: a number, or a node if it is dynamic."""
         extent = shape_of(node)[axis]
         return extent if isinstance(extent, int) else self.call(aten.sym_size.int, node, axis)
 
     def forget(self) -> None:
-        """Take all of them out again."""
+        """Remove all added nodes."""
         for node in reversed(self.added):
             self._graph.erase_node(node)
         self.added.clear()
@@ -72,23 +72,23 @@ def _faked(target: Any, like: Any, args: Any, kwargs: Any) -> Any:
     if mode.shape_env is None:
         with mode:
             return target(*args, **kwargs)
-    # The sizes are settled: trying a pattern must not pin one of them.
+    # A pattern that is tried must not specialize a dynamic size.
     with mode, mode.shape_env.suppress_guards():
         return target(*args, **kwargs)
 
 
 @dataclass(frozen=True)
 class Match:
-    """A place in the graph that computes what a composite computes."""
+    """A part of the graph that computes a composite."""
 
-    output: fx.Node  # its value is the composite's
-    inside: Collection[fx.Node] = ()  # nobody else may read these
-    write: Callable[[Writer], fx.Node] | None = None  # the composite's node; None: it is there
-    kept: bool = False  # the exporter left it whole
+    output: fx.Node  # the node that the composite replaces
+    inside: Collection[fx.Node] = ()  # only the match may read these
+    write: Callable[[Writer], fx.Node] | None = None  # adds the composite; None if it exists
+    kept: bool = False  # export did not decompose it
 
 
 class Surroundings:
-    """What a pattern may ask of the graph around a node."""
+    """The graph around a node, as patterns query it."""
 
     def __init__(
         self,
@@ -98,19 +98,19 @@ class Surroundings:
     ) -> None:
         self.live = live
         self.weights = weights  # nodes that depend on parameters, buffers and constants alone
-        self._regions = regions  # the externalized call that a node is traced in
+        self._regions = regions  # the externalized call of each node
 
     def users(self, node: fx.Node) -> list[fx.Node]:
-        """Who reads a node; assertions and what nobody asks for do not count."""
+        """Return the readers of a node, without assertions and dead nodes."""
         return [user for user in node.users if user in self.live]
 
     def only_user(self, node: fx.Node) -> fx.Node | None:
-        """The one that reads it, if it is one."""
+        """Return the only reader of a node, else None."""
         users = self.users(node)
         return users[0] if len(users) == 1 and users[0].op == "call_function" else None
 
     def check(self, match: Match) -> None:
-        """Refuse a match whose inside is read elsewhere, or that a boundary cuts in two."""
+        """Raise if inner nodes are read elsewhere, or if a boundary cuts the match."""
         inside = set(match.inside)
         for node in match.inside:
             for user in self.users(node):
@@ -127,12 +127,12 @@ def _reader(user: fx.Node) -> str:
 
 
 def is_call(node: Any, *targets: Any) -> bool:
-    """Whether it is a node that calls one of these."""
+    """Whether a node calls one of these targets."""
     return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
 
 
 def arguments(node: fx.Node) -> dict[str, Any]:
-    """A node's arguments by the names of its schema; `self` too."""
+    """Return the arguments of a node by schema name, including `self`."""
     found: dict[str, Any] = {}
     for place, argument in enumerate(schema_of(node.target).arguments):
         if place < len(node.args):
@@ -143,27 +143,27 @@ def arguments(node: fx.Node) -> dict[str, Any]:
 
 
 def shape_of(node: fx.Node) -> tuple[Any, ...]:
-    """The sizes, symbolic ones included."""
+    """Return the sizes, including symbolic ones."""
     return tuple(node.meta["val"].shape)
 
 
 def dtype_of(node: fx.Node) -> torch.dtype:
-    """The dtype of a tensor."""
+    """Return the dtype of a tensor."""
     return node.meta["val"].dtype
 
 
 def rank_of(node: fx.Node) -> int:
-    """The number of axes."""
+    """Return the number of axes."""
     return len(shape_of(node))
 
 
 def is_tensor(node: Any) -> bool:
-    """Whether it is a node that stands for one tensor."""
+    """Whether an argument is a node with one tensor as its value."""
     return isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def is_number(given: Any) -> bool:
-    """Whether it is a plain number."""
+    """Whether an argument is a plain number."""
     return isinstance(given, int | float) and not isinstance(given, bool)
 
 
@@ -180,12 +180,12 @@ def last_axis(dim: int, node: fx.Node) -> bool:
 
 
 def is_view(node: Any) -> bool:
-    """Whether it lays out the same elements in other axes."""
+    """Whether a node is a view or reshape of the same elements."""
     return is_call(node, *_VIEWS)
 
 
 def through(node: Any) -> Any:
-    """What a node copies or aliases, however often; itself if it does neither."""
+    """Follow copies and aliases to their source."""
     while is_call(node, *_IDENTITIES) or (
         is_view(node) and same_sizes(shape_of(node), shape_of(arguments(node)["self"]))
     ):
@@ -194,7 +194,7 @@ def through(node: Any) -> Any:
 
 
 def cast_from(node: Any) -> Any:
-    """What a node casts from one float dtype to another; None if it is no such cast."""
+    """Return the operand of a cast between float dtypes, else None."""
     if not is_call(node, aten._to_copy.default, torch.ops.prims.convert_element_type.default):
         return None
     source = arguments(node).get("self", arguments(node).get("a"))
@@ -202,7 +202,7 @@ def cast_from(node: Any) -> Any:
 
 
 def unwidened(node: Any) -> Any:
-    """What a node is a copy, alias or widening cast of: the same numbers."""
+    """Follow copies, aliases and widening casts to their source."""
     node = through(node)
     while (source := cast_from(node)) is not None and dtype_of(node) == torch.float32:
         node = through(source)
@@ -210,7 +210,7 @@ def unwidened(node: Any) -> Any:
 
 
 def operands(node: Any, *targets: Any) -> tuple[Any, Any] | None:
-    """The two operands of a call of one of these, which scales neither."""
+    """Return the two operands of a call of one of these targets without alpha, else None."""
     if not is_call(node, *targets):
         return None
     given = arguments(node)
@@ -220,7 +220,7 @@ def operands(node: Any, *targets: Any) -> tuple[Any, Any] | None:
 
 
 def product_with(node: Any, test: Callable[[Any], Any]) -> tuple[Any, Any] | None:
-    """The factors of a product, the first of which passes the test."""
+    """Return the factors of a product; the first one passes the test."""
     factors = operands(node, aten.mul.Tensor, aten.mul.Scalar)
     if factors is None:
         return None
@@ -232,7 +232,7 @@ def product_with(node: Any, test: Callable[[Any], Any]) -> tuple[Any, Any] | Non
 
 @dataclass(frozen=True)
 class Part:
-    """Features `start, start + step, ...` below `stop` of a node's last axis."""
+    """Elements `start, start + step, ...` below `stop` of the last axis of a node."""
 
     base: fx.Node
     start: int
@@ -241,7 +241,7 @@ class Part:
 
 
 def part_of(node: Any) -> Part | None:
-    """The part of another node's last axis that a node is."""
+    """Return the slice of the last axis of another node that a node is, else None."""
     node = through(node)
     if is_call(node, aten.slice.Tensor):
         return _slice(node)
@@ -270,7 +270,7 @@ def _slice(node: fx.Node) -> Part | None:
 
 
 def _piece(source: Any, index: int) -> Part | None:
-    """One of the tensors that a split gives."""
+    """Match one result of a split."""
     if is_call(source, aten.unbind.int):
         given = arguments(source)
         return _one_of_pairs(given["self"], given["dim"], index)
@@ -285,7 +285,7 @@ def _piece(source: Any, index: int) -> Part | None:
 
 
 def _one_of_pairs(pairs: fx.Node, dim: int, index: int) -> Part | None:
-    """One of each two neighbours, taken off a view of the features as pairs."""
+    """Match every other element, selected from a view of the features as pairs."""
     base = paired_from(pairs)
     if base is None or not last_axis(dim, pairs):
         return None
@@ -293,7 +293,7 @@ def _one_of_pairs(pairs: fx.Node, dim: int, index: int) -> Part | None:
 
 
 def paired_from(node: Any) -> fx.Node | None:
-    """What a node is a view of, with two neighbours on a last axis of their own."""
+    """Return the source of a view that puts pairs of neighbours on a new last axis."""
     if not is_view(node):
         return None
     base: fx.Node = arguments(node)["self"]

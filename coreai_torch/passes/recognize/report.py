@@ -1,4 +1,4 @@
-"""What was recognised where, and what nearly was and why not."""
+"""Report of recognized composites and of near misses with their reasons."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Found:
-    """One composite of the converted program, and where the model has it."""
+    """One composite of the converted program, and its place in the model."""
 
     composite: str
-    path: str  # of the module that it was traced in
+    path: str  # path of the module
     node: str  # the FX node whose value it computes
-    kept: bool = False  # the exporter left it whole; nothing had to be matched
+    kept: bool = False  # export did not decompose it
     entrypoint: str = "main"
 
 
 @dataclass(frozen=True)
 class Missed:
-    """Something that looks like a composite and was left alone."""
+    """A near miss of a composite, which was not replaced."""
 
     composite: str
     path: str
@@ -38,7 +38,7 @@ class RecognitionReport:
 
     @classmethod
     def joined(cls, parts: Iterable[RecognitionReport]) -> RecognitionReport:
-        """The findings of several programs as one."""
+        """Combine the reports of several programs."""
         every = list(parts)
         return cls(
             tuple(row for part in every for row in part.found),
@@ -47,15 +47,15 @@ class RecognitionReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each composite were found."""
+        """Return the number of each composite."""
         return dict(Counter(row.composite for row in self.found))
 
     def at(self, path: str) -> list[Found]:
-        """What was found in a module, its submodules included."""
+        """Return the composites in a module and its submodules."""
         return [row for row in self.found if row.path == path or row.path.startswith(f"{path}.")]
 
     def __str__(self) -> str:
-        """Counts, then places, then what was left alone."""
+        """Return counts, then places, then near misses."""
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         lines = [f"recognised: {counts or 'nothing'}"]
         for one in self.found:

@@ -1,4 +1,4 @@
-"""Goes through a program once and puts composites in the place of what is recognised."""
+"""Replace recognized parts of a program by composites, in one traversal."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .report import Found, Missed, RecognitionReport
 
 PATTERNS = (rms_norm, rotary, attention, experts)
 COMPOSITES = tuple(pattern.COMPOSITE for pattern in PATTERNS)
-_SHUT = -1  # the region of nodes that are inside a composite already
+_SHUT = -1  # the region of nodes inside a composite
 
 
 def wanted_composites(asked: bool | Collection[str]) -> tuple[str, ...]:
-    """The composites to look for: all, none, or those that were named."""
+    """Return the composites to look for: all, none, or the named ones."""
     if isinstance(asked, bool):
         return COMPOSITES if asked else ()
     if not isinstance(asked, Collection):
@@ -49,7 +49,7 @@ def recognized(
     externalized: Sequence[Externalized] = (),
     composites: Collection[str] = COMPOSITES,
 ) -> tuple[torch.export.ExportedProgram, RecognitionReport]:
-    """The program with composites in it, and what they are; the given one is left as it was."""
+    """Return a copy of the program with composites, and a report."""
     found: list[Found] = []
     missed: list[Missed] = []
     wanted = [pattern for pattern in PATTERNS if pattern.COMPOSITE in composites]
@@ -76,7 +76,7 @@ def recognized(
 
 
 def _copied(module: fx.GraphModule) -> fx.GraphModule:
-    """Another graph over the same weights; the graphs of branches are copied too."""
+    """Copy the graph and the graphs of its branches; weights are shared."""
     result = fx.GraphModule(module, copy.deepcopy(module.graph))
     result.meta = module.meta
     for copied, node in zip(result.graph.nodes, module.graph.nodes, strict=True):
@@ -88,7 +88,7 @@ def _copied(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def _weights(program: torch.export.ExportedProgram) -> set[str]:
-    """The placeholders whose values no call changes."""
+    """Return the placeholders that no call writes."""
     signature = program.graph_signature
     written = set(signature.buffers_to_mutate.values())
     return {
@@ -102,7 +102,7 @@ def _weights(program: torch.export.ExportedProgram) -> set[str]:
 
 @dataclass
 class _Pass:
-    """One graph, from its first node to its last."""
+    """The traversal of one graph."""
 
     graph: fx.Graph
     patterns: Sequence[Any]
@@ -111,7 +111,7 @@ class _Pass:
     missed: list[Missed]
 
     def run(self, weights: Collection[str], externalized: Sequence[Externalized]) -> None:
-        """Try the patterns at every node that they start from."""
+        """Try each pattern at every node that it can start from."""
         anchors: dict[str, list[Any]] = {}
         for pattern in self.patterns:
             for target in pattern.ANCHORS:
@@ -156,20 +156,20 @@ class _Pass:
             _agree(new, old)
         except (ValueError, RuntimeError) as cause:
             writer.forget()
-            raise Mismatch(f"the composite cannot mean it: {cause}") from cause
+            raise Mismatch(f"the composite cannot compute it: {cause}") from cause
         except Mismatch:
             writer.forget()
             raise
         new.meta["val"] = old.meta["val"]
         old.replace_all_uses_with(new)
-        # Outputs of a program are known by the names of the nodes that make them.
+        # Outputs of a program are named after their nodes.
         old.name, new.name = new.name, old.name
         around.live.update(writer.added)
         around.live.difference_update((*match.inside, old))
         self._clear((*match.inside, old))
 
     def _clear(self, nodes: Sequence[fx.Node]) -> None:
-        """Erase what nobody reads any more, with the assertions about it."""
+        """Erase dead nodes and the assertions about them."""
         order = {node: place for place, node in enumerate(dict.fromkeys(nodes))}
         pending = sorted(order, key=lambda n: order[n])
         while pending:
@@ -202,7 +202,7 @@ def _key(target: Any) -> str:
 
 
 def _constant(graph: fx.Graph, weights: Collection[str]) -> set[fx.Node]:
-    """The nodes that depend on weights and numbers alone."""
+    """Return the nodes that depend on weights and numbers only."""
     known: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op == "placeholder":
@@ -215,7 +215,7 @@ def _constant(graph: fx.Graph, weights: Collection[str]) -> set[fx.Node]:
 
 
 def _regions(graph: fx.Graph, externalized: Sequence[Externalized]) -> dict[fx.Node, int]:
-    """The innermost externalized call that each node is in."""
+    """Return the innermost externalized call of each node."""
     number: dict[fx.Node, int] = {}
 
     def note(region: Region, shut: bool) -> None:

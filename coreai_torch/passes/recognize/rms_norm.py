@@ -1,4 +1,4 @@
-"""`x / sqrt(mean(x²) + eps) * scale`, as models spell it."""
+"""Recognize RMS norms: `x / sqrt(mean(x²) + eps) * scale`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ANCHORS = (
 
 
 def match(anchor: fx.Node, around: Surroundings) -> Match | None:
-    """The norm around an inverse root, or that the exporter left whole."""
+    """Return the norm around an inverse root, or the one that export did not decompose."""
     if is_call(anchor, aten.rms_norm.default):
         return _whole(anchor)
     root = _Root.of(anchor)
@@ -62,7 +62,7 @@ def _whole(node: fx.Node) -> Match:
 
 @dataclass(frozen=True)
 class _Root:
-    """`radicand ** -0.5`, or its reciprocal if something is divided by it."""
+    """Match `radicand ** -0.5`, or a root that something is divided by."""
 
     node: fx.Node
     radicand: fx.Node
@@ -104,7 +104,7 @@ class _Statistics:
         if base is None:
             return None
         if not is_number(eps):
-            raise Mismatch("what is added to the mean square is no constant")
+            raise Mismatch("the summand of the mean square is not a constant")
         axes = given["dim"] or []
         if len(axes) != 1 or not last_axis(axes[0], base):
             raise Mismatch(f"the mean is over axes {list(axes)} of {rank_of(base)}, not the last")
@@ -129,7 +129,7 @@ def _tensor(node: Any) -> fx.Node | None:
 
 
 def _normed(root: _Root, statistics: _Statistics, around: Surroundings) -> fx.Node:
-    """What the root divides, which must be what it is the root of."""
+    """Return the quotient; its numerator must be the tensor of the mean square."""
     user = around.only_user(root.node)
     if user is None:
         readers = [f"%{reader.name}" for reader in around.users(root.node)]
@@ -144,9 +144,9 @@ def _normed(root: _Root, statistics: _Statistics, around: Surroundings) -> fx.No
     else:
         factors = product_with(user, is_root)
     if factors is None:
-        raise Mismatch(f"the inverse root goes into %{user.name}, which is no product with it")
+        raise Mismatch(f"the inverse root goes into %{user.name}, which is not a product with it")
     if unwidened(factors[1]) is not unwidened(statistics.wide):
-        raise Mismatch(f"%{user.name} scales something else than what the mean square is of")
+        raise Mismatch(f"%{user.name} scales another tensor than that of the mean square")
     if dtype_of(user) != torch.float32:
         raise Mismatch(f"the quotient is {dtype_of(user)} before it is rounded, not float32")
     return user
@@ -155,7 +155,7 @@ def _normed(root: _Root, statistics: _Statistics, around: Surroundings) -> fx.No
 def _scaled(
     normed: fx.Node, statistics: _Statistics, inside: list[fx.Node], around: Surroundings
 ) -> Match:
-    """The longest chain of casts and scale after the quotient that the composite can mean."""
+    """Return the longest chain of casts and scale after the quotient that the composite covers."""
     wide = statistics.wide
     narrow = wide if dtype_of(unwidened(wide)) == torch.float32 else unwidened(wide)
 
@@ -183,7 +183,7 @@ def _is_cast_to(node: Any, like: fx.Node) -> bool:
 
 
 def _times_weight(node: fx.Node, input: fx.Node, around: Surroundings) -> tuple[Any, Any]:
-    """The one reader if it is a product with a scale per feature, or per head and feature."""
+    """Return the only reader if it multiplies by a scale per feature, or per head and feature."""
     user = around.only_user(node)
     factors = product_with(user, lambda factor: factor is node)
     if user is None or factors is None or not is_tensor(factors[1]):

@@ -1,4 +1,4 @@
-"""Pairs of features turned by an angle per position: halves or neighbours, all or the first."""
+"""Recognize rotary embeddings of halves or neighbours, of all features or the first ones."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ ANCHORS = (aten.cat.default, aten.view_as_real.default)
 
 @dataclass(frozen=True)
 class _Turn:
-    """A rotation: of what, by which tables, and the node that holds the result."""
+    """A rotation: its input, its tables, and the node of its result."""
 
     input: fx.Node | tuple[fx.Node, fx.Node]  # or its halves
     cos: fx.Node
-    sin: fx.Node | None  # None: the first is complex and holds both
+    sin: fx.Node | None  # None if `cos` is complex and contains both
     interleaved: bool
     output: fx.Node
     inside: tuple[fx.Node, ...]
     dims: int | None = None
 
     def grown(self, output: fx.Node, **changes: Any) -> _Turn:
-        """With one node more at the end."""
+        """Return the rotation with another result node."""
         return replace(self, output=output, inside=(*self.inside, self.output), **changes)
 
 
 def match(anchor: fx.Node, around: Surroundings) -> Match | None:
-    """The rotation that a join of two parts belongs to."""
+    """Return the rotation around a concatenation of two parts."""
     if is_call(anchor, aten.view_as_real.default):
         turn = _by_complex(anchor, around)
     else:
@@ -70,7 +70,7 @@ def match(anchor: fx.Node, around: Surroundings) -> Match | None:
 
 @dataclass(frozen=True)
 class _Join:
-    """Two tensors laid out as pairs: one after the other, or in turns."""
+    """Two tensors joined as pairs: halves, or interleaved."""
 
     first: Any
     second: Any
@@ -98,7 +98,7 @@ def _joined(
 
 
 def _pairs(first: Part | None, second: Part | None, interleaved: bool) -> Any:
-    """The node that two parts are the pairs of."""
+    """Return the node whose pairs the two parts are."""
     if first is None or second is None or first.base is not second.base:
         return None
     width = shape_of(first.base)[-1]
@@ -133,9 +133,9 @@ def _by_swapping(
     other = terms[1] if terms[0] is user else terms[0]
     by_cos = product_with(other, lambda factor: unwidened(factor) is unwidened(base))
     if by_cos is None:
-        raise Mismatch(f"%{other.name} is added, which is no product with the same features")
+        raise Mismatch(f"%{other.name} is added, which is not a product with the same features")
     if not is_tensor(by_cos[1]) or not is_tensor(by_sin[1]):
-        raise Mismatch("cosine and sine are no tensors")
+        raise Mismatch("cosine and sine are not tensors")
     return _Turn(
         unwidened(base),
         by_cos[1],
@@ -169,7 +169,7 @@ def _by_halves(join: _Join, joined: fx.Node, inside: tuple[fx.Node, ...]) -> _Tu
 
 
 def _halves(first: Any, second: Any, interleaved: bool) -> Any:
-    """What the two are the pairs of; or the two, if neighbours end up in two halves."""
+    """Return the source of the pairs; or both parts, if neighbours become halves."""
     parts = part_of(unwidened(first)), part_of(unwidened(second))
     base = _pairs(*parts, interleaved)
     if base is not None:
@@ -203,7 +203,7 @@ def _by_complex(real: fx.Node, around: Surroundings) -> _Turn | None:
 
 
 def _rounded(turn: _Turn, around: Surroundings) -> _Turn:
-    """With the cast back to the input's dtype, if the rotation ran in a wider one."""
+    """Include the cast back to the dtype of the input, if there is one."""
     if isinstance(turn.input, tuple) or dtype_of(turn.output) == dtype_of(turn.input):
         return turn
     after = around.only_user(turn.output)
@@ -213,7 +213,7 @@ def _rounded(turn: _Turn, around: Surroundings) -> _Turn:
 
 
 def _partial(turn: _Turn, around: Surroundings) -> _Turn:
-    """With the features that pass unturned, if the next thing is to append them."""
+    """Include the concatenation with features that are not rotated, if it comes next."""
     after = around.only_user(turn.output)
     if not is_call(after, aten.cat.default) or not last_axis(arguments(after)["dim"], after):
         return turn
@@ -249,7 +249,7 @@ def _writer(turn: _Turn) -> Callable[[Writer], fx.Node]:
 
 
 def _table(writer: Writer, table: fx.Node, rank: int) -> fx.Node:
-    """Of the input's rank, or `[seq, width]`: the composite takes other first axes for batches."""
+    """Return a table of the rank of the input, or `[seq, width]`; other ranks mean batches."""
     table = through(table)
     while 2 < rank_of(table) < rank:
         table = writer.call(aten.unsqueeze.default, table, 0)
