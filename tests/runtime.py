@@ -1,4 +1,4 @@
-"""Runs converted programs on the real runtime, for every test that compares numbers."""
+"""Run converted programs on the Core AI runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coreai.runtime import NDArray
 from coreai_torch.asset.worker import to_numpy
 from coreai_torch.ir.types import narrow
 
-# A runtime thread may ask for the interpreter while it shuts down, and aborts the process.
+# A runtime thread that needs the interpreter during its shutdown aborts the process.
 atexit.register(time.sleep, 0.2)
 
 
@@ -30,7 +30,7 @@ class Descriptor:
 
 
 def ndarray(value: Any) -> NDArray:
-    """A tensor as the runtime takes it: 64-bit types narrowed as the converter does."""
+    """Return a tensor as an NDArray, with 64-bit types narrowed as the converter does."""
     if isinstance(value, NDArray):
         return value
     if not isinstance(value, torch.Tensor):
@@ -53,26 +53,26 @@ async def _call(program, feeds, states, entrypoint, calls):
         asset = program.save_asset(Path(folder) / "m.aimodel")
         async with asset.executable() as model:
             function = model.load_function(entrypoint)
-            held = {name: ndarray(value) for name, value in (states or {}).items()}
+            state = {name: ndarray(value) for name, value in (states or {}).items()}
             for feed in feeds if calls else [feeds]:
                 given = {name: ndarray(value) for name, value in feed.items()}
-                result = await (function(given, state=held) if held else function(given))
+                result = await (function(given, state=state) if state else function(given))
             outputs = {n: tensor(result[n]) for n in function.desc.output_names}
-            return outputs, {name: tensor(value) for name, value in held.items()}
+            return outputs, {name: tensor(value) for name, value in state.items()}
 
 
 def run_with_state(program, feeds, states, entrypoint="main"):
-    """Outputs and the states after the call."""
+    """Return the outputs and the states after the call."""
     return asyncio.run(_call(program, feeds, states, entrypoint, calls=False))
 
 
 def run_steps(program, feeds, states, entrypoint="main"):
-    """The outputs of the last of several calls, and the states after it."""
+    """Return the outputs of the last of several calls, and the states after it."""
     return asyncio.run(_call(program, feeds, states, entrypoint, calls=True))
 
 
 def run(program, feeds, state=None, entrypoint="main") -> dict[str, torch.Tensor]:
-    """The outputs of one call, by name, in the descriptor's order."""
+    """Return the outputs of one call by name, in the order of the descriptor."""
     return run_with_state(program, feeds, state, entrypoint)[0]
 
 
@@ -87,5 +87,5 @@ async def _describe(program, entrypoint):
 
 
 def descriptor(program, entrypoint="main") -> Descriptor:
-    """The names a caller of the converted program sees."""
+    """Return the names of inputs, outputs and states of an entry point."""
     return asyncio.run(_describe(program, entrypoint))
