@@ -70,7 +70,7 @@ def dtypes(summary: Figures) -> Markup:
     """Return the constants by dtype, the largest first."""
     whole = summary.weight_bytes or 1
     rows = [
-        (element("code", dtype), f"{count}", size(held), bar(held / whole))
-        for dtype, (count, held) in summary.weights.items()
+        (element("code", dtype), f"{count}", size(nbytes), bar(nbytes / whole))
+        for dtype, (count, nbytes) in summary.weights.items()
     ]
     return table(("dtype", "constants", "size", ""), rows, "dtypes")

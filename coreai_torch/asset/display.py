@@ -66,8 +66,8 @@ def _constants(summary: Figures) -> Markup | None:
     if not summary.weights:
         return None
     rows = [
-        (element("code", dtype), str(count), size(held))
-        for dtype, (count, held) in summary.weights.items()
+        (element("code", dtype), str(count), size(nbytes))
+        for dtype, (count, nbytes) in summary.weights.items()
     ]
     return joined(element("h3", "constants"), table(("dtype", "count", "size"), rows))
 
@@ -89,6 +89,6 @@ def panel(summary: Figures) -> RenderableType:
                 ports.add_row(*(Text(cell) for cell in cells))
     lines = [("composites", list(summary.composites.items())), ("ops", op_counts(summary))]
     listings = [Text(f"{title}  {shown(listed(counts))}") for title, counts in lines if counts]
-    held = ", ".join(f"{d} {c} ({size(b)})" for d, (c, b) in summary.weights.items())
-    constants = [Text(f"constants  {held}")] if held else []
+    constant_text = ", ".join(f"{d} {c} ({size(b)})" for d, (c, b) in summary.weights.items())
+    constants = [Text(f"constants  {constant_text}")] if constant_text else []
     return Group(Text(headline(summary), style="bold"), ports, *listings, *constants)

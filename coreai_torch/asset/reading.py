@@ -233,10 +233,10 @@ class _Reader:
         name = re.match(r"dense_resource<(.*?)> :", _text(op.attributes)) if self._blobs else None
         raw = self._blobs.get(name[1].strip('"')) if name else None
         if raw is None or raw.numel() != bytes_of(type_):
-            held = np.zeros(bytes_of(type_), np.uint8)
-            if held.size:
-                copy_constant_value_to_array(constant_op=op, destination=held)
-            raw = torch.from_numpy(held)
+            buffer = np.zeros(bytes_of(type_), np.uint8)
+            if buffer.size:
+                copy_constant_value_to_array(constant_op=op, destination=buffer)
+            raw = torch.from_numpy(buffer)
         return _elements(raw, type_)
 
     def _place(self, location: Any) -> Place:

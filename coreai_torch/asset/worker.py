@@ -178,9 +178,9 @@ def _places(model: Any) -> dict[int, str]:
     for info in json.loads(model._debug_infos or b"[]"):
         for op in info.get("operations", ()):
             said = {d["key"]: d["value"].get("string", {}).get("_0") for d in op["metadatas"]}
-            told = [f"{k}={said[k]}" for k in ("fx_node", "target", "module") if said.get(k)]
+            parts = [f"{k}={said[k]}" for k in ("fx_node", "target", "module") if said.get(k)]
             lines = [f'File "{x["fileName"]}", line {x["line"]}' for x in op["sourceLocations"]]
-            known[op["odixId"]] = ", ".join([*told, *lines[-1:]])
+            known[op["odixId"]] = ", ".join([*parts, *lines[-1:]])
     return known
 
 

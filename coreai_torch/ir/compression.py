@@ -45,8 +45,8 @@ def splat(number: float, element: str, shape: Sequence[int]) -> Value:
     type_ = Type.parse(element)
     attribute = IntegerAttr if IntegerType.isinstance(type_) else FloatAttr
     one = attribute.get(type_, number)
-    held = DenseElementsAttr.get_splat(RankedTensorType.get(list(shape), type_), one)
-    return constants.emit(held)
+    stored = DenseElementsAttr.get_splat(RankedTensorType.get(list(shape), type_), one)
+    return constants.emit(stored)
 
 
 def lut_to_dense(indices: Value, lut: Value, axis: int) -> Value:

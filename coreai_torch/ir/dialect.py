@@ -169,10 +169,10 @@ def known_number(x: Value) -> int | float | None:
     is_constant = getattr(x.owner, "name", None) == "coreai.constant"
     if not is_constant or is_bool(x) or is_complex(x):
         return None
-    held = x.owner.attributes["value"]
-    if not getattr(held, "is_splat", False):
+    stored = x.owner.attributes["value"]
+    if not getattr(stored, "is_splat", False):
         return None
-    number: int | float = held.get_splat_value().value
+    number: int | float = stored.get_splat_value().value
     return number
 
 

@@ -130,12 +130,12 @@ def emit(
     authored = CustomMetalKernel(
         kernel.name, list(kernel.inputs), list(kernel.results), kernel.body, []
     )
-    held, made = [_as_bytes(v) for v in inputs], [_type_as_bytes(t) for t in result_types]
+    taken, made = [_as_bytes(v) for v in inputs], [_type_as_bytes(t) for t in result_types]
     # The default name is random, and two conversions would differ in their bytes.
-    key = tuple((t.rank, METAL_TYPES[types.dtype_of(t)]) for t in (*(v.type for v in held), *made))
+    key = tuple((t.rank, METAL_TYPES[types.dtype_of(t)]) for t in (*(v.type for v in taken), *made))
     authored.kernel_cache[key] = (source.name, source.text)
     sizes = [threads_per_grid, threads_per_thread_group, *result_shapes]
-    operands = [*held, *(shapes.vector(list(s), torch.uint32) for s in sizes)]
+    operands = [*taken, *(shapes.vector(list(s), torch.uint32) for s in sizes)]
     results = authored._construct_kernel_op(operands, made)
     return [cast(r, types.dtype_of(t)) for r, t in zip(results, result_types, strict=True)]
 

@@ -80,14 +80,14 @@ def _axes(call: Call, name: str, given: Any) -> Axes:
 
 
 def _static(call: Call, name: str, given: Any) -> Any:
-    held = call.scope.resolve(given)
-    parts = held if isinstance(held, list | tuple) else [held]
+    stored = call.scope.resolve(given)
+    parts = stored if isinstance(stored, list | tuple) else [stored]
     if any(isinstance(part, Value | torch.Tensor) for part in parts):
         raise call.refuse(
             f"{name} must be known when converting; here it is computed at run time",
             f"change the model so that {name} is a constant",
         )
-    return held
+    return stored
 
 
 def _value(call: Call, name: str, given: Any) -> Any:
@@ -106,11 +106,11 @@ def _values(call: Call, name: str, given: Any) -> Any:
     return [as_value(call.scope.values_of(g)) for g in given]
 
 
-def as_value(held: Any) -> Any:
+def as_value(stored: Any) -> Any:
     """Return a number as a constant of its natural dtype, and anything else unchanged."""
-    if isinstance(held, bool | int | float | complex):
-        return constant(held, types.scalar_dtype(held))
-    return held
+    if isinstance(stored, bool | int | float | complex):
+        return constant(stored, types.scalar_dtype(stored))
+    return stored
 
 
 _BY_ANNOTATION: dict[Any, Convert] = {

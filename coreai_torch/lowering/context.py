@@ -59,13 +59,13 @@ class Ctx:
 
     def known(self, name: str) -> torch.Tensor | None:
         """Return the argument with this schema name if it is a constant tensor, else None."""
-        held = self.call.scope.resolve(self._given(name))
-        return held if isinstance(held, torch.Tensor) else None
+        stored = self.call.scope.resolve(self._given(name))
+        return stored if isinstance(stored, torch.Tensor) else None
 
     def known_each(self, name: str) -> list[torch.Tensor | None]:
         """Return `known` for each tensor of a list argument."""
-        held = self.call.scope.resolve(self._given(name))
-        return [h if isinstance(h, torch.Tensor) else None for h in held]
+        stored = self.call.scope.resolve(self._given(name))
+        return [h if isinstance(h, torch.Tensor) else None for h in stored]
 
     def path(self, name: str) -> str:
         """Return the origin of an argument: the path of a parameter, or the name of a node."""

@@ -97,8 +97,8 @@ class _OwnNames:
         """Return the name if the node is one of them; also if `export_fn` wrapped the model."""
         if node in self._unpacked:
             return self._unpacked[node]
-        held = self._scope.nodes.get(node)
-        name = self._by_node.get(node) or self._by_tensor.get(id(held))
+        stored = self._scope.nodes.get(node)
+        name = self._by_node.get(node) or self._by_tensor.get(id(stored))
         path = str(self._scope.names.get(node, ""))
         while name is None and path:
             name = self._by_path.get(path)
@@ -143,10 +143,10 @@ class _Crossing:
         owned.sort(key=lambda port: self._names.place(port.name))
         return _distinct([*owned, *captured, *given])
 
-    def _is_operand(self, held: Any, own: str | None) -> bool:
+    def _is_operand(self, stored: Any, own: str | None) -> bool:
         """Whether a value is an operand; a plain boundary stores parameters and buffers inside."""
-        weight = isinstance(held, torch.Tensor) and own is not None
-        return isinstance(held, Value) or (weight and self._region.match.composite is not None)
+        weight = isinstance(stored, torch.Tensor) and own is not None
+        return isinstance(stored, Value) or (weight and self._region.match.composite is not None)
 
     def _plain(self, node: fx.Node) -> str:
         return str(self._scope.names.get(node, node.name))
@@ -226,22 +226,22 @@ class _Text:
         lines += [f"{name} {self._names[node]}" for name, node in self._ports]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
-    def _constant(self, held: Any, name: str) -> str:
-        if isinstance(held, list | tuple):
-            return str([self._constant(part, name) for part in held])
-        if isinstance(held, torch.Tensor):
-            self.constants.append(Build.current().constants.attribute(held, name))
-            return f"constant {held.dtype} {list(held.shape)}"
-        if isinstance(held, fx.GraphModule):  # a branch; it may contain branches
-            parts = [m for m in held.modules() if isinstance(m, fx.GraphModule)]
+    def _constant(self, stored: Any, name: str) -> str:
+        if isinstance(stored, list | tuple):
+            return str([self._constant(part, name) for part in stored])
+        if isinstance(stored, torch.Tensor):
+            self.constants.append(Build.current().constants.attribute(stored, name))
+            return f"constant {stored.dtype} {list(stored.shape)}"
+        if isinstance(stored, fx.GraphModule):  # a branch; it may contain branches
+            parts = [m for m in stored.modules() if isinstance(m, fx.GraphModule)]
             return str([self._branch(part, name) for part in parts])
-        return repr(held)
+        return repr(stored)
 
     def _branch(self, module: fx.GraphModule, name: str) -> str:
         read = [n.target for n in module.graph.nodes if n.op == "get_attr"]
         parts = [operator.attrgetter(target)(module) for target in read]
-        held = [self._constant(p, name) for p in parts if isinstance(p, torch.Tensor)]
-        return f"{module.code} {held}"
+        stored = [self._constant(p, name) for p in parts if isinstance(p, torch.Tensor)]
+        return f"{module.code} {stored}"
 
     def _promised(self, val: Any) -> str:
         """Return the result types of a node, with symbols numbered in order of appearance."""

@@ -84,8 +84,8 @@ def entrypoint(staged: Staged, walk: Walk, observe: Observer | None = None) -> N
         names.update(
             (node, s.buffer) for s in plan.states if s.buffer for node in (s.node, s.written)
         )
-        held = walk.graph(module, [feed[n] for n in placeholders], names, observe)
-        by_node = dict(zip(_output_nodes(module), held, strict=True))
+        stored = walk.graph(module, [feed[n] for n in placeholders], names, observe)
+        by_node = dict(zip(_output_nodes(module), stored, strict=True))
         return graph.Results(
             [_value(by_node[s.written], s.node.meta["val"], s.name) for s in plan.states],
             [(o.name, _output(o, by_node)) for o in plan.outputs],
@@ -105,11 +105,11 @@ def _output(output: Output, by_node: dict[Any, Any]) -> Value:
     return constant(output.value, types.scalar_dtype(output.value))
 
 
-def _value(held: Any, promised: Any, name: str) -> Value:
+def _value(stored: Any, promised: Any, name: str) -> Value:
     """Return a result as a value of the promised type."""
     type_ = types.ranked(promised)
-    if isinstance(held, torch.Tensor):
-        held = Build.current().tensor(held, name)
-    elif isinstance(held, bool | int | float):
-        held = constant(held, types.dtype_of(type_))
-    return refine(cast(held, types.dtype_of(type_)), type_)
+    if isinstance(stored, torch.Tensor):
+        stored = Build.current().tensor(stored, name)
+    elif isinstance(stored, bool | int | float):
+        stored = constant(stored, types.dtype_of(type_))
+    return refine(cast(stored, types.dtype_of(type_)), type_)

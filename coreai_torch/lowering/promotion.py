@@ -93,11 +93,11 @@ def promoted(
     return {**bound, **cast_arguments}
 
 
-def _computed(given: Any, held: Any) -> Any:
+def _computed(given: Any, stored: Any) -> Any:
     """Return the value of an argument for computing; `number` explains why a size differs."""
     known = given.meta.get("val") if isinstance(given, fx.Node) else given
     size = isinstance(known, torch.SymInt) and not free_unbacked_symbols(known)
-    return number(held) if size and isinstance(held, Value) else held
+    return number(stored) if size and isinstance(stored, Value) else stored
 
 
 def _in(dtype: torch.dtype, operand: Any) -> Value:
