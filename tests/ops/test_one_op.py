@@ -8,7 +8,11 @@ import pytest
 pytestmark = pytest.mark.xdist_group("op_db")  # the database takes four seconds to load
 
 
-@pytest.mark.parametrize("name", ["hypot", "aten::hypot", "aten.hypot.default", "hypot_"])
+@pytest.mark.parametrize(
+    "name",
+    ["hypot", "aten::hypot", "aten.hypot.default", "hypot_"],
+    ids=["name", "qualified", "overload", "in place"],  # not selected by `pytest -k hypot`
+)
 def test_finds_cases_and_entry(name):
     rows = one_op.cases_of(name)
     assert {row.values[2] for row in rows} == {"static", "dynamic"}
