@@ -3,7 +3,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test op test-plain-torch lint sweep bench docs clean matrix matrix-quick
+.PHONY: demo test op test-plain-torch lint sweep bench bench-ops docs clean matrix matrix-quick
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -41,6 +41,9 @@ docs: $(VENV)/.docs                     ## the pages as a site in build/site; a 
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
+
+bench-ops: $(VENV)/.test                ## single ops at real sizes into docs/benchmarks.md
+	$(BIN)/python -m benchmarks.ops
 
 clean:
 	rm -rf $(VENV)

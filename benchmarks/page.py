@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bars import MB, STEP
+from benchmarks.ops.page import section_of
 from tests.provenance import describe
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -145,4 +146,5 @@ def show(figures, judged, cores):
             table.add_row(*row)
         console.print(table)
         text += f"## {title}\n\n{_markdown(header, rows)}\n"
-    PAGE.write_text(text + MEMORY)
+    ops = section_of(PAGE.read_text())  # written by `make bench-ops`
+    PAGE.write_text(text + MEMORY + (f"\n{ops}" if ops else ""))

@@ -99,10 +99,7 @@ def measure(name: str) -> dict[str, Any]:
     function, args = CASES[name]()
     module = function if isinstance(function, torch.nn.Module) else Call(function)
     start = time.process_time()
-    exported = torch.export.export(module.eval(), args, strict=False)
-    exported = exported.run_decompositions(coreai_torch.get_decomp_table())
-    program = coreai_torch.TorchConverter().add_exported_program(exported).to_coreai()
-    program.optimize()
+    program = coreai_torch.convert(module.eval(), args, verify=False)
     figures: dict[str, Any] = {"convert": time.process_time() - start}
     before = peak_mb()
     with torch.no_grad():

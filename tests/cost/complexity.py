@@ -1,0 +1,233 @@
+"""The declared cost of lowerings, as a function of one size n.
+
+`time` is the declared growth of the time to run; the program itself (ops) and its constants have
+declared growths too. A family that is not linear has a reason. `docs/benchmarks.md` prints the
+table, and `test_growth.py` measures every family that has a `call`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+GROWTH: dict[str, Callable[[float], float]] = {
+    "1": lambda n: 1.0,
+    "log n": math.log2,
+    "n": lambda n: n,
+    "n log n": lambda n: n * math.log2(n),
+    "n^2": lambda n: n**2,
+    "n^3": lambda n: n**3,
+}
+
+Call = tuple[Any, tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Ops that share an algorithm, and a call of it with one size."""
+
+    ops: str
+    time: str
+    call: Callable[[int], Call] | None = None
+    n: int = 512  # measured at n and 8 n
+    program: str = "1"
+    constants: str = "1"
+    reason: str = ""
+
+
+def _nms(n: int) -> Call:
+    corner = torch.rand(n, 2) * 40  # many overlaps, so that few boxes are kept
+    boxes = torch.cat([corner, corner + 20 + torch.rand(n, 2) * 20], 1)
+    return lambda b, s: torch.ops.torchvision.nms(b, s, 0.3), (boxes, torch.rand(n))
+
+
+def _fold(n: int) -> Call:
+    side = math.isqrt(n)
+    columns = torch.randn(1, 4 * 9, side * side)
+    return lambda x: functional.fold(x, side, 3, padding=1), (columns,)
+
+
+def _scan(n: int) -> Call:
+    def combine(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        state = state * 0.9 + x
+        return state, state * 1.0
+
+    def run(x: Tensor) -> Any:
+        return torch._higher_order_ops.scan(combine, torch.zeros(4), x)
+
+    return run, (torch.randn(n, 4),)
+
+
+def _while_loop(n: int) -> Call:
+    def run(x: Tensor) -> Any:
+        return torch.while_loop(
+            lambda k, y: k < n, lambda k, y: (k + 1, y * 0.999 + 1.0), (torch.tensor(0), x)
+        )
+
+    return run, (torch.randn(4),)
+
+
+def _grid(n: int) -> Call:
+    grid = torch.rand(1, n // 32, 32, 2) * 2 - 1
+    picture = torch.randn(1, 2, 16, 16)
+    return (
+        lambda x, g: functional.grid_sample(x, g, "bicubic", align_corners=False),
+        (picture, grid),
+    )
+
+
+def _sorted(n: int) -> Tensor:
+    return torch.randn(n).sort().values
+
+
+def _of(function: Callable[[Tensor], Any], *shape: int) -> Callable[[int], Call]:
+    """Return a call with one float tensor, whose last axis is n."""
+    return lambda n: (function, (torch.randn(*shape, n),))
+
+
+_PASSES = "each halving of an interval is one pass over the values"
+_SORT = "coreai.sort: the run time's single op is n log n, about 2.6 µs an element at 100,000"
+
+FAMILIES = (
+    Family(
+        "fft, rfft, irfft, fft2, stft (n above 256)",
+        "n log n",
+        _of(torch.fft.rfft),
+        program="log n",
+        constants="n",
+        reason="one stage for each factor of about 32, each with n twiddle factors",
+    ),
+    Family(
+        "fft and the like of a length with a prime factor above 256",
+        "n log n",
+        lambda n: (torch.fft.rfft, (torch.randn({521: 521, 4_168: 4_159}[n]),)),
+        n=521,
+        program="log n",
+        constants="n",
+        reason="a convolution of more than twice the length (Bluestein)",
+    ),
+    Family(
+        "fft and the like of a dynamic length, or of n up to 256",
+        "n^2",
+        constants="n^2",
+        reason="one product with the full matrix, which a dynamic length has at run time",
+    ),
+    Family(
+        "searchsorted, bucketize of one value in n",
+        "log n",
+        lambda n: (torch.searchsorted, (_sorted(n), torch.randn(256))),
+        program="log n",
+        reason=f"binary search; {_PASSES}",
+    ),
+    Family(
+        "isin of n in n",
+        "n log n",
+        lambda n: (torch.isin, (torch.randint(0, n, (n,)), torch.randint(0, n, (n,)))),
+        program="log n",
+        reason="a sort, then a binary search",
+    ),
+    Family("fold (col2im)", "n", _fold, constants="n", reason="one gathered row per overlap"),
+    Family(
+        "logcumsumexp",
+        "n",
+        _of(lambda x: x.logcumsumexp(-1)),
+        program="log n",
+        reason="blocks of 16, each a table of 16 x 16; a dynamic size: n²/4096 pairs of blocks",
+    ),
+    Family("cumsum", "n", _of(lambda x: x.cumsum(-1))),
+    Family("cumprod", "n", _of(lambda x: x.cumprod(-1))),
+    Family("cummax, cummin", "n", _of(lambda x: x.cummax(-1)), constants="n"),
+    Family(
+        "torchvision::nms",
+        "n^2",
+        _nms,
+        n=64,
+        constants="n",
+        reason="a pass over the boxes for each box kept, which is n² if all are kept",
+    ),
+    Family("topk of few", "n", _of(lambda x: x.topk(5)), n=8_192, constants="n"),
+    Family("topk of many", "n log n", reason=_SORT),
+    Family(
+        "median, nanmedian, kthvalue (n from 4096)",
+        "n",
+        _of(lambda x: x.kthvalue(5)),
+        n=4_096,
+        constants="n",
+        reason="32 passes, one for each bit of the result",
+    ),
+    Family("sort, argsort, mode", "n log n", _of(torch.sort), reason=_SORT),
+    Family("unique", "n log n", _of(torch.unique), constants="n", reason=_SORT),
+    Family(
+        "unique along an axis",
+        "n^2",
+        lambda n: (lambda x: torch.unique(x, dim=0), (torch.randn(n, 2),)),
+        n=64,
+        constants="n",
+        reason="the run time sorts single numbers only, so each row is compared with every row",
+    ),
+    Family("roll", "n", lambda n: (lambda x: x.roll(3, 0), (torch.randn(n, 8),)), constants="n"),
+    Family("one_hot", "n", lambda n: (lambda x: functional.one_hot(x, 9), (torch.arange(n) % 9,))),
+    Family(
+        "repeat_interleave",
+        "n",
+        lambda n: (torch.repeat_interleave, (torch.randn(n), torch.arange(n) % 3)),
+    ),
+    Family(
+        "masked_scatter",
+        "n",
+        lambda n: (torch.masked_scatter, (torch.randn(n), torch.rand(n) > 0.5, torch.randn(n))),
+        constants="n",
+    ),
+    Family("grid_sample", "n", _grid),
+    Family(
+        "adaptive_avg_pool, adaptive_max_pool",
+        "n",
+        lambda n: (lambda x: functional.adaptive_avg_pool1d(x, n // 10), (torch.randn(1, 4, n),)),
+        constants="n",
+    ),
+    Family(
+        "lstm, gru, rnn over n steps",
+        "n^2",
+        lambda n: (torch.nn.LSTM(4, 4), (torch.randn(n, 1, 4),)),
+        n=64,
+        reason="a loop; a step copies the outputs, which is less than the step below 10,000 steps",
+    ),
+    Family(
+        "scan, map over n steps",
+        "n^2",
+        _scan,
+        n=64,
+        reason="a loop; a step copies the stacked outputs",
+    ),
+    Family("while_loop of n steps", "n", _while_loop, n=64),
+    Family(
+        "matmul of n x n",
+        "n^3",
+        lambda n: (torch.matmul, (torch.randn(n, n), torch.randn(n, n))),
+        n=16,
+    ),
+    Family(
+        "cholesky, lu, qr, solve, inv of n x n",
+        "n^3",
+        lambda n: (torch.linalg.inv, (torch.randn(n, n) + 9 * torch.eye(n),)),
+        n=8,
+        constants="n^2",
+        reason="a loop over the columns, and a product in each step",
+    ),
+    Family(
+        "scaled_dot_product_attention of n positions",
+        "n^2",
+        lambda n: (
+            functional.scaled_dot_product_attention,
+            tuple(torch.randn(1, 1, n, 8) for _ in range(3)),
+        ),
+        n=32,
+        reason="a score for each pair of positions",
+    ),
+)
