@@ -13,6 +13,7 @@ from ..ir import graph, shapes, types
 from ..ir.dialect import Dim, RankedTensorType, Value
 from ..lowering import Ctx, lowers_function
 from ._lib.constant_branches import constant_results
+from ._lib.stacked_steps import stacked_steps
 
 higher_order = torch.ops.higher_order
 
@@ -119,43 +120,30 @@ def _over_leading_axis(
     first, length = _values(init, carried_types), cai.size(given[0], 0)
     row_types = [RankedTensorType.get(t.shape[1:], t.element_type) for t in stacked_types]
 
-    def rows_at(index: Value, carried: Sequence[Value]) -> tuple[list[Any], list[Value]]:
-        held = step(carried, [_row(x, index) for x in given])
-        return held[: len(init)], _values(held[len(init) :], row_types)
-
-    def going_on(state: Sequence[Value]) -> Value:
-        return cai.greater(length if isinstance(length, Value) else cai.i32(length), state[0])
-
-    def body(state: Sequence[Value]) -> list[Value]:
-        index, carried, stacks = state[0], state[1 : 1 + len(init)], state[1 + len(init) :]
-        updated, rows = rows_at(index, carried)
-        return [
-            cai.add(index, cai.i32(1)),
-            *_values(updated, carried_types),
-            *(_with_row(s, r, index) for s, r in zip(stacks, rows, strict=True)),
-        ]
+    def rows_at(index: Value, carried: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        given_rows = [_row(x, index) for x in given]
+        found = step(carried, given_rows)
+        return _values(found[: len(init)], carried_types), _values(found[len(init) :], row_types)
 
     sizes: list[Sequence[Dim]] = [t.shape for t in row_types]
-    if any(types.DYNAMIC in s for s in sizes):  # a step ahead of the loop tells them
+    if any(types.DYNAMIC in s for s in sizes):  # a step ahead of the loop computes them
         sizes = [cai.sizes(row) for row in rows_at(cai.i32(0), first)[1]]
-    stacks = [_stack(t, [length, *s]) for t, s in zip(stacked_types, sizes, strict=True)]
-    return graph.loop([cai.i32(0), *first, *stacks], going_on, body)[1:]
+
+    def empty(count: Dim) -> list[Value]:
+        return [_stack(t, [count, *s]) for t, s in zip(row_types, sizes, strict=True)]
+
+    last, stacks = stacked_steps(length, first, empty, rows_at)
+    return [*last, *(cai.refine(s, t) for s, t in zip(stacks, stacked_types, strict=True))]
 
 
-def _stack(type_: RankedTensorType, dims: Sequence[Dim]) -> Value:
-    """Zeros to be written over, row by row."""
-    zero = cai.constant(0, types.dtype_of(type_))
+def _stack(row: RankedTensorType, dims: Sequence[Dim]) -> Value:
+    """Return zeros to be overwritten row by row."""
+    count = dims[0] if isinstance(dims[0], int) else types.DYNAMIC
+    zero = cai.constant(0, types.dtype_of(row))
+    type_ = types.tensor([count, *row.shape], row.element_type)
     return cai.refine(cai.broadcast_to(zero, dims), type_)
 
 
 def _row(x: Value, index: Value) -> Value:
     one = cai.slice_axis(x, 0, index, shapes.add(index, 1))
     return cai.reshape(one, cai.sizes(x)[1:])
-
-
-def _with_row(stack: Value, row: Value, index: Value) -> Value:
-    rest = cai.sizes(stack)[1:]
-    start: list[Dim] = [index, *([0] * len(rest))]
-    end: list[Dim] = [shapes.add(index, 1), *rest]
-    update = cai.reshape(row, [1, *rest])
-    return cai.slice_update(stack, update, start, end, [1] * (1 + len(rest)))

@@ -121,3 +121,41 @@ def test_dropout_between_layers_is_rejected_in_training_mode():
     outer.inner = nn.LSTM(6, 8, 2, dropout=0.5)
     with pytest.raises(UnsupportedArgumentError, match=r"dropout[\s\S]*model\.eval\(\)"):
         convert(outer, (X,))
+
+
+def _op_count(operation):
+    return sum(
+        1 + _op_count(inner.operation)
+        for region in operation.regions
+        for block in region.blocks
+        for inner in block.operations
+    )
+
+
+@pytest.mark.parametrize("steps", [257, 384])  # one loop carries at most 256 steps
+@pytest.mark.parametrize("module", [nn.LSTM, nn.GRU])
+def test_many_steps_run_in_blocks(module, steps):
+    torch.manual_seed(2)
+    layer = module(3, 4, bidirectional=True).eval()
+    check(layer, (torch.randn(steps, 2, 3),), optimized=(True,))
+
+
+def test_scan_of_many_steps_runs_in_blocks():
+    def combine(state, x):
+        state = state * 0.5 + x
+        return state, (state * 2.0).sum()
+
+    def run_scan(x):
+        return torch._higher_order_ops.scan(combine, torch.zeros(3), x)
+
+    check(run_scan, (torch.randn(300, 3),), optimized=(True,))
+
+
+def test_program_size_is_independent_of_the_number_of_steps():
+    layer, counts = nn.LSTM(3, 4).eval(), []
+    for steps in (1_000, 10_000):
+        with keep_rnn_lengths_dynamic():
+            program = convert(layer, (torch.randn(steps, 1, 3),))
+        module = getattr(program, "_mlir_module", None) or program._module._mlir_module
+        counts.append(_op_count(module.operation))
+    assert counts[0] == counts[1]

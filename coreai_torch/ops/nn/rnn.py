@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 import torch
 
 from ...ir import dialect as cai
-from ...ir import graph, shapes
-from ...ir.dialect import Dim, Value
+from ...ir import shapes
+from ...ir.dialect import Value
 from ...lowering import Ctx, case, lowers
 from ...lowering.cases import bf16, f16, f32
 from ...torch_compat import aten
+from .._lib.stacked_steps import stacked_steps
 
 # From the input's share of the gates and the states before, the states after; output first.
 Step: TypeAlias = Callable[[Value, Sequence[Value]], list[Value]]
@@ -104,22 +105,15 @@ def _over_time(gates: Value, states: Sequence[Value], step: Step) -> tuple[Value
     """All outputs `[time, batch, width]` and the last states, by one loop."""
     length, *of_step = cai.sizes(gates)
     batch, width = of_step[0], cai.size(states[0], 1)
-    stop = cai.i32(length) if isinstance(length, int) else length
-    outputs = cai.zeros(gates, [length, batch, width])
 
-    def going_on(carried: Sequence[Value]) -> Value:
-        return cai.less(carried[0], stop)
-
-    def advance(carried: Sequence[Value]) -> list[Value]:
-        time, written, *before = carried
-        after_time = cai.add(time, cai.i32(1))
-        now = cai.slice_(gates, [time, 0, 0], [after_time, *of_step])
+    def advance(time: Value, before: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        now = cai.slice_(gates, [time, 0, 0], [cai.add(time, cai.i32(1)), *of_step])
         after = step(cai.reshape(now, of_step), before)
-        box: tuple[list[Dim], list[Dim]] = ([time, 0, 0], [after_time, batch, width])
-        row = cai.expand_dims(after[0], [0])
-        return [after_time, cai.slice_update(written, row, *box, [1, 1, 1]), *after]
+        return after, [after[0]]
 
-    _, written, *last = graph.loop([cai.i32(0), outputs, *states], going_on, advance)
+    last, (written,) = stacked_steps(
+        length, states, lambda count: [cai.zeros(gates, [count, batch, width])], advance
+    )
     return written, last
 
 
