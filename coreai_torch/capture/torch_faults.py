@@ -48,13 +48,15 @@ def _unique_counts(node: fx.Node) -> Corrections:
     return {i: results[i].to(torch.int64) for i in wrong}
 
 
-def _weighted_bincount(node: fx.Node) -> Corrections:
-    """Weighted counts have dtype int64 in place of the weights' dtype."""
+def _bincount(node: fx.Node) -> Corrections:
+    """Counts have the dtype of the input, in place of int64 or the dtype of the weights."""
     weights: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("weights")
-    if weights is None or node.meta["val"].dtype.is_floating_point:
-        return {}
-    single = weights.meta["val"].dtype == torch.float32
-    return {0: node.meta["val"].to(torch.float32 if single else torch.float64)}
+    right = torch.int64
+    if weights is not None:
+        single = weights.meta["val"].dtype == torch.float32
+        right = torch.float32 if single else torch.float64
+    counts = node.meta["val"]
+    return {} if counts.dtype == right else {0: counts.to(right)}
 
 
 FAULTS = (
@@ -74,10 +76,10 @@ FAULTS = (
     ),
     Fault(
         (aten.bincount.default,),
-        "describes weighted counts as integers",
+        "describes the dtype of bincount wrongly",
         "2.11 and before",
         "export with torch 2.12 or later",
-        _weighted_bincount,
+        _bincount,
     ),
 )
 _BY_TARGET = {target: fault for fault in FAULTS for target in fault.targets}
@@ -96,7 +98,7 @@ def _apply(node: fx.Node, fault: Fault, corrections: Corrections) -> None:
     results = node.meta["val"]
     for index, right in corrections.items():
         items = list(_items(node, index))
-        if any(user.op != "output" for item in items for user in item.users):
+        if any(_is_misled(user, right, item) for item in items for user in item.users):
             problem = f"torch {torch.__version__} {fault.problem} (a fault of {fault.versions})"
             raise TorchFaultError(
                 describe(node, f"{problem}; {target_name(node.target)} is read here", fault.hint)
@@ -115,3 +117,10 @@ def _items(node: fx.Node, index: int) -> Iterator[fx.Node]:
     for user in node.users:
         if user.target is operator.getitem and user.args[1] == index:
             yield user
+
+
+def _is_misled(user: fx.Node, right: torch.Tensor, item: fx.Node) -> bool:
+    """Return whether an op was traced with a wrong description that matters to it."""
+    same_shape = right.dim() == item.meta["val"].dim()
+    reads_size = user.target is aten.sym_size.int
+    return user.op != "output" and not (same_shape and reads_size)

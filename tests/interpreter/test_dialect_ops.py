@@ -1,7 +1,6 @@
 """Ops and types that the converter never emits: compare `to_torch` with the runtime.
 
-Where the two differ, the definition of the dialect decides; a separate test lists these ops.
-"""
+Where the two differ, the definition of the dialect decides; a separate test lists these ops."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def test_values_map_contains_each_of_several_results():
     "name", ["scaled_add", "::op", "my_lib::", "a::b::c", "a::b.c.d", "a b::c", "a::b.", "", 5]
 )
 def test_an_unqualified_op_name_is_rejected(name):
-    with pytest.raises(ValueError, match="no qualified op name"):
+    with pytest.raises(ValueError, match="is not a qualified op name"):
         TorchConverter().register_torch_lowering(name)
 
 
