@@ -169,7 +169,7 @@ def _addend(constant: Value) -> torch.Tensor | None:
 
 def _keeps_width(value: Value, x: Value) -> bool:
     """Return whether a cast to this value's type and back to the type of `x` is removed."""
-    return dtype(value).itemsize >= dtype(x).itemsize
+    return bool(dtype(value).itemsize >= dtype(x).itemsize)
 
 
 def _may_have_one_type(one: RankedTensorType, other: RankedTensorType) -> bool:
