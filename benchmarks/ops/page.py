@@ -13,8 +13,9 @@ INTRODUCTION = """Written by `make bench-ops`: each call in a process of its own
 runtime, with one thread. Seconds are processor seconds. Load is saving and loading; memory is the
 growth of the process's peak from the converted program on, eager torch included; error is the
 greatest difference from eager, relative to the greatest number of the output. Eager `nms` is a loop
-in torch, about four times as slow as torchvision's kernel. The seed is fixed; ties of `sort` may
-differ, which counts as an error of its indices.
+in torch, not torchvision's kernel, so its ratio is too low. `sort` is not stable in eager torch, so
+the places of equal numbers count as its error. A call keeps the figures of its last run, which may
+be of an earlier commit than the one below.
 """
 
 COST = """### Declared costs
