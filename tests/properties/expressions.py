@@ -53,9 +53,9 @@ def apply(step, value, y):
     if step.op == "neg":
         return -value
     if step.op == "reshape twice":
-        return value.reshape(-1, 2).reshape(value.shape)
+        return value.view(-1, 2).view(value.shape)
     if step.op == "transpose twice":
-        return value.unsqueeze(0).transpose(0, 1).contiguous().transpose(0, 1).squeeze(0)
+        return value.unsqueeze(0).permute(1, 0).permute(1, 0).squeeze(0)
     if step.op == "widen":
         return value.float().to(value.dtype)
     operand = y if isinstance(step.operand, str) else step.operand
@@ -150,7 +150,8 @@ def allowed_error(expression, x, y):
         if step.op in "+-" and not isinstance(step.operand, str):
             first, addend = addend, -operand if step.op == "-" and not step.swapped else operand
             if first is not None:
-                joined = _joined_size(-first if step.op == "-" and step.swapped else first, addend)
+                first = -first if step.op == "-" and step.swapped else first
+                joined = _joined_size(first, addend, x.dtype)
         else:
             addend = None
         inexact = (error > 0) | (joined > 0)
@@ -158,11 +159,13 @@ def allowed_error(expression, x, y):
     return error
 
 
-def _joined_size(a, b):
-    """Return the size of the sum of two addends that may be joined, and 0 for others."""
-    total = (a + b).abs()
-    may_join = (b.abs() <= JOINED * total) & ((total <= JOINED * b.abs()) | (b == 0))
-    return torch.where(may_join, total, 0.0)
+def _joined_size(a, b, dtype):
+    """Return the size of the numbers rounded where two addends may be joined, and 0 elsewhere."""
+    total = a + b
+    exact = (total - a == b) & (total - b == a) & (total.to(dtype) == total)
+    near = total.abs() <= JOINED * b.abs()
+    may_join = (exact | near) & (b.abs() <= JOINED * total.abs())
+    return torch.where(may_join, torch.minimum(total.abs(), JOINED * b.abs()), 0.0)
 
 
 def _propagated(step, error, value, operand):
