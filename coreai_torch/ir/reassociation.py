@@ -184,7 +184,7 @@ def _is_unit(constant: Value) -> bool:
     if made_by(constant) != "coreai.constant" or not dtype(constant).is_floating_point:
         return False
     content = Build.current().content(constant)
-    return content is not None and content.numel() == 1 and abs(content.item()) == 1
+    return content is not None and content.numel() == 1 and abs(float(content)) == 1.0
 
 
 def _divides_by_constant(product: Value) -> bool:

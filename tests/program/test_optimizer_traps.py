@@ -120,6 +120,13 @@ def test_no_barrier_where_no_number_changes(name):
     assert _barriers(fn, x) == 0
 
 
+def test_no_barrier_in_ordinary_blocks():
+    conv = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Hardswish(), nn.GroupNorm(2, 8))
+    layer = nn.TransformerEncoderLayer(16, 2, 32, activation="gelu", batch_first=True)
+    assert _ops(converted(conv, torch.rand(1, 3, 8, 8)))["coreai.maximum"] == 0
+    assert _ops(converted(layer, torch.rand(1, 4, 16)))["coreai.maximum"] == 0
+
+
 def test_one_barrier_for_each_pair_of_constants():
     assert _barriers(lambda x: (x + 1e8) - 1e8, X) == 1
     assert _barriers(lambda x: x * 60 * 60 * 60, H) == 2
