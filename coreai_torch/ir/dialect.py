@@ -18,6 +18,7 @@ from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw
 from .reassociation import block_reassociation
 from .scatter import with_extra_entry
 from .shapes import Dim, broadcast_to, i32, refine, reshape, size, sizes, u32
+from .spatial import conv, conv_transpose, interpolate, max_pool, sum_pool
 
 __all__ = [
     "SMALL",
@@ -28,17 +29,22 @@ __all__ = [
     "Value",
     "broadcast_to",
     "cast",
+    "conv",
+    "conv_transpose",
     "dtype",
     "i32",
+    "interpolate",
     "is_bool",
     "is_complex",
     "is_float",
     "is_integer",
+    "max_pool",
     "raw_cast",
     "refine",
     "reshape",
     "size",
     "sizes",
+    "sum_pool",
     "trunc",
     "u32",
 ]
@@ -442,65 +448,3 @@ def scatter_along_axis(
     operands = longer, indices, updates, i32(axis)
     result = gen.ScatterAlongAxisOp(longer.type, *operands, scatter_mode=attribute).result
     return result if longer is x else slice_axis(result, axis, 0, size(x, axis))
-
-
-def conv(
-    x: Value, weight: Value, stride: Sequence[int], dilation: Sequence[int], groups: int
-) -> Value:
-    """Convolve over two or three spatial axes, without padding or bias."""
-    op = gen.Conv2dOp if len(stride) == 2 else gen.Conv3dOp
-    return op(x, weight, u32(list(stride)), u32(list(dilation)), u32(groups)).result
-
-
-def conv_transpose(
-    result: RankedTensorType,
-    x: Value,
-    weight: Value,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    output_padding: Sequence[int],
-    groups: int,
-) -> Value:
-    """Convolve, transposed, over two or three spatial axes; the result type is not checked."""
-    op = gen.ConvTranspose2dOp if len(stride) == 2 else gen.ConvTranspose3dOp
-    windows = (u32(list(w)) for w in (stride, padding, dilation, output_padding))
-    return op(result, x, weight, *windows, u32(groups)).result
-
-
-def max_pool(
-    result: RankedTensorType,
-    x: Value,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-) -> Value:
-    """Pool over two or three spatial axes, without padding; the result type is not checked."""
-    op = gen.MaxPool2dOp if len(kernel) == 2 else gen.MaxPool3dOp
-    windows = (u32(list(w)) for w in (kernel, stride, dilation))
-    return op(result, x, *windows, constant(False, torch.bool)).result
-
-
-def sum_pool(
-    x: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> Value:
-    """Pool over two or three spatial axes, without padding."""
-    op = gen.SumPool2dOp if len(kernel) == 2 else gen.SumPool3dOp
-    return op(x, *(u32(list(w)) for w in (kernel, stride, dilation))).result
-
-
-def interpolate(
-    x: Value,
-    output_shape: Sequence[int],
-    scale: Sequence[float],
-    offset: Sequence[float],
-    mode: str,
-) -> Value:
-    """Resample all axes; `coord = (i + .5 - offset) / scale - .5`."""
-    return _coreai.interpolate(
-        x,
-        i32(list(output_shape)),
-        tensor_constant(torch.tensor(list(scale), dtype=torch.float32)),
-        tensor_constant(torch.tensor(list(offset), dtype=torch.float32)),
-        mode,
-    )

@@ -43,15 +43,6 @@ NOT_YET: dict[str, str] = {
     "coreai_torch/ops/shape/cat_split.py": "being rewritten",
     "coreai_torch/ops/shape/strided_views.py": "being rewritten",
     "coreai_torch/ops/symbolic.py": "being rewritten",
-    "coreai_torch/passes/recognize/attention.py": "being rewritten",
-    "coreai_torch/passes/recognize/experts.py": "being rewritten",
-    "coreai_torch/passes/recognize/pattern.py": "being rewritten",
-    "coreai_torch/passes/recognize/rms_norm.py": "being rewritten",
-    "coreai_torch/passes/recognize/rotary.py": "being rewritten",
-    "tests/recognition/test_recognized_attention.py": "being rewritten",
-    "tests/recognition/test_recognized_experts.py": "being rewritten",
-    "tests/recognition/test_recognized_norms.py": "being rewritten",
-    "tests/recognition/test_recognized_rotations.py": "being rewritten",
 }
 TEXTS = sorted(
     str(file.relative_to(ROOT))
