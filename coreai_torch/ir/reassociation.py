@@ -21,9 +21,9 @@ and `tests/properties/test_constant_arithmetic.py` reproduce it):
   transpose, slice, split, concat, tile, pad, broadcast_to, slice_update of all elements, and
   casts to a type of the same or a greater width and back.
 
-The order decides float results: `(x + 1e8) + 1` at -1e8 is 1, `x + (1e8 + 1)` is 0, and `x * 7 / 3`
-at 3 is 7, which `x * 2.3333333` may miss. A barrier, one elementwise operation, keeps the constants
-apart. It is left out for
+The order decides float results: `(x + 1e8) + 1` at -1e8 is 1, `x + (1e8 + 1)` is 0, and
+`x * 7 / 23` at 23 is 7, `x * (7 / 23)` is 6.9999995. A barrier, one elementwise operation, keeps the
+constants apart. It is left out for
 
 - sums and products of integers, which wrap; quotients do not;
 - the factors 1 and -1, which negation uses, where joining gives the same bits;

@@ -41,6 +41,7 @@ TRAPS = {
     "a quotient with large numbers on the left": (lambda x: 1e30 / (1e30 / x), X * 1e-20),
     "a product under a large dividend": (lambda x: 1e-30 / (x * 1e30), X * 1e-30),
     "a negated factor between two large ones": (lambda x: -(x * 1e-30) * 1e-30 * 1e35, X),
+    "a product divided": (lambda x: torch.floor(x * 7 / 23), torch.arange(0.0, 240, 23)),
     "a negated quotient": (lambda x: torch.floor(-(x / 3) * 3), torch.arange(1.0, 40.0)),
     "a quotient of a negated number": (lambda x: torch.ceil(-x / 49), torch.arange(49.0, 490, 49)),
     "a transposition undone between two sums": (
