@@ -9,7 +9,7 @@ and `tests/properties/test_constant_arithmetic.py` reproduce it):
   `(x + a) + b` to `x + (a + b)`, `(a - x) - b` to `(a - b) - x`, `b - (a - x)` to `(b - a) + x`,
   `(x * a) / b` to `x * (a / b)`, `b / (x / a)` to `(b * a) / x`, `b / (a / x)` to `(b / a) * x`.
 - The constants may be scalars, tensors, or tensors that broadcast. A second use of the inner result
-  does not prevent the rewrite, nor does an `if` or `while` region between the two.
+  does not prevent the rewrite, nor does an `if` region around the outer one.
 - `optimize()` joins pairs of a chain, for `Build` registers a hook that prevents folding. Without
   the hook (in the runtime, or in another process) joined constants are folded and join again:
   `x * 60 * 60 * 60` in float16 becomes `x * inf`. Operands computed from constants (by reshape,
@@ -18,12 +18,13 @@ and `tests/properties/test_constant_arithmetic.py` reproduce it):
 - Sums are not joined with products, `(x + a) + y` does not expose `a`, and abs, maximum, relu,
   floor_divide, modulo, pow, reductions and invoked graphs stop the rewrite.
 - An operation that is removed as an identity does not stop it: reshape, expand_dims, shrink_dims,
-  transpose, slice, split, concat, tile, pad, broadcast_to, slice_update of all elements, and
-  casts to a type of the same or a greater width and back.
+  transpose, slice, split, concat of one operand, tile, broadcast_to, slice_update of all elements,
+  real and imaginary parts put together again, and casts to a type of the same or a greater width
+  and back.
 
 The order decides float results: `(x + 1e8) + 1` at -1e8 is 1, `x + (1e8 + 1)` is 0, and
-`x * 7 / 23` at 23 is 7, `x * (7 / 23)` is 6.9999995. A barrier, one elementwise operation, keeps the
-constants apart. It is left out for
+`x * 7 / 23` at 23 is 7, `x * (7 / 23)` is 6.9999995. A barrier, one elementwise operation, keeps
+the constants apart. It is left out for
 
 - sums and products of integers, which wrap; quotients do not;
 - the factors 1 and -1, which negation uses, where joining gives the same bits;
