@@ -9,7 +9,7 @@ from typing import Any
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 HEADING = "## Single ops at the sizes that models use"
 
-INTRODUCTION = """Written by `make bench-ops`: each call in a process of its own, on the bundled
+INTRODUCTION = """Written by `make bench-ops`: each call in a separate process, on the bundled
 runtime, with one thread. Seconds are processor seconds. Load is saving and loading; memory is the
 growth of the process's peak from the converted program on, eager torch included; error is the
 greatest difference from eager, relative to the greatest number of the output. Eager `nms` is a loop

@@ -7,6 +7,7 @@ The score in docs/ops-score.json was measured by `make sweep` at the commit and 
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.sweep import entries, page, score
 from tests.sweep.known_refusals import KNOWN_REFUSALS
@@ -17,6 +18,13 @@ from tests.sweep.set_aside import NUMBERS, SET_ASIDE, VIEWS
 from tests.sweep.tolerances import LOOSENED, PRODUCTS, UNDEFINED
 
 pytestmark = pytest.mark.xdist_group("op_db")  # the database takes four seconds to load
+
+_MEASURED = score.load()["measured"]["torch"]
+# Another torch has other entries in its database.
+same_torch = pytest.mark.skipif(
+    torch.__version__.partition("+")[0] != _MEASURED,
+    reason=f"the stored score was measured with torch {_MEASURED}",
+)
 
 SLICE = (
     "add",
@@ -93,6 +101,7 @@ def test_samples_that_torch_fails_at_are_listed():
     assert failed == {(e, d): row.samples for e, row in SET_ASIDE.items() for d in row.dtypes}
 
 
+@same_torch
 def test_stored_score_covers_every_entry():
     kept = score.load()
     named = {*kept["out of scope"], *kept["not judged in this run"]}
@@ -105,6 +114,7 @@ def test_95_percent_of_the_entries_pass_in_the_stored_score():
     assert total["entries that pass on all samples"] >= 0.95 * total["entries attempted"]
 
 
+@same_torch
 def test_page_is_up_to_date():
     assert score.PAGE.read_text() == page.text(), "run python -m tests.sweep.page"
 
