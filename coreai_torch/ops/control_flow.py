@@ -1,4 +1,4 @@
-"""Branches and loops: regions whose graphs come through the same walker."""
+"""Lower `cond`, `while_loop`, `scan` and `map`; the same walker lowers their subgraphs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ higher_order = torch.ops.higher_order
 
 
 def _value(held: Any, type_: RankedTensorType) -> Value:
-    """What a subgraph gave or is given, as a value of the promised type."""
+    """Return an operand or result of a subgraph as a value of the type in the exported graph."""
     if isinstance(held, torch.Tensor):
         held = cai.tensor_constant(held)
     elif not isinstance(held, Value):
@@ -39,7 +39,7 @@ def cond(
     if not isinstance(pred, Value):
         return _values(ctx.lower_subgraph(true_fn if pred else false_fn, operands), promised)
     condition = cai.cast(shapes.scalar(pred), torch.bool)
-    # The run time cannot choose between two constants by branching: those are selected.
+    # The runtime cannot branch between two constants: select them with `where`.
     known = [constant_results(f, operands) for f in (true_fn, false_fn)]
     fixed = [i for i in range(len(promised)) if i in known[0] and i in known[1]]
     open_ = [i for i in range(len(promised)) if i not in fixed]
@@ -114,7 +114,7 @@ def _over_leading_axis(
     init: Sequence[Any],
     xs: Sequence[Any],
 ) -> list[Value]:
-    """A loop over the slices of `xs`; what each step adds to the carried values is stacked."""
+    """Loop over the slices of `xs`; stack the results that are not carried."""
     carried_types, stacked_types = ctx.outs[: len(init)], ctx.outs[len(init) :]
     given = [x if isinstance(x, Value) else cai.tensor_constant(x) for x in xs]
     first, length = _values(init, carried_types), cai.size(given[0], 0)
@@ -126,7 +126,7 @@ def _over_leading_axis(
         return _values(found[: len(init)], carried_types), _values(found[len(init) :], row_types)
 
     sizes: list[Sequence[Dim]] = [t.shape for t in row_types]
-    if any(types.DYNAMIC in s for s in sizes):  # a step ahead of the loop computes them
+    if any(types.DYNAMIC in s for s in sizes):  # run one step before the loop to compute them
         sizes = [cai.sizes(row) for row in rows_at(cai.i32(0), first)[1]]
 
     def empty(count: Dim) -> list[Value]:

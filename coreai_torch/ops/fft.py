@@ -1,4 +1,4 @@
-"""Fourier transforms as real products with constant matrices.
+"""Lower Fourier transforms to real products with constant matrices.
 
 Up to `DENSE` elements, and for every dynamic length, the transform is one product with its full
 matrix; `_lib/fourier.py` splits a longer one into factors.
@@ -41,7 +41,7 @@ def _waves(rows: Dim, columns: Dim, length: Dim) -> tuple[windows.Table, windows
 
 
 def _scale(normalization: int, length: Dim) -> windows.Term:
-    """Return 1, the inverse of the root of the length, or the inverse of the length."""
+    """Return 1, `1 / sqrt(length)` or `1 / length`."""
     if normalization == 0:
         return 1.0
     if isinstance(length, int):
@@ -56,7 +56,7 @@ def _matrix(table: windows.Table) -> Value:
 
 
 def _along(x: Value, table: windows.Table, axis: int) -> Value:
-    """Multiply the rows along an axis with a matrix."""
+    """Multiply an axis by a matrix."""
     order = [*(a for a in range(x.type.rank) if a != axis), axis]
     rows = cai.transpose(x, order)
     lone = rows.type.rank == 1
@@ -71,7 +71,7 @@ def _is_long(length: Dim) -> bool:
 
 
 class _Columns:
-    """Moves an axis to the front of a matrix `[length, columns]`, and back."""
+    """Move an axis to the front of a matrix `[length, columns]`, and back."""
 
     def __init__(self, x: Value, axis: int) -> None:
         self.order = [axis, *(a for a in range(x.type.rank) if a != axis)]
@@ -117,7 +117,7 @@ def _complex_pass(
                 ((2, 384), 1, True),
                 ((384, 2), 0, False),
                 ((521,), 0, True),  # a prime above 256
-                ((1042,), 0, False),  # twice that
+                ((1042,), 0, False),  # twice that prime
             )
         ),
     ],
@@ -171,7 +171,7 @@ def fft_r2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, onesided
 
 
 def _mirror_weights(kept: Dim, length: Dim) -> windows.Table:
-    """Return 2 for the lines that stand for their mirror image too, 1 for the first and middle."""
+    """Return 2 for frequencies that also represent their mirror image, 1 for first and middle."""
     number = windows.count(kept)
     twice = windows.mul(number, 2)
     paired = windows.both(windows.greater(number, 0), windows.greater(length, twice))

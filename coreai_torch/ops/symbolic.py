@@ -1,4 +1,4 @@
-"""Sizes and Python's operators on numbers that are known only at run time."""
+"""Lower sizes and Python operators on dynamic numbers."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _arithmetic(target: Any, op: Callable[..., Value], *, as_float: bool = False
 
 
 def _nonzero(x: Value) -> Value:
-    """The run time dies of a division by zero where Python would raise."""
+    """Replace zero divisors with 1: the runtime crashes on a division by zero; Python raises."""
     return cai.where(cai.equal(x, cai.like(x, 0)), cai.like(x, 1), x)
 
 
 def _modulo(x: Value, y: Value) -> Value:
-    """Python's: the result has the divisor's sign."""
+    """Return Python's `x % y`: the result has the divisor's sign."""
     divisor = _nonzero(y)
     return cai.sub(x, cai.mul(cai.floor_divide(x, divisor), divisor))
 

@@ -1,4 +1,4 @@
-"""torchvision's ops, written in torch and registered by name: the library may not be there."""
+"""Decompose torchvision's ops, registered by name: torchvision may not be installed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..lowering import decomposes
 from .nn.grid_sample import Source, linear
 
 while_loop = torch.ops.higher_order.while_loop
-_FAR = 2**31 - 1  # more than there are boxes
+_FAR = 2**31 - 1  # greater than any box index
 
 
 @decomposes("torchvision::nms")
 def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """Keep a box unless a better one that is kept overlaps it; the best first.
+    """Keep a box unless a kept box with a higher score overlaps it; the best first.
 
-    Each step keeps the best box left and drops the ones that it overlaps, so there are as many
-    steps as boxes kept, and no table of all pairs.
+    Each step keeps the best remaining box and drops the boxes that it overlaps. The number of
+    steps is the number of kept boxes, and no table of all pairs is needed.
     """
     order = torch.sort(scores, stable=True, descending=True)[1]
     x1, y1, x2, y2 = dets.index_select(0, order).unbind(1)
@@ -47,13 +47,13 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 
 def _edges(rois: Tensor, scale: float, offset: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Top, left, height and width of each region, on the picture."""
+    """Return top, left, height and width of each region in image coordinates."""
     x1, y1, x2, y2 = (rois[:, i] * scale - offset for i in range(1, 5))
     return y1, x1, y2 - y1, x2 - x1
 
 
 def _samples(start: Tensor, length: Tensor, bins: int, per_bin: int) -> Tensor:
-    """Places along one axis: [region, bin, sample]."""
+    """Return sample positions along one axis: [region, bin, sample]."""
     cell = (length / bins)[:, None, None]
     number = torch.arange(bins, device=start.device)[:, None]
     within = (torch.arange(per_bin, device=start.device) + 0.5) / per_bin
@@ -61,9 +61,9 @@ def _samples(start: Tensor, length: Tensor, bins: int, per_bin: int) -> Tensor:
 
 
 def _sampled(input: Tensor, batch: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """Pictures between their places: [region, bin, sample, bin, sample, channel].
+    """Interpolate the images: [region, bin, sample, bin, sample, channel].
 
-    Up to one place beyond a border it is the border's value, farther out it is zero.
+    Samples up to one pixel outside have the border's value, samples farther outside are zero.
     """
     height, width = input.shape[2:]
     down, across = y[:, :, :, None, None], x[:, None, None, :, :]
@@ -80,7 +80,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _fixed(sampling_ratio: int) -> int:
-    """The default is as many samples as a bin has places, a number for each region."""
+    """Return a positive ratio; the default (samples = pixels per bin) depends on the region."""
     if sampling_ratio <= 0:
         raise ConversionError(
             f"sampling_ratio={sampling_ratio} takes a number of samples that depends on the "
@@ -110,12 +110,12 @@ def roi_align(
 
 
 def _half_up(x: Tensor) -> Tensor:
-    """C's `round`: halves away from zero."""
+    """Round like C's `round`: halves away from zero."""
     return torch.where(x < 0, -torch.floor(0.5 - x), torch.floor(x + 0.5))
 
 
 def _bins(start: Tensor, length: Tensor, bins: int, extent: int) -> Tensor:
-    """Which places of an axis each bin of each region holds: [region, bin, place]."""
+    """Return a mask of the positions in each bin of each region: [region, bin, position]."""
     cell = (length / bins)[:, None]
     number = torch.arange(bins, device=start.device).to(start.dtype)
     first = (torch.floor(number * cell) + start[:, None]).clamp(0, extent)
@@ -128,9 +128,9 @@ def _bins(start: Tensor, length: Tensor, bins: int, extent: int) -> Tensor:
 def roi_pool(
     input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int
 ) -> tuple[Tensor, Tensor]:
-    """The greatest of each bin and its place; an empty bin gives 0 and -1.
+    """Return the maximum of each bin and its index; an empty bin gives 0 and -1.
 
-    What does not exceed the lowest float, NaN among it, is passed over.
+    Elements that do not exceed the lowest float are ignored, including NaN.
     """
     lowest = torch.finfo(torch.float32).min
     x1, y1, x2, y2 = (_half_up(_wide(rois)[:, i] * spatial_scale) for i in range(1, 5))
@@ -167,7 +167,7 @@ def deform_conv2d(
     offset_groups: int,
     use_mask: bool,
 ) -> Tensor:
-    """A convolution whose taps are moved by offsets and read between places, zero outside."""
+    """Convolve with taps moved by offsets and read by linear interpolation; zero outside."""
     batch, _, height, width = input.shape
     features, _, kernel_h, kernel_w = weight.shape
     taps, (out_h, out_w) = kernel_h * kernel_w, offset.shape[2:]

@@ -35,15 +35,7 @@ WORDS = {
 # Text of others, and lists of these words.
 EXCLUDED = ("tests/compat/seeds/", "tests/unit/test_plain_english.py")
 # Path: reason. Empty when all files are rewritten.
-NOT_YET: dict[str, str] = {
-    "coreai_torch/ops/_lib/fourier.py": "being rewritten",
-    "coreai_torch/ops/_lib/loops.py": "being rewritten",
-    "coreai_torch/ops/index/scatter.py": "being rewritten",
-    "coreai_torch/ops/reduce/cumulative.py": "being rewritten",
-    "coreai_torch/ops/shape/cat_split.py": "being rewritten",
-    "coreai_torch/ops/shape/strided_views.py": "being rewritten",
-    "coreai_torch/ops/symbolic.py": "being rewritten",
-}
+NOT_YET: dict[str, str] = {}
 TEXTS = sorted(
     str(file.relative_to(ROOT))
     for folder, pattern in (

@@ -1,15 +1,15 @@
 """Discrete Fourier transforms of the leading axis, in real arithmetic.
 
 A signal is a matrix `[length, columns]`. A length is split into factors of about 32 (Cooley and
-Tukey): each is a product with a small matrix, then one with the twiddle factors. A prime factor
-above 256 becomes a circular convolution of a smooth length (Bluestein). All constants are
-computed in float64.
+Tukey): each factor is a product with a small matrix, then a product with the twiddle factors. A
+prime factor above 256 becomes a circular convolution of a smooth length (Bluestein). All constants
+are computed in float64.
 
-What the run time is good at decides the form (coreai-core 1.0.0b3, one element): a product with a
+The runtime's cost per element (coreai-core 1.0.0b3) determines the form: a product with a
 `[64, 64]` matrix on the left takes 10 ns and on the right 90 ns, an elementwise product 2 ns, a
 transpose 4 ns, a gathered row 7 ns, but a slice 20 ns, a concatenation 30 to 55 ns and a padding
-200 ns. So constants are left operands, and between two factors real and imaginary rows stay in
-one matrix.
+200 ns. Therefore constants are left operands, and real and imaginary rows stay in one matrix
+between two factors.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Dim, Value
 
-DENSE = 256  # up to here the transform is one product with its full matrix
+DENSE = 256  # up to this length the transform is one product with its full matrix
 _RADIX = 32  # the factors of a longer transform are near this size
 
 
 @dataclass(frozen=True)
 class Signal:
-    """`[real]`, `[real, imaginary]`, or one matrix with the real rows above the imaginary ones."""
+    """A signal as `[real]`, `[real, imaginary]` or one matrix: real rows above imaginary rows."""
 
     blocks: list[Value]
 
@@ -41,7 +41,7 @@ class Signal:
         return Signal([cai.reshape(b, dims) for b in self.blocks])
 
     def take(self, rows: int) -> Signal:
-        """Return the first rows of a signal that is not stacked."""
+        """Return the first `rows` rows of a signal that is not stacked."""
         return Signal([cai.slice_axis(b, 0, 0, rows) for b in self.blocks])
 
 
@@ -92,7 +92,7 @@ def _dft_matrix(rows: int, length: int, sign: int) -> Tensor:
 
 
 def _factor(length: int) -> int:
-    """Return the divisor to split off: about the root that leaves equal factors, or `length`."""
+    """Return the divisor to split off: near the root that gives equal factors, or `length`."""
     if length <= _RADIX:
         return length
     count = math.ceil(math.log(length) / math.log(_RADIX))
@@ -102,7 +102,7 @@ def _factor(length: int) -> int:
 
 
 def _smooth(least: int) -> int:
-    """Return the least number not below `least` whose prime factors are 2, 3 and 5."""
+    """Return the smallest number >= `least` whose prime factors are 2, 3 and 5."""
     found = least
     while True:
         rest = found
@@ -119,8 +119,8 @@ def _split(
 ) -> Signal:
     """Transform the first factor: `[first * rest, columns]` to a stacked `[rest, rows * columns]`.
 
-    Multiplying with `c + i s` takes the transform and its quarter turn, which is a second product:
-    cheaper than to cut real and imaginary rows apart.
+    The multiplication by `c + i s` needs the transform and its product with i. A second matrix
+    product computes the latter, which is cheaper than slicing real and imaginary rows apart.
     """
     rest = length // first
     matrix = _dft_matrix(rows, first, sign) * scale
@@ -165,7 +165,7 @@ def _apart(x: Signal, length: int) -> Signal:
 
 
 def transform(x: Signal, length: int, columns: Dim, sign: int, scale: float = 1.0) -> Signal:
-    """Return `[real, imaginary]` of each transformed column; the sign is that of the exponent."""
+    """Return `[real, imaginary]` of each transformed column; `sign` is the exponent's sign."""
     first = _factor(length)
     if first < length:
         inner = _split(x, first, first, length, columns, sign, scale)
@@ -178,7 +178,7 @@ def transform(x: Signal, length: int, columns: Dim, sign: int, scale: float = 1.
 
 
 def _signed_rows(parts: Sequence[Value], place: Tensor, conjugated: Tensor) -> list[Value]:
-    """Return rows of `[real, imaginary]`, some of them as their conjugates."""
+    """Return rows of `[real, imaginary]`, some of them conjugated."""
     index = cai.tensor_constant(place.to(torch.int32)[:, None], "mirrored")
     real, imaginary = (cai.gather_nd(p, index) for p in parts)
     sign = _constant(torch.where(conjugated, -1.0, 1.0)[:, None])
@@ -188,8 +188,8 @@ def _signed_rows(parts: Sequence[Value], place: Tensor, conjugated: Tensor) -> l
 def transform_of_real(x: Value, length: int, columns: Dim, scale: float, kept: int) -> Signal:
     """Return the first `kept` rows of the forward transform of real columns.
 
-    Half of the residues of the first factor are computed. Row `(first - j) + first * (rest - 1 -
-    k)` of the spectrum is the conjugate of row `j + first * k`.
+    Only half of the residues of the first factor are computed. Row
+    `(first - j) + first * (rest - 1 - k)` of the spectrum is the conjugate of row `j + first * k`.
     """
     first = _factor(length)
     if first == length:
@@ -204,7 +204,7 @@ def transform_of_real(x: Value, length: int, columns: Dim, scale: float, kept: i
 
 
 def inverse_to_real(x: Signal, length: int, columns: Dim, scale: float) -> Value:
-    """Return the inverse transform of the first half of a spectrum whose other half mirrors it."""
+    """Return the real inverse transform, given the first half of a Hermitian spectrum."""
     number = torch.arange(length)
     mirrored = number > length // 2
     place = torch.where(mirrored, length - number, number)

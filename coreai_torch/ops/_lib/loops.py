@@ -1,7 +1,7 @@
-"""Steps that follow each other, as a loop of the program or, where there are few, written out.
+"""Run sequential steps as a loop in the program, or unrolled if there are few.
 
-A body is written in torch and takes the number of its step, which is a plain number where the
-steps are written out and a tensor in a loop; `column`, `row` and comparisons take either.
+A body is written in torch and takes the index of its step: an int if the steps are unrolled, a
+tensor in a loop. `column`, `row` and comparisons accept both.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ...torch_compat import while_loop_op
 Step = Any  # an int or a rank-0 tensor
 Body = Callable[..., Sequence[Tensor]]
 
-_MOST_WRITTEN_OUT = 4  # a loop keeps the program off the devices that have none
+_MOST_WRITTEN_OUT = 4  # a program with a loop cannot run on devices without loop support
 
 
 def static_size(op: str, x: Tensor, axis: int) -> int:
-    """The size of an axis that steps are counted along."""
+    """Return the size of the axis that determines the number of steps; raise if it is dynamic."""
     size: Any = x.shape[axis]
     if isinstance(size, int):
         return size
@@ -33,7 +33,7 @@ def static_size(op: str, x: Tensor, axis: int) -> int:
 
 
 def only_real(op: str, *matrices: Tensor) -> None:
-    """Refuse complex matrices."""
+    """Raise ConversionError for complex matrices."""
     if any(m.is_complex() for m in matrices):
         raise ConversionError(f"{op}: a complex matrix\n  try   its real and imaginary parts")
 
@@ -41,7 +41,7 @@ def only_real(op: str, *matrices: Tensor) -> None:
 def steps(
     count: int, body: Body, state: Sequence[Tensor], given: Sequence[Tensor] = ()
 ) -> list[Tensor]:
-    """`state = body(k, *state, *given)` for each `k` below `count`."""
+    """Run `state = body(k, *state, *given)` for each `k` below `count`; return the last state."""
     state = list(state)
     if count <= _MOST_WRITTEN_OUT:
         for k in range(count):
@@ -60,33 +60,34 @@ def steps(
 
 
 def copied(x: Tensor) -> Tensor:
-    """In the strides that a loop must keep, and not the tensor it was given for something else.
+    """Return a contiguous copy: a loop must keep the strides and must not alias its operands.
 
-    Torch calls an empty tensor contiguous whatever its strides are, and then compares them.
+    `contiguous()` is not enough: torch reports an empty tensor as contiguous whatever its strides
+    are, and then compares the strides.
     """
     return x.clone(memory_format=torch.contiguous_format)
 
 
 def conjugated(x: Tensor) -> Tensor:
-    """The conjugate as a tensor of its own: a loop does not carry what is conjugate lazily."""
+    """Return the conjugate as a new tensor: a loop cannot carry a lazy conjugate."""
     return x.conj_physical() if x.is_complex() else x
 
 
 def conjugate_transposed(matrix: Tensor) -> Tensor:
-    """The transposed conjugate of each matrix."""
+    """Return the conjugate transpose of each matrix."""
     return conjugated(matrix).mT
 
 
 def place(k: Step) -> Tensor:
-    """The number of a step as an index of one element."""
+    """Return the index of a step as a vector with one element."""
     return k.reshape(1) if isinstance(k, Tensor) else torch.full((1,), k)
 
 
 def column(matrix: Tensor, k: Step) -> Tensor:
-    """Column `k` of each matrix."""
+    """Return column `k` of each matrix."""
     return matrix.index_select(-1, place(k)).squeeze(-1)
 
 
 def row(matrix: Tensor, k: Step) -> Tensor:
-    """Row `k` of each matrix."""
+    """Return row `k` of each matrix."""
     return matrix.index_select(-2, place(k)).squeeze(-2)

@@ -1,8 +1,8 @@
-"""A loop whose steps each add a row to stacked results, in time linear in the number of steps.
+"""Run a loop that stacks one row per step, in time linear in the number of steps.
 
-A loop copies what it carries in every step (coreai-core 1.0.0b3), so a stack of all rows would
-make n steps cost n² rows: 10,000 steps of an LSTM of width 64 took 2.4 s. Many steps run in
-blocks: an inner loop carries the rows of its block, and an outer loop the stack of all blocks.
+A loop copies its carried values in every step (coreai-core 1.0.0b3). If it carries a stack of all
+rows, n steps copy n² rows: 10,000 steps of an LSTM of width 64 took 2.4 s. Therefore many steps run
+in blocks: an inner loop carries the rows of its block, and an outer loop the stack of all blocks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Empty = Callable[[Dim], Sequence[Value]]
 def stacked_steps(
     length: Dim, carried: Sequence[Value], empty: Empty, step: Step
 ) -> tuple[list[Value], list[Value]]:
-    """Run `carried, rows = step(index, carried)` and return the last carried values and stacks.
+    """Run `carried, rows = step(index, carried)` and return the last values and the stacks.
 
-    `empty(count)` returns a stack of `count` rows for each row of a step. A dynamic length runs
-    in one loop.
+    `empty(count)` returns a stack of `count` rows for each row that a step returns. A dynamic
+    length runs in one loop.
     """
     if not isinstance(length, int) or length <= 2 * _BLOCK:
         stop = cai.i32(length) if isinstance(length, int) else length

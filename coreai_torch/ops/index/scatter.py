@@ -1,4 +1,4 @@
-"""`scatter` and its kin: every element of an index names the place of one element."""
+"""Lower `scatter` and similar ops: each element of the index is the position of one element."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def scatter_reduce(
 
 
 def _mean(x: Value, index: Value, terms: Value, axis: int, include_self: bool) -> Value:
-    """Sums over counts; a place that nothing went to keeps what it has."""
+    """Return sums divided by counts; a position without new values keeps its value."""
     dtype = cai.dtype(x) if cai.is_float(x) else torch.int32
     wide, added = cai.cast(x, dtype), cai.cast(terms, dtype)
     total = cai.scatter_along_axis(wide, index, added, axis, "add")
@@ -150,13 +150,13 @@ def _mean(x: Value, index: Value, terms: Value, axis: int, include_self: bool) -
     own = cai.broadcast_to(cai.like(wide, int(include_self)), cai.sizes(x))
     hits = cai.broadcast_to(one, cai.sizes(terms))
     count = cai.maximum(cai.scatter_along_axis(own, index, hits, axis, "add"), one)
-    # Integers are divided towards minus infinity.
+    # Torch rounds integer quotients towards minus infinity.
     divide = cai.div if cai.is_float(wide) else cai.floor_divide
     return cai.cast(divide(total, count), cai.dtype(x))
 
 
 def _neutral(like: Value, reduce: str) -> Value:
-    """What a reduction starts from, in the shape of `like`."""
+    """Return the identity of a reduction in the shape of `like`."""
     return cai.broadcast_to(cai.like(like, _identity(cai.dtype(like), reduce)), cai.sizes(like))
 
 
@@ -172,14 +172,14 @@ def _identity(dtype: torch.dtype, reduce: str) -> float:
 
 
 def replaced(x: Value, index: Value, terms: Value, axis: int) -> Value:
-    """The old value gives way to the new one."""
+    """Overwrite the elements at `index` with `terms`."""
     if cai.is_complex(x):
         return per_part(lambda a, b: replaced(a, index, b, axis), x, terms)
     return cai.scatter_along_axis(x, index, terms, axis)
 
 
 def _by(mode: str) -> Scatter:
-    """The old value and the new ones are combined."""
+    """Return a function that combines the old value with the new ones."""
 
     def combine(x: Value, index: Value, terms: Value, axis: int) -> Value:
         if mode in ("add", "mul"):
@@ -187,7 +187,7 @@ def _by(mode: str) -> Scatter:
         found = cai.scatter_along_axis(x, index, terms, axis, mode)
         if not cai.is_float(x):
             return found
-        # The run time passes over NaN among the new values; torch lets it win.
+        # The runtime ignores NaN among the new values; torch propagates it.
         none = cai.broadcast_to(cai.constant(False, torch.bool), cai.sizes(x))
         spoilt = cai.scatter_along_axis(none, index, cai.not_equal(terms, terms), axis, "max")
         return cai.where(spoilt, cai.like(x, _NAN), found)
@@ -196,7 +196,7 @@ def _by(mode: str) -> Scatter:
 
 
 def _scattered(ctx: Ctx, x: Value, axis: int, index: Value, src: Value, scatter: Scatter) -> Value:
-    """Bring operands to the sizes the dialect wants: torch lets the index be smaller than both."""
+    """Adapt operands to the dialect: in torch the index may be smaller than `x` and `src`."""
     if 0 in index.type.shape:
         return x
     place = cai.cast(index, torch.int32)
@@ -215,7 +215,7 @@ def _scattered(ctx: Ctx, x: Value, axis: int, index: Value, src: Value, scatter:
 
 
 def _terms(ctx: Ctx, src: Value, index: Value) -> Value:
-    """As much of the source as the index has places for."""
+    """Return the part of `src` that the index covers."""
     if src.type.rank == 0:
         return cai.broadcast_to(src, cai.sizes(index))
     if all(same_sizes(ctx, "src", "index")):

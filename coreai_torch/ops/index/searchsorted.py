@@ -1,4 +1,4 @@
-"""Where values fall within a sorted sequence, and whether they are among others."""
+"""Lower `searchsorted`, `bucketize` and `isin`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _PROBES = (-2.0, -1.0, 0.0, 0.5, 1.0, 1.5, 9.0, _INF, -_INF, _NAN)
 def _rank(sequence: Value, x: Value, right: bool) -> Value:
     """Return the insertion position of each element of `x`, as si32, by binary search.
 
-    The midpoints are torch's, so that a sequence with NaN or out of order gives what torch gives.
-    `sequence` is a vector, or has the leading axes of `x`.
+    The midpoints equal torch's, so a sequence that contains NaN or is not sorted gives torch's
+    result. `sequence` is a vector, or has the leading axes of `x`.
     """
     dims = cai.sizes(x)
     batched = sequence.type.rank > 1
@@ -38,7 +38,7 @@ def _rank(sequence: Value, x: Value, right: bool) -> Value:
     def step(bounds: Sequence[Value]) -> list[Value]:
         low, high = bounds
         middle = cai.floor_divide(cai.add(low, high), cai.i32(2))
-        inside = cai.minimum(middle, last)  # a search that is over may stand at the end
+        inside = cai.minimum(middle, last)  # a finished search may be at the end
         found = cai.gather_along_axis(sequence, inside, axis)
         after = cai.greater(found, values)
         if not right:
@@ -109,7 +109,7 @@ def searchsorted(
     x: Value,
     right: bool,
     side: str | None,
-    sorter: Any,  # indices, which take no part in the promotion
+    sorter: Any,  # indices, excluded from type promotion
 ) -> Value:
     if sorter is not None:
         last = sorted_sequence.type.rank - 1
@@ -145,17 +145,17 @@ def bucketize(ctx: Ctx, x: Value, boundaries: Value, right: bool) -> Value:
     return _rank(boundaries, x, right)
 
 
-_FEW = 64  # so many elements are compared one by one
+_FEW = 64  # up to this many elements are compared one by one
 
 
 def _among(x: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Return which elements of `x` equal one of `others`, a vector; NaN equals nothing."""
+    """Return a mask of the elements of `x` that are in the vector `others`; NaN never is."""
     count = others.shape[0]
     if isinstance(count, int) and count <= _FEW:
         return (x.unsqueeze(-1) == others).any(-1)
     common = torch.promote_types(x.dtype, others.dtype)
     x, others = x.to(common), others.to(common)
-    if common.is_floating_point:  # NaN is sorted as infinity, which is looked for apart
+    if common.is_floating_point:  # sort NaN as infinity; infinity is checked separately
         has_infinity = (others == _INF).any()
         others = torch.where(others.isnan(), _INF, others)
     ordered = others.sort().values

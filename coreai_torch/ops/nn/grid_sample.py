@@ -1,4 +1,4 @@
-"""Sampling a picture or a volume at places that a grid names."""
+"""Decompose `grid_sampler` and `affine_grid_generator`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
 
 
 def _in_places(grid: Tensor, size: int, align: bool) -> Tensor:
-    """From -1 ... 1 to places, of which the first is 0."""
+    """Map coordinates from -1 ... 1 to positions that start at 0."""
     return (grid + 1) / 2 * (size - 1) if align else ((grid + 1) * size - 1) / 2
 
 
 def _reflected(at: Tensor, size: int, align: bool) -> Tensor:
-    """Mirrored at the borders as often as needed: at places' middles, or at their edges."""
-    low, span = (0.0, 2 * size - 2) if align else (-0.5, 2 * size)  # there and back
+    """Reflect positions at the borders: at pixel centers (`align`) or pixel edges."""
+    low, span = (0.0, 2 * size - 2) if align else (-0.5, 2 * size)  # one period
     if align and size == 1:
         return torch.zeros_like(at)
     away = (at - low).abs()
@@ -33,7 +33,7 @@ def _reflected(at: Tensor, size: int, align: bool) -> Tensor:
 
 
 def _bounded(at: Tensor, size: int, padding: int, align: bool) -> Tensor:
-    """Places brought onto the axis, if the padding mode does that; NaN becomes 0 then."""
+    """Move positions onto the axis unless the padding mode is zeros; NaN becomes 0."""
     if padding == _ZEROS:
         return at
     if padding == _REFLECTION:
@@ -45,7 +45,7 @@ Place = tuple[Tensor, Tensor]
 
 
 class Source:
-    """A batch of pictures or volumes as rows of channels, to be read at integer places."""
+    """A batch of images or volumes as rows of channels, read at integer positions."""
 
     def __init__(self, input: Tensor) -> None:
         self.batch, self.channels, *self.extents = input.shape
@@ -53,16 +53,16 @@ class Source:
         self.rows = input.permute(last).reshape(-1, self.channels)
 
     def along(self, at: Tensor, axis: int) -> Place:
-        """Return which places (floats) are on an axis, and their indices."""
+        """Return a mask of the positions (floats) inside an axis, and their indices."""
         extent = self.extents[axis]
         index = torch.where(at.isnan(), 0.0, at).clamp(0, extent - 1).long()
         return (at >= 0) & (at < extent), index
 
     def read(self, places: Sequence[Place], picture: Tensor | None = None) -> Tensor:
-        """Return the channels at places, one `along` each axis; zero outside.
+        """Return the channels at `places`, one `along` result per axis; zero outside.
 
-        `picture` is the number of the picture for each place; by default it counts along the
-        first axis.
+        `picture` is the image index of each position; by default it is the index along the first
+        axis.
         """
         inside, index = places[0][0], picture
         if index is None:
@@ -76,7 +76,7 @@ class Source:
 
 
 def linear(source: Source, at: Sequence[Tensor], picture: Tensor | None = None) -> Tensor:
-    """Between places: the corners around each, weighted by nearness."""
+    """Interpolate linearly between the corners around each position."""
     low = [torch.floor(a) for a in at]
     ends = [[source.along(b + step, i) for step in (0, 1)] for i, b in enumerate(low)]
     total: Tensor | None = None
@@ -92,7 +92,7 @@ def linear(source: Source, at: Sequence[Tensor], picture: Tensor | None = None) 
 
 
 def _cubic_weights(t: Tensor) -> list[Tensor]:
-    """Keys' cubic with a = -0.75 at the four places around."""
+    """Return the weights of Keys' cubic (a = -0.75) for the four nearest positions."""
     a = -0.75
 
     def near(x: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ def grid_sampler_3d(
 
 
 def _steps(count: int, like: Tensor, align: bool) -> Tensor:
-    """Places from -1 to 1: their middles on the borders, or their edges."""
+    """Return coordinates from -1 to 1: pixel centers (`align`) or pixel edges on the borders."""
     numbers = torch.arange(count, device=like.device).to(like.dtype)
     if align:
         return numbers * 0 if count == 1 else numbers * 2 / (count - 1) - 1
@@ -201,7 +201,7 @@ def _steps(count: int, like: Tensor, align: bool) -> Tensor:
     ],
 )
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """Torch's own asks `linspace` for its steps, which makes a number of a run-time size."""
+    """Use `arange`: torch's decomposition uses `linspace`, which makes a dynamic size static."""
     batch, _, *extents = size
     axes = [_steps(extent, theta, align_corners) for extent in extents]
     result = theta[:, :, -1].reshape(batch, *[1] * len(extents), -1)

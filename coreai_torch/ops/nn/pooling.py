@@ -1,4 +1,4 @@
-"""Pools over one to three axes: greatest with their places, averages, adaptive windows."""
+"""Lower max (with indices), average and adaptive pooling over one to three axes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .._lib.windows import (
 
 _INF, _NAN = float("inf"), float("nan")
 
-# For an extent, the windows along that axis.
+# Map the size of an axis to the windows along it.
 Plan: TypeAlias = Callable[[Dim], Windows]
 
 
@@ -45,7 +45,7 @@ def _slides(
     ceil: bool,
     spatial: int,
 ) -> list[Slide]:
-    """One per axis; one number may stand for all, and no stride means the kernel's size."""
+    """Return one slide per axis; one number applies to all axes, no stride means the kernel."""
     fields = [list(f) * spatial if len(f) == 1 else list(f) for f in (kernel, padding, dilation)]
     steps = list(stride) * spatial if len(stride) == 1 else list(stride) or fields[0]
     return [Slide(k, s, p, d, ceil) for k, p, d, s in zip(*fields, steps, strict=True)]
@@ -56,14 +56,14 @@ def _lowest(x: Value) -> float:
 
 
 def _on_planes(x: Value, spatial: int, pool: Callable[[Value], Value]) -> Value:
-    """Pool with batch, channel and at least two axes; what the input lacks is lent to it."""
+    """Add the missing batch, channel and height axes, pool, and remove them again."""
     lead, height = [*range(spatial + 2 - x.type.rank)], [2] if spatial == 1 else []
     pooled = pool(cai.expand_dims(cai.expand_dims(x, lead), height))
     return cai.shrink_dims(cai.shrink_dims(pooled, height), lead)
 
 
 def _lent(slides: Sequence[Slide]) -> list[Slide]:
-    """The slides on planes: a line is a plane one row high."""
+    """Return the slides for planes: one axis becomes a plane of height 1."""
     return [*([Slide(1, 1)] if len(slides) == 1 else []), *slides]
 
 
@@ -88,7 +88,7 @@ def _max(x: Value, slides: Sequence[Slide]) -> Value:
 
 
 def _greatest(x: Value, plans: Sequence[Plan]) -> Value:
-    """The greatest of each window, one axis after the other."""
+    """Return the maximum of each window, one axis after the other."""
     for axis, plan in enumerate(plans, start=x.type.rank - len(plans)):
         windows = plan(cai.size(x, axis)).filled(x, axis, _lowest(x))
         x = cai.shrink_dims(cai.reduce_max(windows, [axis + 1]), [axis + 1])
@@ -96,10 +96,10 @@ def _greatest(x: Value, plans: Sequence[Plan]) -> Value:
 
 
 def _greatest_and_places(x: Value, plans: Sequence[Plan]) -> list[Value]:
-    """The greatest of each window, and where in its plane it stands.
+    """Return the maximum of each window and its index in the plane.
 
-    One axis after the other, the last one first, so that the first of equals in reading order
-    stays the first. A window with NaN gives the place of its last one, as torch does.
+    Reduce one axis after the other, the last one first, so that the first of equal elements in
+    row-major order wins. A window with NaN gives the index of its last NaN, as in torch.
     """
     first_axis = x.type.rank - len(plans)
     extents = cai.sizes(x)[first_axis:]
@@ -198,7 +198,7 @@ def _plans(x: Value, output_size: Sequence[Dim]) -> list[Plan]:
 
 
 def _even(x: Value, output_size: Sequence[Dim]) -> list[Slide] | None:
-    """The slides of adaptive windows that are all of one length and do not overlap."""
+    """Return the slides of adaptive windows if they have equal sizes and do not overlap."""
     slides = []
     for out, extent in zip(output_size, cai.sizes(x)[-len(output_size) :], strict=True):
         if not isinstance(out, int) or not isinstance(extent, int) or extent % out:
@@ -238,12 +238,12 @@ def adaptive_max_pool3d(ctx: Ctx, x: Value, output_size: Shape) -> list[Value | 
 
 
 def _wide(x: Value) -> Value:
-    """Averages of narrow floats are added up in f32, as torch does."""
+    """Cast floats to f32 so that averages accumulate in f32, as in torch."""
     return cai.cast(x, torch.float32) if cai.is_float(x) else x
 
 
 def _divisor(slide: Slide, extent: Dim, include_pad: bool) -> Table:
-    """How many places each window along an axis counts."""
+    """Return the number of elements that each window along an axis counts."""
     if not slide.ceil and (include_pad or slide.padding == 0):
         return torch.tensor([slide.kernel])
     starts = slide.starts(extent)
@@ -384,8 +384,8 @@ def _adaptive_average(x: Value, output_size: Sequence[Dim]) -> Value:
 
 
 def _adaptive_avg_pool(ctx: Ctx, x: Value, output_size: Sequence[Dim]) -> Value:
-    whole = all(o == 1 for o in output_size)  # a plain mean, in torch too
-    if whole or not shapes.is_static(output_size):  # a contract holds no run-time sizes
+    whole = all(o == 1 for o in output_size)  # a mean over all elements, as in torch
+    if whole or not shapes.is_static(output_size):  # a contract cannot store dynamic sizes
         return _adaptive_average(x, output_size)
 
     def adaptive_avg_pool(input: Value) -> Value:
@@ -424,7 +424,7 @@ def adaptive_avg_pool2d(ctx: Ctx, x: Value, output_size: Shape) -> Value:
 
 @decomposes(aten.adaptive_avg_pool2d.default, cases=_AVERAGED[:3])
 def adaptive_avg_pool2d_whole(input: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
-    """Whole also for one window, which torch would write as a mean."""
+    """Keep the op also for one window, which torch decomposes into a mean."""
     return aten._adaptive_avg_pool2d.default(input, output_size)
 
 

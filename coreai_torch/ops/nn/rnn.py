@@ -1,7 +1,7 @@
-"""LSTM, GRU and plain recurrent layers: one loop over time for each layer and direction.
+"""Lower LSTM, GRU and RNN layers to one loop over time for each layer and direction.
 
-Torch would write every step out, so that the graph grows with the length. States are float32
-whatever the dtype of the operands: a rounding error made at one step is carried to the last.
+Torch's decomposition unrolls every step, so the graph grows with the length. States are float32
+for every operand dtype: a rounding error in one step propagates to the last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...lowering.cases import bf16, f16, f32
 from ...torch_compat import aten
 from .._lib.stacked_steps import stacked_steps
 
-# From the input's share of the gates and the states before, the states after; output first.
+# Map the input's part of the gates and the previous states to the next states, output first.
 Step: TypeAlias = Callable[[Value, Sequence[Value]], list[Value]]
 
 
@@ -31,7 +31,7 @@ def _wide(x: Value) -> Value:
 
 @dataclass(frozen=True)
 class _Cell:
-    """The weights of one layer in one direction, turned for `x @ weight` ahead of the loop."""
+    """Weights of one layer in one direction, transposed for `x @ weight` before the loop."""
 
     w_ih: Value
     w_hh: Value
@@ -48,7 +48,7 @@ class _Cell:
         return cls(w_ih, w_hh, b_ih, b_hh, w_hr[0] if w_hr else None)
 
     def of_input(self, x: Value) -> Value:
-        """The input's share of the gates, for all steps in one product."""
+        """Return the input's part of the gates, for all steps in one product."""
         return _plus(cai.matmul(x, self.w_ih), self.b_ih)
 
     def of_state(self, h: Value) -> Value:
@@ -60,7 +60,7 @@ def _plus(x: Value, bias: Value | None) -> Value:
 
 
 def _parts(gates: Value, count: int) -> list[Value]:
-    """`[batch, count * width]` cut into its gates."""
+    """Split `[batch, count * width]` into its gates."""
     batch, width = cai.sizes(gates)
     each = shapes.floordiv(width, count)
     bounds = [shapes.mul(each, i) for i in range(count + 1)]
@@ -102,7 +102,7 @@ def _plain_step(activation: Callable[[Value], Value]) -> Callable[[_Cell], Step]
 
 
 def _over_time(gates: Value, states: Sequence[Value], step: Step) -> tuple[Value, list[Value]]:
-    """All outputs `[time, batch, width]` and the last states, by one loop."""
+    """Run one loop; return all outputs `[time, batch, width]` and the last states."""
     length, *of_step = cai.sizes(gates)
     batch, width = of_step[0], cai.size(states[0], 1)
 
@@ -124,7 +124,7 @@ def _layers(
     step_of: Callable[[_Cell], Step],
     directions: int,
 ) -> tuple[Value, list[Value]]:
-    """Layer upon layer over `[time, batch, width]`; the last states of all are stacked."""
+    """Run all layers over `[time, batch, width]`; stack the last states of all layers."""
     finals: list[list[Value]] = []
     for first in range(0, len(cells), directions):
         outputs = []
@@ -145,7 +145,7 @@ def _layers(
 
 @dataclass(frozen=True)
 class _Options:
-    """What the four ops have in common."""
+    """Arguments that the four ops have in common."""
 
     has_biases: bool
     layers: int
@@ -163,9 +163,12 @@ def _run(
     step_of: Callable[[_Cell], Step],
     options: _Options,
 ) -> list[Value]:
-    """Output and last states of all layers, in the dtype and order that the node promises."""
+    """Return output and last states of all layers, in the dtype and layout of the operands."""
     if options.dropout and options.train and options.layers > 1:
-        ctx.refuse("dropout between layers in training mode", "model.eval() before exporting")
+        ctx.refuse(
+            "dropout between layers in training mode is not supported",
+            "call model.eval() before exporting",
+        )
     directions = 2 if options.bidirectional else 1
     each = len(params) // (options.layers * directions)
     cells = [
@@ -186,7 +189,7 @@ def _params(
     out: int = 0,
     of: Callable[..., Any] = f32,
 ) -> list[Any]:
-    """Parameters for an input of width 3 and states of width 4, projected to `out` if that."""
+    """Return parameters for inputs of width 3 and states of width 4, projected to `out` if set."""
     made: list[tuple[int, ...]] = []
     for layer in range(layers):
         state = out or 4
@@ -235,7 +238,7 @@ def _lstm_cases() -> list[Any]:
 
 
 def _cases(gates: int) -> list[Any]:
-    """The same for a layer with one state."""
+    """Return the cases of a layer with one state."""
     return [
         case(f32(5, 2, 3), f32(1, 2, 4), _params(gates), True, 1, 0.0, False, False, False),
         case(

@@ -1,4 +1,4 @@
-"""Sums, products and extremes that run along an axis."""
+"""Lower cumulative sums, products, extremes and log-sum-exp."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BLOCK, _DYNAMIC_BLOCK = 16, 64
 
 
 def counting(extent: Dim) -> Value:
-    """0, 1, 2, ... as a si32 vector."""
+    """Return 0, 1, 2, ... as an si32 vector."""
     if isinstance(extent, int):
         return cai.tensor_constant(torch.arange(extent, dtype=torch.int32), "positions")
     return cai.range_(cai.i32(0), extent, cai.i32(1))
 
 
 def positions(x: Value, axis: int) -> Value:
-    """The place of each element along an axis, as si32, with ones for the other axes."""
+    """Return the index of each element along an axis, as si32; the other axes have size 1."""
     extent = cai.size(x, axis)
     dims: list[Dim] = [1] * x.type.rank
     dims[axis] = extent
@@ -32,13 +32,13 @@ def positions(x: Value, axis: int) -> Value:
 
 
 def running_total(x: Value, axis: int) -> Value:
-    """The cumulative sum of si32 or f32. The run time dies of an integer that overflows."""
+    """Return the cumulative sum of si32 or f32. The runtime crashes on integer overflow."""
     return cai.scan(x, axis, "sum")
 
 
 def _running(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> Value:
-    # The scan accumulates in the element type: f16 stops counting ones at 2048, and the process
-    # dies of 100 + 100 in si8, which torch wraps.
+    # The scan accumulates in the element type: a sum of ones in f16 stops at 2048, and 100 + 100
+    # in si8, which torch wraps, crashes the process.
     met = cai.cast(x, ctx.out_dtype)
     wide = cai.cast(met, torch.float32 if cai.is_float(met) else torch.int32)
     return cai.cast(cai.scan(wide, dim, combiner), ctx.out_dtype) if x.type.rank else met
@@ -90,18 +90,18 @@ def cumsum(ctx: Ctx, x: Value, dim: Axis) -> Value:
 )
 def cumprod(ctx: Ctx, x: Value, dim: Axis) -> Value:
     if cai.is_complex(x):
-        ctx.refuse("the product of complex numbers")
+        ctx.refuse("cumprod of complex numbers is not supported")
     return _running(ctx, x, dim, "product")
 
 
 def _running_extreme(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> list[Value | None]:
-    """The extreme so far and its last place; once NaN was met it stays."""
+    """Return the running extreme and its last index; NaN propagates to all later elements."""
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
     ordered = cai.cast(x, torch.int32) if cai.is_bool(x) else x
     extreme = cai.scan(ordered, dim, combiner)
     at_extreme = cai.equal(ordered, extreme)
-    if cai.is_float(x):  # the scan passes over NaN
+    if cai.is_float(x):  # the scan ignores NaN
         is_nan = cai.not_equal(x, x)
         met = cai.scan(cai.raw_cast(is_nan, torch.int32), dim, "max")
         spoilt = cai.cast(met, torch.bool)
@@ -169,10 +169,10 @@ def logcumsumexp(ctx: Ctx, x: Value, dim: Axis) -> Value:
 
 
 def _log_sums(x: Value) -> Value:
-    """Return the running log-sum-exp of each row, in blocks whose sums are summed the same way.
+    """Return the running log-sum-exp of each row: per block, then over the block totals.
 
-    A block of `b` elements is a table of all pairs, so n elements take n b, not n² exponentials.
-    A dynamic size has two levels: the number of blocks decides about the second.
+    A block of `b` elements uses a table of all pairs, so n elements take n b exponentials instead
+    of n². A dynamic size has two levels: the second is a table of all pairs of blocks.
     """
     rows, count = cai.sizes(x)
     static = isinstance(count, int)
@@ -195,9 +195,10 @@ def _log_sums(x: Value) -> Value:
 
 
 def _log_sums_of_pairs(x: Value) -> Value:
-    """Return the running log-sum-exp of the last axis; each result has a shift of its own.
+    """Return the running log-sum-exp of the last axis; each result has a separate shift.
 
-    One shift for all loses what lies 100 below the greatest: of -200, 0 the first is to stay.
+    A common shift loses elements 100 below the maximum: for [-200, 0] the first result must be
+    -200.
     """
     axis = x.type.rank - 1
     terms = cai.expand_dims(x, [axis])
@@ -208,7 +209,7 @@ def _log_sums_of_pairs(x: Value) -> Value:
 
 
 def _log_add(x: Value, y: Value) -> Value:
-    """Return `log(exp(x) + exp(y))`; an infinite maximum is not subtracted, as inf - inf is NaN."""
+    """Return `log(exp(x) + exp(y))`; do not subtract an infinite maximum: inf - inf is NaN."""
     peak = cai.maximum(x, y)
     infinite = cai.equal(cai.abs_(peak), cai.like(peak, _INF))
     shift = cai.where(infinite, cai.like(peak, 0.0), peak)

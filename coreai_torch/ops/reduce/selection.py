@@ -1,6 +1,6 @@
-"""The k-th smallest element and the greatest few of a long axis, without sorting all of it.
+"""Select the k-th smallest or the k greatest elements of a long axis without a full sort.
 
-The run time (coreai-core 1.0.0b3) sorts at 2.6 µs an element, and compares and counts at 9 ns.
+The runtime (coreai-core 1.0.0b3) sorts at 2.6 µs per element, and compares and counts at 9 ns.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ...ir import graph
 from ...ir.dialect import Value
 from .cumulative import positions
 
-_LONG = 4096  # a shorter axis is sorted faster than it is searched
+_LONG = 4096  # sorting is faster than selection on a shorter axis
 _INF = float("inf")
 _TOP_BIT = 1 << 30
 _MANTISSA = 1 << 23
 
 
 def is_long(x: Value, axis: int) -> bool:
-    """Return whether an axis is static and long enough for a selection."""
+    """Return whether an axis is static and long enough for selection."""
     extent: int = x.type.shape[axis]
     return extent >= _LONG  # a dynamic size is negative here
 
@@ -33,7 +33,7 @@ def _searched(x: Value) -> Value:
 
 
 def _float_of(bits: Value) -> Value:
-    """Return the f32 whose bits are an si32 that is not negative."""
+    """Return the f32 with the bits of a non-negative si32."""
     exponent = cai.floor_divide(bits, cai.i32(_MANTISSA))
     fraction = cai.sub(bits, cai.mul(exponent, cai.i32(_MANTISSA)))
     leading = cai.mul(cai.minimum(exponent, cai.i32(1)), cai.i32(_MANTISSA))
@@ -44,10 +44,10 @@ def _float_of(bits: Value) -> Value:
 
 
 def _smallest_with(x: Value, rank: Value, axis: int) -> Value:
-    """Return the least number that more than `rank` elements do not exceed, by its bits.
+    """Return the smallest number that is >= more than `rank` elements (radix select).
 
-    The bits of a float, sign apart, are ordered like its magnitude. Each of 31 passes over `x`
-    decides about one bit of each result.
+    The bits of a float without its sign are ordered like its magnitude. Each of 31 passes over
+    `x` determines one bit of each result.
     """
     zero = cai.like(x, 0)
     below_zero = cai.raw_cast(cai.less(x, zero), torch.int32)
@@ -79,9 +79,9 @@ def _smallest_with(x: Value, rank: Value, axis: int) -> Value:
 
 
 def element_at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
-    """Return value and first place of the element of a rank (from 0), axis kept; NaN is last.
+    """Return value and first index of the element of a rank (from 0), keepdim; NaN is last.
 
-    `rank` is an si32 with the sizes of the result.
+    `rank` is an si32 tensor with the sizes of the result.
     """
     keys = _searched(x)
     is_nan = cai.not_equal(keys, keys)
@@ -101,18 +101,19 @@ def element_at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
 
 
 def block_size(extent: int, k: int) -> int:
-    """Return the number of elements in a block, or 0 if sorting all is as fast.
+    """Return the number of elements in a block, or 0 if a full sort is as fast.
 
-    Maxima of blocks and the elements of `k` blocks are sorted: as many of one as of the other.
+    The extremes of all blocks and the elements of `k` blocks are sorted. The size makes both
+    counts about equal.
     """
-    if extent < _LONG:  # or dynamic, which is a negative size
+    if extent < _LONG:  # includes dynamic sizes, which are negative
         return 0
     block = math.isqrt(extent // max(k, 1))
     return block if block >= 4 else 0
 
 
 def greatest_blocks(x: Value, block: int, largest: bool) -> Value:
-    """Return the extreme of each block, `[rows, blocks]`, NaN counted as the greatest."""
+    """Return the extreme of each block, `[rows, blocks]`; NaN is greatest."""
     rows, extent = x.type.shape[0], x.type.shape[1]
     blocks = extent // block
     head = cai.slice_axis(x, 1, 0, blocks * block) if blocks * block < extent else x
@@ -121,7 +122,7 @@ def greatest_blocks(x: Value, block: int, largest: bool) -> Value:
         found = cai.reduce_max(cells, [2])
     elif not cai.is_float(x):
         found = cai.reduce_min(cells, [2])
-    else:  # the least of a block ignores NaN, unless all of it is NaN
+    else:  # the minimum of a block ignores NaN, unless all elements are NaN
         is_nan = cai.not_equal(cells, cells)
         least = cai.reduce_min(cai.where(is_nan, cai.like(x, _INF), cells), [2])
         found = cai.where(cai.all_(is_nan, [2]), cai.like(x, float("nan")), least)

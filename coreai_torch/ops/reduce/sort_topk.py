@@ -1,4 +1,4 @@
-"""Sorting, and what a sorted axis tells: the greatest few, medians, modes."""
+"""Lower `sort`, `topk`, `kthvalue`, `median` and `mode`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _TIES = (1, 2, 2, 1, 3, 3, 3, 0)
 
 
 def order(x: Value, axis: int, descending: bool = False) -> Value:
-    """The stable permutation that sorts an axis, as si32; NaN counts as the greatest."""
+    """Return the stable permutation that sorts an axis, as si32; NaN is greatest."""
     keys = cai.cast(x, torch.int32) if cai.is_bool(x) else x
     if not (descending and cai.is_float(x)):
         return cai.argsort(keys, axis, descending)
-    # The dialect's descending order has NaN last. The ascending one of the reversed axis, read
-    # backwards, has it first, and equals stand as they stood.
+    # The dialect's descending sort puts NaN last. Sort the reversed axis in ascending order and
+    # reverse the result: NaN is first, and equal elements keep their order.
     backwards = cai.argsort(cai.reverse(keys, [axis]), axis, False)
     last = shapes.sub(cai.size(x, axis), 1)
     return cai.sub(cai.i32(last) if isinstance(last, int) else last, cai.reverse(backwards, [axis]))
 
 
 def _sorted(x: Value, axis: int, descending: bool) -> Value:
-    """The values alone, which costs no gather."""
+    """Return only the sorted values, without a gather."""
     keys = cai.cast(x, torch.int32) if cai.is_bool(x) else x
     if descending and cai.is_float(x):
         ordered = cai.reverse(cai.sort(keys, axis, False), [axis])
@@ -92,7 +92,7 @@ _ANY = "of equal numbers torch may take any"
 
 @lowers(
     aten.topk.default,
-    ignore=("sorted",),  # any order is right for False, so also the sorted one
+    ignore=("sorted",),  # sorted=False allows any order, including the sorted one
     cases=[
         case(f32(2, 5), 3),
         case(f32(5, 3), 2, 0, False),
@@ -130,8 +130,8 @@ def topk(ctx: Ctx, x: Value, k: Dim, dim: Axis, largest: bool) -> list[Value]:
 def _top_of_blocks(x: Value, k: int, dim: int, largest: bool, block: int) -> list[Value]:
     """Sort the extremes of blocks, then the elements of the best `k` blocks.
 
-    Of equal elements the first is taken, as by a stable sort: blocks are taken in that order, and
-    what lies behind the last whole block comes last.
+    Ties are resolved in favour of the first element, as in a stable sort: the blocks keep their
+    order, and the elements after the last full block come last.
     """
     rank, sizes = x.type.rank, list(cai.sizes(x))
     last = [*(a for a in range(rank) if a != dim), dim]
@@ -160,7 +160,7 @@ def _flat(x: Value) -> Value:
 
 
 def _at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
-    """Value and place of the element of a rank, axis kept, as it is in the ranks."""
+    """Return value and index of the element of each rank; the axis has its size in `rank`."""
     if is_long(x, axis):
         return element_at(x, rank, axis)
     place = cai.gather_along_axis(order(x, axis), rank, axis)
@@ -196,7 +196,7 @@ def _whole(number: Dim) -> Value:
 
 
 def _median(x: Value, axis: int, ignore_nan: bool) -> tuple[Value, Value]:
-    """The lower median with its place, axis kept; the first NaN if there is one to mind."""
+    """Return the lower median and its index (keepdim); the first NaN unless NaN is ignored."""
     extent = cai.size(x, axis)
     is_nan = cai.raw_cast(cai.not_equal(x, x), torch.int32)
     numbers = cai.sub(_whole(extent), cai.reduce_sum(is_nan, [axis]))
@@ -280,7 +280,7 @@ def shifted(x: Value, axis: int) -> Value:
     ],
 )
 def mode(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value]:
-    """The smallest of the most frequent values, at the last of its places."""
+    """Return the smallest of the most frequent values and its last index."""
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
     places = order(x, dim)

@@ -1,4 +1,4 @@
-"""Counts of integers, and the different values of a tensor."""
+"""Lower `bincount` and the `unique` ops."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _ones(x: Value, dtype: torch.dtype) -> Value:
     ],
 )
 def bincount(ctx: Ctx, x: Value, weights: Value | None, minlength: Dim) -> Value:
-    """As long as the greatest value asks; a negative one, where torch raises, counts as zero."""
-    # An index out of range would write beside the tensor.
+    """Count each integer up to the maximum; a negative one, where torch raises, counts as zero."""
+    # An index out of range would write outside the tensor.
     index = cai.maximum(cai.cast(x, torch.int32), cai.i32(0))
-    # With -1 beside the values, none of them need no place: `bincount(x[x > 9])` may be of none.
+    # Append -1 so that an empty operand, as in `bincount(x[x > 9])`, gives length 0.
     greatest = cai.reduce_max(cai.concat(0, [index, shapes.vector([-1])]), [0])
     needed = cai.add(shapes.scalar(greatest), cai.i32(1))
     length = shapes.maximum(needed, minlength)
@@ -45,7 +45,7 @@ def bincount(ctx: Ctx, x: Value, weights: Value | None, minlength: Dim) -> Value
 
 
 def _differing(rows: Value) -> Value:
-    """Whether each entry of the first axis differs from the one before it; the first does."""
+    """Return whether each entry of the first axis differs from its predecessor; the first does."""
     changed = cai.not_equal(rows, shifted(rows, 0))
     others = list(range(1, rows.type.rank))
     changed = cai.shrink_dims(cai.any_(changed, others), others)
@@ -53,7 +53,7 @@ def _differing(rows: Value) -> Value:
 
 
 def _runs(rows: Value) -> tuple[Value, Value, Value]:
-    """Of equal neighbours: the first of each run, the run of each entry, the runs' lengths."""
+    """Return the first entry of each run of equal entries, each entry's run, and run lengths."""
     fresh = _differing(rows)
     starts = cai.non_zero(fresh)
     run = cai.sub(running_total(cai.raw_cast(fresh, torch.int32), 0), cai.i32(1))
@@ -64,7 +64,7 @@ def _runs(rows: Value) -> tuple[Value, Value, Value]:
 
 
 def _unsorted(run: Value, places: Value) -> Value:
-    """What belongs to the sorted entries, put where the entries came from."""
+    """Return the runs of sorted entries in the entries' original order."""
     return cai.scatter_along_axis(cai.zeros(run, cai.sizes(run)), places, run, 0)
 
 
@@ -89,7 +89,7 @@ _UNIQUE = [
 
 @lowers(
     aten._unique2.default,
-    ignore=_FLAGS,  # any order is right for sorted=False; what nobody asked for nobody reads
+    ignore=_FLAGS,  # sorted=False allows any order; results not requested are not read
     cases=_UNIQUE,
 )
 def unique(ctx: Ctx, x: Value) -> list[Value | None]:
@@ -100,7 +100,7 @@ def unique(ctx: Ctx, x: Value) -> list[Value | None]:
 
 
 def _to_front(x: Value, axis: int) -> tuple[Value, list[int]]:
-    """The axis first, and the permutation that puts it back."""
+    """Return `x` with the axis first, and the permutation that moves it back."""
     rest = [a for a in range(x.type.rank) if a != axis]
     forth = [axis, *rest]
     return cai.transpose(x, forth), [forth.index(a) for a in range(x.type.rank)]
@@ -122,7 +122,7 @@ def _to_front(x: Value, axis: int) -> tuple[Value, list[int]]:
 )
 def unique_consecutive(ctx: Ctx, x: Value, dim: int | None) -> list[Value | None]:
     if dim == -1:
-        # The export promises [2, u0, 2, 3] for [2, 3] along -1; along -2 it is right.
+        # torch.export gives [2, u0, 2, 3] for [2, 3] along -1; along -2 the sizes are correct.
         ctx.refuse(f"torch.export gets the sizes wrong with dim={dim}", f"dim={dim + x.type.rank}")
     if dim is None:
         values, run, counts = _runs(_flat(x))
@@ -133,9 +133,9 @@ def unique_consecutive(ctx: Ctx, x: Value, dim: int | None) -> list[Value | None
 
 
 def _row_order(rows: Value) -> Value:
-    """The stable permutation that sorts rows by their first element that differs.
+    """Return the stable permutation that sorts rows lexicographically.
 
-    Every row is held against every other: the dialect sorts single numbers only.
+    Compare all pairs of rows: the dialect sorts only single numbers.
     """
     flat = cai.reshape(rows, [cai.size(rows, 0), shapes.product(cai.sizes(rows)[1:])])
     keys = cai.cast(flat, torch.int32) if cai.is_bool(flat) else flat

@@ -1,4 +1,4 @@
-"""Tensors joined, split and repeated."""
+"""Lower `cat`, `split`, `repeat` and `repeat_interleave`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from ...torch_compat import aten
     ],
 )
 def cat(ctx: Ctx, tensors: Sequence[Value], dim: int) -> Value:
-    """Empty tensors are passed over, whatever their rank."""
+    """Concatenate; ignore empty tensors of any rank."""
     axis = dim % ctx.out.rank
     filled = [t for t in tensors if 0 not in t.type.shape] or list(tensors)
     cast = [cai.cast(t, ctx.out_dtype) for t in filled]
-    # The dialect refuses a size that one operand shows and another hides.
+    # The dialect rejects a size that is static in one operand and dynamic in another.
     return cai.concat(axis, [cai.refine(t, _as_promised(ctx, t, axis)) for t in cast])
 
 
@@ -75,7 +75,7 @@ def split_with_sizes(ctx: Ctx, x: Value, split_sizes: Shape, dim: Axis) -> list[
 def _part(x: Value, axis: int, start: Dim, end: Dim, promised: Any) -> Any:
     if 0 in promised.shape and types.DYNAMIC not in promised.shape:
         return torch.empty(tuple(promised.shape), dtype=types.dtype_of(promised))
-    # Of an open size the type says nothing: both halves of `[?, 4]` are `[?, 4]` like the whole.
+    # Equal types with a dynamic size do not imply equal sizes: half of `[?, 4]` is also `[?, 4]`.
     if promised == x.type and start == 0 and promised.shape[axis] != types.DYNAMIC:
         return x
     return cai.slice_axis(x, axis, start, end)
@@ -113,7 +113,7 @@ def repeat(ctx: Ctx, x: Value, repeats: Shape) -> Value:
 
 @lowers(
     aten.repeat_interleave.Tensor,
-    ignore=("output_size",),  # a hint that spares torch a synchronisation
+    ignore=("output_size",),  # a hint that saves torch a synchronization
     cases=[
         case(i64(4, values=(1, 0, 3, 2))),
         case(i32(3, values=(2, 2, 1)), output_size=5),
@@ -121,12 +121,12 @@ def repeat(ctx: Ctx, x: Value, repeats: Shape) -> Value:
     ],
 )
 def repeat_interleave(ctx: Ctx, repeats: Value) -> Value:
-    """Each index as often as it says: the ends of the runs are marked, then counted up."""
+    """Repeat each index: mark the ends of the runs, then take the cumulative sum."""
     counts = cai.cast(repeats, torch.int32)
     ends = cai.scan(counts, 0, "sum")
     total = shapes.scalar(cai.slice_axis(ends, 0, -1, shapes.FAR))
-    # One place more than the result has: runs that end at its end need somewhere to be marked,
-    # and no tensor here is ever empty, which the run time would not survive.
+    # One element more than the result: runs that end with the result set a mark there, and the
+    # tensor is never empty, which would crash the runtime.
     marks = cai.zeros(ends, [shapes.add(total, 1)])
     ones = cai.broadcast_to(cai.like(ends, 1), cai.sizes(ends))
     steps = cai.scatter_along_axis(marks, ends, ones, 0, "add")

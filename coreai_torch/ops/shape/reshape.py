@@ -1,4 +1,4 @@
-"""The same elements under another shape or in another order."""
+"""Lower ops that change only the shape or the order of elements."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def squeeze_all(ctx: Ctx, x: Value) -> Value:
     cases=[case(f32(1, 2, 1), [0, -1]), case(f32(2, 1), [0]), case(f32(1, 2), [])],
 )
 def squeeze_dims(ctx: Ctx, x: Value, dim: Sequence[int]) -> Value:
-    """An empty list means no axis here, where reductions read it as all of them."""
+    """Squeeze the given axes; an empty list means no axis (in reductions: all axes)."""
     axes = [d % max(x.type.rank, 1) for d in dim] if x.type.rank else []
     return cai.shrink_dims(x, [d for d in axes if x.type.shape[d] == 1])
 
@@ -133,10 +133,10 @@ def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
     ],
 )
 def roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
-    """Gather rows that are whole behind the last rolled axis, or join two slices per axis.
+    """Gather the rows behind the last rolled axis, or concatenate two slices per axis.
 
-    Of a [1, 224, 224, 96] the run time (coreai-core 1.0.0b3) gathers rows of 96 in 36 ms and
-    joins slices in 530 ms.
+    For [1, 224, 224, 96] the runtime (coreai-core 1.0.0b3) gathers rows of 96 in 36 ms and
+    concatenates slices in 530 ms.
     """
     shifts = [shifts] if isinstance(shifts, int | torch.SymInt) else shifts
     dims = [dims] if isinstance(dims, int) else dims

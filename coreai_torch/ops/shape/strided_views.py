@@ -1,4 +1,4 @@
-"""Views that step through memory: strides, windows, diagonals, and elements read as others."""
+"""Lower strided views: `as_strided`, `unfold`, `col2im`, diagonals and views as another dtype."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def as_strided_scatter(
 
 @lowers(
     aten.resize.default,
-    ignore=("memory_format",),  # looked at in the node: it is no value
+    ignore=("memory_format",),  # read from the node: not a value
     cases=[
         case(f32(4, 3), [2, 5], static_only=_NUMBERS),
         case(i64(6), [3, 2], static_only=_NUMBERS),
@@ -94,15 +94,15 @@ def as_strided_scatter(
 def resize(ctx: Ctx, x: Value, size: Shape) -> Value:
     fake, dims = ctx.fake("self"), ctx.dims(size)
     if ctx.call.node.kwargs.get("memory_format") not in (None, torch.contiguous_format):
-        ctx.refuse("a memory format of its own, which would put the elements in another order")
+        ctx.refuse("a memory format other than contiguous changes the order of the elements")
     count = shapes.product(dims)
     if isinstance(count, int) and isinstance(fake.numel(), int) and count > fake.numel():
-        ctx.refuse("more elements than the tensor has, whose values are undefined")
+        ctx.refuse("a size with more elements than the tensor has gives undefined values")
     return cai.reshape(cai.slice_axis(_storage(ctx, x, fake), 0, 0, count), dims)
 
 
 def _root(node: Any) -> Any:
-    """What a chain of views is taken of: strides reach its memory before and behind a view."""
+    """Return the base of a chain of views: strides can reach its memory outside of a view."""
     while isinstance(node.target, OpOverload) and node.target.is_view:
         source, fake = node.args[0], node.meta["val"]
         in_other_units = source.meta["val"].dtype != fake.dtype
@@ -113,10 +113,10 @@ def _root(node: Any) -> Any:
 
 
 def _order(ctx: Ctx, fake: Any) -> list[int]:
-    """The axes as they lie in memory, the one with the longest stride first."""
+    """Return the axes in memory order, the longest stride first."""
     order = sorted(range(fake.dim()), key=lambda a: -_static(ctx, fake.stride(a)))
     if not fake.permute(order).is_contiguous():
-        ctx.refuse("strides over a tensor that is itself a view with gaps", "x.contiguous() first")
+        ctx.refuse("strides of a view with gaps are not supported", "call x.contiguous() first")
     return order
 
 
@@ -125,17 +125,17 @@ def _static(ctx: Ctx, extent: Any) -> int:
 
 
 def _storage(ctx: Ctx, x: Value, fake: Any) -> Value:
-    """The elements in the order of the memory that torch's strides walk through."""
+    """Return the elements as a vector in torch's memory order."""
     return cai.reshape(cai.transpose(x, _order(ctx, fake)), [shapes.product(cai.sizes(x))])
 
 
 def _offset(ctx: Ctx, fake: Any, storage_offset: Any) -> Dim:
-    """Counted from the first element of the tensor, which need not be the first in memory."""
+    """Return the offset from the tensor's first element, which may not be the first in memory."""
     own = fake.storage_offset()
     if storage_offset is own:
         return 0
     if not isinstance(storage_offset, int) or not isinstance(own, int):
-        ctx.refuse("a storage offset that is known at run time only")
+        ctx.refuse("a dynamic storage offset is not supported")
     if storage_offset < own:
         ctx.refuse("a view that begins before the tensor it is taken of")
     return storage_offset - own
@@ -144,7 +144,7 @@ def _offset(ctx: Ctx, fake: Any, storage_offset: Any) -> Dim:
 def _check_end(
     ctx: Ctx, fake: Any, dims: Sequence[Dim], stride: Sequence[Dim], offset: Dim
 ) -> None:
-    """Memory that the tensor does not have would be read as whatever the run time gives."""
+    """Reject a view past the tensor's end: the runtime would read undefined values."""
     known = [offset, *dims, *stride, fake.numel()]
     if not all(isinstance(extent, int) for extent in known):
         return
@@ -165,7 +165,7 @@ def _contiguous(dims: Sequence[Dim], stride: Sequence[Dim]) -> bool:
 
 
 def _positions(dims: Sequence[Dim], stride: Sequence[Dim], offset: Dim) -> Value:
-    """Where each element of the view lies; out of two numbers per axis, not out of a table."""
+    """Return the position of each element, computed from size and stride without a table."""
     position = shapes.number(offset)
     for axis, (extent, step) in enumerate(zip(dims, stride, strict=True)):
         stop = cai.i32(extent) if isinstance(extent, int) else extent
@@ -194,7 +194,7 @@ def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tenso
         return x.reshape(1).narrow(0, 0, size)
     dim = dimension % x.dim()
     count = (x.shape[dim] - size) // step + 1
-    if free_unbacked_symbols(x):  # torch cannot take a view of a size that the data decide
+    if free_unbacked_symbols(x):  # torch cannot view a tensor with a data-dependent size
         starts = torch.arange(count, device=x.device) * step
         places = starts.unsqueeze(1) + torch.arange(size, device=x.device)
         return x[(slice(None),) * dim + (places,)].movedim(dim + 1, -1)
@@ -248,7 +248,7 @@ def col2im(
 ) -> torch.Tensor:
     """Sum the windows: gather one row of channels per position and overlap, then add them.
 
-    Nothing is scattered: a scatter takes an index for every element, channels included.
+    A scatter would need an index for each element, including the channels.
     """
     counts = [
         (extent + 2 * p - d * (k - 1) - 1) // s + 1
@@ -334,7 +334,7 @@ def _joined(rows: Value) -> Value:
 
 
 def _steps(rows: Value, ctx: Ctx, offset: int) -> tuple[Dim, Dim, Dim]:
-    """A diagonal of a matrix laid out flat: one row and one column further each time."""
+    """Return start, end and step of a diagonal in a flattened matrix; the step is width + 1."""
     height, width = cai.sizes(rows)[-2:]
     start = offset if offset >= 0 else shapes.mul(-offset, width)
     below = height if offset >= 0 else shapes.add(height, offset)
@@ -357,13 +357,13 @@ def _steps(rows: Value, ctx: Ctx, offset: int) -> tuple[Dim, Dim, Dim]:
     ],
 )
 def view_dtype(ctx: Ctx, x: Value) -> Value:
-    """Between integers of one width the bits stay when torch's cast, which wraps, is made."""
+    """Cast between integers of equal width: torch's cast wraps, so the bits stay the same."""
     source, target = cai.dtype(x), ctx.out_dtype
     if source == target:
         return x
     integers = not (source.is_floating_point or source.is_complex or target.is_floating_point)
     if not integers or source.itemsize != target.itemsize or target == torch.bool:
-        ctx.refuse(f"the bits of {source} read as {target}")
+        ctx.refuse(f"a view of {source} as {target} is not supported")
     return cai.cast(x, target)
 
 
