@@ -50,6 +50,7 @@ class Build:
         self._blocks: list[Block] = []
         self._emitted: list[dict[int, Value]] = []
         self._superseded: list[list[Value]] = []
+        self._run_time: list[set[int]] = [set()]
         self.shared_graphs: dict[Any, Any] = {}
         self.zero_sizes = NEVER
         self.open_scans = itertools.count()  # numbers the scans over dynamic sizes
@@ -90,6 +91,7 @@ class Build:
         self._blocks.append(block)
         self._emitted.append({})
         self._superseded.append([])
+        self._run_time.append(set())
         try:
             with InsertionPoint(block):
                 yield
@@ -100,6 +102,15 @@ class Build:
             self._blocks.pop()
             self._emitted.pop()
             self._superseded.pop()
+            self._run_time.pop()
+
+    @property
+    def run_time_values(self) -> set[int]:
+        """The hashes of values in the graph being built that are known not to be constants.
+
+        No operation is erased before the graph is complete, so no hash is used twice.
+        """
+        return self._run_time[-1]
 
     def reserve(self, names: Iterable[str]) -> None:
         """Reserve these graph names for the entry points."""
