@@ -44,7 +44,9 @@ def main() -> int:
     given = parser.parse_args()
     failed = 0
     for environment in environments(given.versions):
-        if not environment.exists():
+        if environment.exists():
+            environment.update()
+        else:
             environment.build()
         parts = [part for part in PARTS if part.quick or not given.quick]
         results = [_run(part, environment) for part in parts]

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("COREAI_TORCH_ENVS", Path.home() / ".cache" / "coreai-torch" / "envs"))
 # The libraries of the tests; torch is installed first, so that none of them picks another one.
-TEST_LIBRARIES = ("expecttest", "hypothesis", "pytest>=8", "pytest-xdist", "transformers")
+TEST_LIBRARIES = ("expecttest", "grimp", "hypothesis", "pytest>=8", "pytest-xdist", "transformers")
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,14 @@ class Environment:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([_python(self.python), "-m", "venv", self.folder], check=True)
         self._install(f"torch=={self.torch}")
-        self._install(f"torch=={self.torch}", f"coreai-core=={self.core}", *TEST_LIBRARIES)
+        self.update()
         self._install(f"torch=={self.torch}", "-e", str(ROOT))
         self._install("--no-deps", "timm")
         (self.folder / ".complete").touch()
+
+    def update(self) -> None:
+        """Install the libraries of the tests that are missing."""
+        self._install(f"torch=={self.torch}", f"coreai-core=={self.core}", *TEST_LIBRARIES)
 
     def remove(self) -> None:
         """Delete the environment."""
