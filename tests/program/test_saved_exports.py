@@ -19,7 +19,7 @@ def saved_by(path):
 
 def load(path):
     if saved_by(path) > RELEASE:
-        pytest.skip(f"torch {torch.__version__} does not promise to load what a later one saved")
+        pytest.skip(reason=f"torch {torch.__version__} may not load what a later one saved")
     return torch.export.load(path)
 
 

@@ -36,7 +36,7 @@ def test_warn_if_a_score_is_old(name):
     commit = measured()[name]["commit"]
     commits = provenance.age(commit)
     if commits is None:
-        pytest.skip(f"the git history is absent or does not contain commit {commit}")
+        pytest.skip(reason=f"the git history is absent or does not contain commit {commit}")
     assert commits >= 0
     if commits > provenance.OLD:
         warnings.warn(
@@ -79,5 +79,5 @@ def test_age_of_an_unknown_commit_is_none():
 
 def test_age_counts_commits():
     if provenance.age("HEAD") is None:
-        pytest.skip("the git history is absent")
+        pytest.skip(reason="the git history is absent")
     assert provenance.age("HEAD") == 0
