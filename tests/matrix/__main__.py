@@ -11,28 +11,30 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
+from collections.abc import Sequence
 
 from tests import provenance
 
-from .environment import Environment
+from .environment import Environment, is_installed
 from .page import RESULTS, write_page
 from .parts import PARTS, Result, dumps, run
 
 TORCH = ("2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
-PYTHON = ("3.11", "3.12", "3.13")
-CORE = ("1.0.0b2", "1.0.0b3")
+# Each of these versions is combined with one torch; all others run Python 3.11 and the newest core.
+PYTHON = {"3.12": "2.11.0", "3.13": "2.12.1"}
+CORE = {"1.0.0b2": "2.13.0"}
 
 
-def environments(versions: list[str]) -> list[Environment]:
+def environments(versions: Sequence[str], quick: bool) -> list[Environment]:
     """Return the combinations to run: all torch versions, and each Python and core with one."""
-    found = [Environment(torch) for torch in versions or TORCH]
-    if not versions:
-        installed = [v for v in PYTHON if shutil.which(f"python{v}")]
-        found += [Environment("2.13.0", python=python) for python in installed]
-        found += [Environment("2.13.0", core=core) for core in CORE]
-    return list(dict.fromkeys(found))
+    versions = versions or TORCH
+    if quick:
+        return [Environment(torch) for torch in versions]
+    pythons = {torch: python for python, torch in PYTHON.items() if is_installed(python)}
+    found = [Environment(torch, python=pythons.get(torch, "3.11")) for torch in versions]
+    cores = [Environment(torch, core=core) for core, torch in CORE.items() if torch in versions]
+    return found + cores
 
 
 def main() -> int:
@@ -43,12 +45,12 @@ def main() -> int:
     parser.add_argument("--delete", action="store_true", help="delete each environment")
     given = parser.parse_args()
     failed = 0
-    for environment in environments(given.versions):
+    for environment in environments(given.versions, given.quick):
         if environment.exists():
             environment.update()
         else:
             environment.build()
-        parts = [part for part in PARTS if part.quick or not given.quick]
+        parts = [part for part in PARTS if (part.quick if given.quick else part.full)]
         results = [_run(part, environment) for part in parts]
         failed += sum(result.failed for result in results)
         if not given.quick:

@@ -61,8 +61,16 @@ class Environment:
         subprocess.run(command, check=True)
 
 
+def is_installed(version: str) -> bool:
+    """Return whether that Python runs; version managers put commands that fail on the path."""
+    command = [f"python{version}", "-c", ""]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
 def _python(version: str) -> str:
-    found = shutil.which(f"python{version}")
-    if found is None:
+    if not is_installed(version):
         raise LookupError(f"python{version} is not installed")
-    return found
+    return f"python{version}"

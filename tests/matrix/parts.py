@@ -33,6 +33,7 @@ class Part:
     name: str
     arguments: tuple[str, ...]
     quick: bool = True
+    full: bool = True
 
 
 def models(count: int) -> tuple[str, ...]:
@@ -41,10 +42,11 @@ def models(count: int) -> tuple[str, ...]:
 
 
 PARTS = (
-    Part("imports", ("tests/unit/test_imports.py", "tests/unit/test_torch_compat.py")),
+    # The unit tests contain these tests, and the ten models contain the five.
+    Part("imports", ("tests/unit/test_imports.py", "tests/unit/test_torch_compat.py"), full=False),
     Part("seed documents", ("tests/compat/test_seeds.py",)),
     Part("op cases, static", ("tests/ops/test_cases.py", "-k", "static or void")),
-    Part("five models", models(5)),
+    Part("five models", models(5), full=False),
     Part("ten models", models(10), quick=False),
     Part("unit tests", ("tests/unit",), quick=False),
     Part("program tests", ("tests/program",), quick=False),
