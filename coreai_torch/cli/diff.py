@@ -44,7 +44,7 @@ def _describe(found: list[Difference]) -> Iterator[str]:
         where = (
             f"{difference.what} of {difference.function}" if difference.function else "functions"
         )
-        lines = difference.told.splitlines()
+        lines = difference.description.splitlines()
         yield f"{where}:"
         yield from (f"  {line}" for line in lines[:_SHOWN])
         if len(lines) > _SHOWN:

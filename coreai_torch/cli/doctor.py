@@ -48,7 +48,7 @@ def doctor(
         lines += [
             f"{hazard.severity}: {hazard.problem}, {times}",
             f"  at    {hazard.place}",
-            f"  try   {hazard.way_out}",
+            f"  try   {hazard.hint}",
             f"  code  {hazard.code}",
         ]
     if asset is not None and not found:

@@ -67,6 +67,6 @@ def _check(pattern: str, as_json: bool) -> None:
     lines = [f"{len(results) - len(failed)} of {len(results)} runs agree with torch"]
     for result in failed:
         when = "after" if result.optimized else "before"
-        lines.append(f"  {result.op}, case {result.case}, {when} optimize(): {result.told}")
+        lines.append(f"  {result.op}, case {result.case}, {when} optimize(): {result.problem}")
     data = {"runs": len(results), "failed": [dataclasses.asdict(r) for r in failed]}
     answer(data, lines, as_json=as_json, ok=bool(results) and not failed)

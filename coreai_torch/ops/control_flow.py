@@ -18,17 +18,17 @@ from ._lib.stacked_steps import stacked_steps
 higher_order = torch.ops.higher_order
 
 
-def _value(held: Any, type_: RankedTensorType) -> Value:
+def _value(value: Any, type_: RankedTensorType) -> Value:
     """Return an operand or result of a subgraph as a value of the type in the exported graph."""
-    if isinstance(held, torch.Tensor):
-        held = cai.tensor_constant(held)
-    elif not isinstance(held, Value):
-        held = cai.constant(held, types.dtype_of(type_))
-    return cai.refine(cai.cast(held, types.dtype_of(type_)), type_)
+    if isinstance(value, torch.Tensor):
+        value = cai.tensor_constant(value)
+    elif not isinstance(value, Value):
+        value = cai.constant(value, types.dtype_of(type_))
+    return cai.refine(cai.cast(value, types.dtype_of(type_)), type_)
 
 
-def _values(held: Sequence[Any], promised: Sequence[RankedTensorType]) -> list[Value]:
-    return [_value(h, t) for h, t in zip(held, promised, strict=True)]
+def _values(values: Sequence[Any], promised: Sequence[RankedTensorType]) -> list[Value]:
+    return [_value(v, t) for v, t in zip(values, promised, strict=True)]
 
 
 @lowers_function(higher_order.cond)
@@ -49,8 +49,8 @@ def cond(
 
     def branch(module: fx.GraphModule) -> Callable[[], list[Value]]:
         def body() -> list[Value]:
-            held = ctx.lower_subgraph(module, operands)
-            return [_value(held[i], promised[i]) for i in open_]
+            values = ctx.lower_subgraph(module, operands)
+            return [_value(values[i], promised[i]) for i in open_]
 
         return body
 

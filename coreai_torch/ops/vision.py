@@ -140,12 +140,12 @@ def roi_pool(
     pictures = input.index_select(0, rois[:, 0].long())
     pictures = torch.where(pictures.isnan(), lowest, _wide(pictures)).clamp(min=lowest)
     cells = pictures[:, :, None, None]
-    held = rows[:, None, :, None, :, None] & columns[:, None, None, :, None, :]
-    greatest = torch.where(held, cells, lowest).amax((4, 5), keepdim=True)
+    inside = rows[:, None, :, None, :, None] & columns[:, None, None, :, None, :]
+    greatest = torch.where(inside, cells, lowest).amax((4, 5), keepdim=True)
     numbers = torch.arange(height * width, device=input.device).reshape(height, width)
-    found = held & (cells == greatest) & (cells > lowest)
+    found = inside & (cells == greatest) & (cells > lowest)
     place = torch.where(found, numbers, height * width).amin((4, 5))
-    value = torch.where(held.any(5).any(4), greatest[..., 0, 0], 0.0)
+    value = torch.where(inside.any(5).any(4), greatest[..., 0, 0], 0.0)
     place = torch.where(found.any(5).any(4), place, -1)
     return value.to(input.dtype), place.to(torch.int32)
 

@@ -20,7 +20,7 @@ class Difference:
 
     function: str
     what: str  # "functions", "inputs", "outputs", "ops", "weights"
-    told: str  # the difference in words; a key of `coreai-torch diff --json`
+    description: str  # the difference in words; a key of `coreai-torch diff --json`
 
 
 def differences(first: Source, second: Source) -> list[Difference]:

@@ -21,7 +21,7 @@ class Hazard:
     code: str
     severity: str  # "error" or "warning"
     problem: str
-    way_out: str  # what to do; a key of `coreai-torch doctor --json`
+    hint: str  # what to do; a key of `coreai-torch doctor --json`
     count: int
     place: str  # of the first
 
@@ -37,7 +37,7 @@ class Rule:
     code: str
     severity: str
     problem: str
-    way_out: str
+    hint: str
     search: Search
 
 
@@ -54,7 +54,7 @@ def hazards_of(program: Program) -> list[Hazard]:
         if hits:
             what, place = hits[0]
             where = f"{what}, {place}" if place else what
-            known = (rule.code, rule.severity, rule.problem, rule.way_out)
+            known = (rule.code, rule.severity, rule.problem, rule.hint)
             found.append(Hazard(*known, len(hits), where))
     return sorted(found, key=lambda h: h.severity != "error")
 

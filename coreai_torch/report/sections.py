@@ -187,6 +187,6 @@ def _hazard(hazard: Hazard) -> Markup:
     lines = [
         element("p", element("span", hazard.severity, class_=kind), f" {hazard.problem}, {times}"),
         element("p", f"at {hazard.place}", class_="quiet"),
-        element("p", f"try {hazard.way_out} ({hazard.code})", class_="quiet"),
+        element("p", f"try {hazard.hint} ({hazard.code})", class_="quiet"),
     ]
     return element("li", *lines)

@@ -17,3 +17,5 @@ __all__ = [
     "examine",
     "verify",
 ]
+
+Plan = TrialPlan  # the former name

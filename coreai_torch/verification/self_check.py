@@ -32,7 +32,7 @@ class CaseResult:
     case: int
     optimized: bool
     ok: bool
-    told: str  # the problem, empty if there is none; a key of `coreai-torch ops --check --json`
+    problem: str  # empty if there is none; a key of `coreai-torch ops --check --json`
 
 
 @dataclass(frozen=True)

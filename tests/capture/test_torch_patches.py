@@ -40,7 +40,7 @@ def keeps_the_length_dynamic():
 
 
 class Worker(threading.Thread):
-    """Enter the context, and leave it when told to, with `error` if one is given."""
+    """Enter the context, and leave it on request, with `error` if one is given."""
 
     def __init__(self, error=None):
         super().__init__()

@@ -66,9 +66,9 @@ def test_release_asset_contains_no_file_paths(tmp_path):
     program.optimize()
     asset = program.save_asset(tmp_path / "release.aimodel")
     for file in asset.path.iterdir():
-        held = file.read_bytes()
-        assert b".py" not in held, file.name
-        assert b"/" + b"tests" not in held, file.name
+        data = file.read_bytes()
+        assert b".py" not in data, file.name
+        assert b"/" + b"tests" not in data, file.name
     json.loads((asset.path / "metadata.json").read_text())
 
 

@@ -165,9 +165,9 @@ def test_swapped_states():
             self.register_buffer("b", torch.ones(2))
 
         def forward(self, x):
-            held = self.a.clone()
+            saved = self.a.clone()
             self.a.copy_(self.b)
-            self.b.copy_(held)
+            self.b.copy_(saved)
             return x + self.a
 
     program = converted(Swap(), torch.zeros(2))

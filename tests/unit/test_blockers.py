@@ -44,8 +44,8 @@ class Mixed(nn.Module):
 
 def test_missing_ops_and_rejected_arguments_are_reported_together():
     missing, norm = blockers(Mixed().train(), torch.rand(3, 3))
-    told = (missing.op, missing.count, missing.problem)
-    assert told == ("blockers_tests.mystery.default", 2, "no lowering")
+    found = (missing.op, missing.count, missing.problem)
+    assert found == ("blockers_tests.mystery.default", 2, "no lowering")
     assert [p.module for p in missing.places] == ["first", "second"]
     assert all("test_blockers.py" in p.source_line for p in missing.places)
     assert missing.places[0].result == "float32[3, 3], float32[3]"

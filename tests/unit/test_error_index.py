@@ -25,9 +25,9 @@ def test_codes_are_unique():
 
 
 def test_page_explains_exactly_these_codes():
-    told = {cls.code: cls.__name__ for cls in CLASSES}
-    told.update((rule.code, rule.severity) for rule in RULES)
-    assert told == ROWS
+    found = {cls.code: cls.__name__ for cls in CLASSES}
+    found.update((rule.code, rule.severity) for rule in RULES)
+    assert found == ROWS
 
 
 @pytest.mark.parametrize("cls", [c for c in CLASSES if issubclass(c, errors.CodedError)])

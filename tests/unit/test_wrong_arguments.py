@@ -146,10 +146,10 @@ def test_program_that_torch_cannot_decompose_raises_export_error():
     class Keyed(nn.Module):
         def __init__(self):
             super().__init__()
-            self.held = quoted
+            self.parts = quoted
 
         def forward(self, x):
-            return self.held['a"b'](x)
+            return self.parts['a"b'](x)
 
     with pytest.raises(ExportError, match=r"could not (export|decompose)"):
         convert(Keyed(), (X,), verify=False)

@@ -156,7 +156,7 @@ def _bluestein(x: Signal, length: int, columns: Dim, sign: int, scale: float) ->
     return _times(x, chirp[:, None] * scale)
 
 
-def _apart(x: Signal, length: int) -> Signal:
+def _split_parts(x: Signal, length: int) -> Signal:
     """Return real and imaginary rows as two matrices."""
     if x.blocks[0].type.shape[0] == length:
         return x
@@ -172,7 +172,7 @@ def transform(x: Signal, length: int, columns: Dim, sign: int, scale: float = 1.
         found = transform(inner, length // first, shapes.mul(columns, first), sign)
         return found.view([length, columns])
     if length > DENSE:
-        return _bluestein(_apart(x, length), length, columns, sign, scale)
+        return _bluestein(_split_parts(x, length), length, columns, sign, scale)
     matrix = _dft_matrix(length, length, sign) * scale
     return Signal([_product(rows(matrix), x) for rows in (_real_rows, _imaginary_rows)])
 

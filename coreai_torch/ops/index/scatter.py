@@ -189,8 +189,8 @@ def _by(mode: str) -> Scatter:
             return found
         # The runtime ignores NaN among the new values; torch propagates it.
         none = cai.broadcast_to(cai.constant(False, torch.bool), cai.sizes(x))
-        spoilt = cai.scatter_along_axis(none, index, cai.not_equal(terms, terms), axis, "max")
-        return cai.where(spoilt, cai.like(x, _NAN), found)
+        has_nan = cai.scatter_along_axis(none, index, cai.not_equal(terms, terms), axis, "max")
+        return cai.where(has_nan, cai.like(x, _NAN), found)
 
     return combine
 

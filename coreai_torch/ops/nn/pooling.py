@@ -62,7 +62,7 @@ def _on_planes(x: Value, spatial: int, pool: Callable[[Value], Value]) -> Value:
     return cai.shrink_dims(cai.shrink_dims(pooled, height), lead)
 
 
-def _lent(slides: Sequence[Slide]) -> list[Slide]:
+def _as_planes(slides: Sequence[Slide]) -> list[Slide]:
     """Return the slides for planes: one axis becomes a plane of height 1."""
     return [*([Slide(1, 1)] if len(slides) == 1 else []), *slides]
 
@@ -129,7 +129,7 @@ _ODD = (1.0, _NAN, 2.0, _INF, -_INF, -_INF, -_INF, _NAN, 0.5, -_INF, -_INF)
 def _max_pool(ctx: Ctx, x: Value, slides: Sequence[Slide]) -> list[Value | None]:
     if ctx.uses(1):
         return [*_greatest_and_places(x, [s.taps for s in slides])]
-    return [_on_planes(x, len(slides), lambda planes: _max(planes, _lent(slides))), None]
+    return [_on_planes(x, len(slides), lambda planes: _max(planes, _as_planes(slides))), None]
 
 
 @lowers(
@@ -211,7 +211,7 @@ def _adaptive_max(ctx: Ctx, x: Value, output_size: Sequence[Dim]) -> list[Value 
     if ctx.uses(1):
         return [*_greatest_and_places(x, _plans(x, output_size))]
     if slides := _even(x, output_size):
-        return [_on_planes(x, len(slides), lambda planes: _max(planes, _lent(slides))), None]
+        return [_on_planes(x, len(slides), lambda planes: _max(planes, _as_planes(slides))), None]
     return [_greatest(x, _plans(x, output_size)), None]
 
 
@@ -286,7 +286,7 @@ def _avg_pool(
 
     def avg_pool(input: Value) -> Value:
         def pool(planes: Value) -> Value:
-            return _average(planes, _lent(slides), count_include_pad, divisor_override)
+            return _average(planes, _as_planes(slides), count_include_pad, divisor_override)
 
         return _on_planes(input, spatial, pool)
 
@@ -373,7 +373,7 @@ def _adaptive_average(x: Value, output_size: Sequence[Dim]) -> Value:
         mean = cai.reduce_mean(_wide(x), range(first, x.type.rank))
         return cai.cast(mean, cai.dtype(x))
     if slides := _even(x, output_size):
-        return _on_planes(x, len(slides), lambda p: _average(p, _lent(slides), True, None))
+        return _on_planes(x, len(slides), lambda p: _average(p, _as_planes(slides), True, None))
     wide = _wide(x)
     for axis, out in enumerate(output_size, start=x.type.rank - len(output_size)):
         windows = adaptive(cai.size(wide, axis), out)

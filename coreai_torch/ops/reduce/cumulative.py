@@ -39,9 +39,9 @@ def running_total(x: Value, axis: int) -> Value:
 def _running(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> Value:
     # The scan accumulates in the element type: a sum of ones in f16 stops at 2048, and 100 + 100
     # in si8, which torch wraps, crashes the process.
-    met = cai.cast(x, ctx.out_dtype)
-    wide = cai.cast(met, torch.float32 if cai.is_float(met) else torch.int32)
-    return cai.cast(cai.scan(wide, dim, combiner), ctx.out_dtype) if x.type.rank else met
+    promoted = cai.cast(x, ctx.out_dtype)
+    wide = cai.cast(promoted, torch.float32 if cai.is_float(promoted) else torch.int32)
+    return cai.cast(cai.scan(wide, dim, combiner), ctx.out_dtype) if x.type.rank else promoted
 
 
 _RUNNING = [
@@ -103,10 +103,10 @@ def _running_extreme(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> list[Value
     at_extreme = cai.equal(ordered, extreme)
     if cai.is_float(x):  # the scan ignores NaN
         is_nan = cai.not_equal(x, x)
-        met = cai.scan(cai.raw_cast(is_nan, torch.int32), dim, "max")
-        spoilt = cai.cast(met, torch.bool)
-        extreme = cai.where(spoilt, cai.like(x, _NAN), extreme)
-        fresh = cai.logical_and(at_extreme, cai.logical_not(spoilt))
+        seen = cai.scan(cai.raw_cast(is_nan, torch.int32), dim, "max")
+        after_nan = cai.cast(seen, torch.bool)
+        extreme = cai.where(after_nan, cai.like(x, _NAN), extreme)
+        fresh = cai.logical_and(at_extreme, cai.logical_not(after_nan))
         at_extreme = cai.logical_or(fresh, is_nan)
     values = cai.cast(extreme, cai.dtype(x))
     if not ctx.uses(1):

@@ -204,8 +204,8 @@ def _median(x: Value, axis: int, ignore_nan: bool) -> tuple[Value, Value]:
         middle = cai.floor_divide(cai.sub(numbers, cai.i32(1)), cai.i32(2))
         return _at(x, cai.maximum(middle, cai.i32(0)), axis)
     half = _whole(shapes.floordiv(shapes.sub(extent, 1), 2))
-    spoilt = cai.less(numbers, _whole(extent))
-    return _at(x, cai.where(spoilt, numbers, half), axis)
+    has_nan = cai.less(numbers, _whole(extent))
+    return _at(x, cai.where(has_nan, numbers, half), axis)
 
 
 _MEDIANS = [

@@ -110,8 +110,8 @@ function operand(graph, value) {
     return make("code", "operand", `${maker.argument} ${maker.type}`);
   }
   if (!isConstant(maker.op)) return jump(maker.op);
-  const held = maker.op.value === undefined ? bytes(maker.op.bytes) : text(maker.op.value);
-  return make("code", "operand", `${typesOf(maker.op)} constant, ${held}`);
+  const shown = maker.op.value === undefined ? bytes(maker.op.bytes) : text(maker.op.value);
+  return make("code", "operand", `${typesOf(maker.op)} constant, ${shown}`);
 }
 
 function jump(op) {
@@ -131,10 +131,10 @@ function bodyOf(op) {
 function regionsOf(op, keep) {
   const inner = op.graph.inner.get(op.index) ?? [];
   const regions = new Map();
-  for (const held of inner) push(regions, held.region ?? 0, held);
+  for (const nested of inner) push(regions, nested.region ?? 0, nested);
   return [...regions].flatMap(([number, ops]) => [
     make("p", "quiet", `region ${number + 1}`),
-    listed(ops.filter(isStep), (held) => keep(held), ops.length),
+    listed(ops.filter(isStep), (nested) => keep(nested), ops.length),
   ]);
 }
 
