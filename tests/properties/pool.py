@@ -46,7 +46,7 @@ class Value:
         if self.eager.dtype not in EPSILON or self.exact:
             return 0.0
         scale = _largest(self.true)
-        doubt = 10 * _distance(self.noisy, self.true) + 2 * _distance(self.eager.double(), self.true)
+        doubt = 10 * _gap(self.noisy, self.true) + 2 * _gap(self.eager.double(), self.true)
         return 4 * EPSILON[self.eager.dtype] * scale + doubt + 1e-6
 
 
@@ -140,6 +140,6 @@ def _largest(tensor: torch.Tensor) -> float:
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 
-def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
+def _gap(a: torch.Tensor, b: torch.Tensor) -> float:
     both = a.isfinite() & b.isfinite()
     return float((a - b)[both].abs().max()) if both.any() else 0.0
