@@ -1,3 +1,4 @@
+import gc
 import sys
 from pathlib import Path
 
@@ -12,6 +13,17 @@ import lean_torch  # noqa: E402  found by the line above
 import version_faults  # noqa: E402
 
 lean_torch.make_lean()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Pause the garbage collector: it visits all imported modules again and again, for seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

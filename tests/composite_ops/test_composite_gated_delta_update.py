@@ -3,8 +3,7 @@
 import pytest
 import torch
 from exported import FLOATS, NARROW, close, dims, exports, targets
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from generated_examples import examples
 
 from coreai_torch.composite_ops import GatedDeltaUpdate
 
@@ -38,16 +37,18 @@ def qwen(query, key, value, g, beta, state, use_qk_l2_norm):
     )
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    batch=st.integers(1, 3),
-    steps=st.integers(1, 9),
-    key_heads=st.integers(1, 3),
-    group=st.integers(1, 3),
-    dk=st.integers(1, 9),
-    dv=st.integers(1, 9),
-    norm=st.booleans(),
-    seed=st.integers(0, 1000),
+@examples(
+    100,
+    lambda st: {
+        "batch": st.integers(1, 3),
+        "steps": st.integers(1, 9),
+        "key_heads": st.integers(1, 3),
+        "group": st.integers(1, 3),
+        "dk": st.integers(1, 9),
+        "dv": st.integers(1, 9),
+        "norm": st.booleans(),
+        "seed": st.integers(0, 1000),
+    },
 )
 def test_equals_qwen3_next(batch, steps, key_heads, group, dk, dv, norm, seed):
     torch.manual_seed(seed)

@@ -3,8 +3,7 @@
 import pytest
 import torch
 from exported import FLOATS, close, dims, exports
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from generated_examples import examples
 
 from coreai_torch.composite_ops import GatherMM
 from coreai_torch.composite_ops._gather_mm import _gather
@@ -18,12 +17,14 @@ def by_hand(x, indices, num_batch_axes):
     return stacked.reshape(*before, *indices.shape, *after)
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    num_batch_axes=st.integers(0, 2),
-    index_shape=st.lists(st.integers(1, 3), max_size=3),
-    index_dtype=st.sampled_from([torch.int32, torch.int64]),
-    seed=st.integers(0, 1000),
+@examples(
+    60,
+    lambda st: {
+        "num_batch_axes": st.integers(0, 2),
+        "index_shape": st.lists(st.integers(1, 3), max_size=3),
+        "index_dtype": st.sampled_from([torch.int32, torch.int64]),
+        "seed": st.integers(0, 1000),
+    },
 )
 def test_gathers_both_operands(num_batch_axes, index_shape, index_dtype, seed):
     torch.manual_seed(seed)

@@ -3,17 +3,18 @@
 import pytest
 import torch
 from exported import FLOATS, NARROW, close, dims, exports
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from generated_examples import examples
 
 from coreai_torch.composite_ops import RMSNorm, RMSNormImpl
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    shape=st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    eps=st.sampled_from([0.0, 1e-6, 1e-5, 0.1]),
-    seed=st.integers(0, 1000),
+@examples(
+    60,
+    lambda st: {
+        "shape": st.lists(st.integers(1, 5), min_size=1, max_size=4),
+        "eps": st.sampled_from([0.0, 1e-6, 1e-5, 0.1]),
+        "seed": st.integers(0, 1000),
+    },
 )
 def test_equals_torch_rms_norm(shape, eps, seed):
     torch.manual_seed(seed)

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from exported import FLOATS, NARROW, close, dims, exports, targets
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from generated_examples import examples
 from torch.nn.functional import scaled_dot_product_attention as torchs
 
 from coreai_torch.composite_ops import SDPA
@@ -46,19 +45,21 @@ def key_by_key(query, key, value, mask, sinks, scale, is_causal, window):
     return out.float()
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    kv_heads=st.integers(1, 2),
-    group=st.integers(1, 3),
-    queries=st.integers(1, 4),
-    keys=st.integers(1, 5),
-    mask=st.sampled_from([None, "bool", "additive", "-inf"]),
-    mask_axes=st.tuples(*[st.booleans()] * 4),
-    with_sinks=st.booleans(),
-    scale=st.sampled_from([None, 0.3]),
-    is_causal=st.booleans(),
-    window=st.integers(0, 4),
-    seed=st.integers(0, 1000),
+@examples(
+    300,
+    lambda st: {
+        "kv_heads": st.integers(1, 2),
+        "group": st.integers(1, 3),
+        "queries": st.integers(1, 4),
+        "keys": st.integers(1, 5),
+        "mask": st.sampled_from([None, "bool", "additive", "-inf"]),
+        "mask_axes": st.tuples(*[st.booleans()] * 4),
+        "with_sinks": st.booleans(),
+        "scale": st.sampled_from([None, 0.3]),
+        "is_causal": st.booleans(),
+        "window": st.integers(0, 4),
+        "seed": st.integers(0, 1000),
+    },
 )
 def test_all_options_compose(
     kv_heads, group, queries, keys, mask, mask_axes, with_sinks, scale, is_causal, window, seed

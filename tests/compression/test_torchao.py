@@ -1,12 +1,12 @@
 """Models quantized by torchao, PT2E and torch.ao convert and keep their weights compressed."""
 
 import copy
-from importlib.util import find_spec
 
 import pytest
 import runtime
 import torch
 from conversion import checked, close, converted, ran, saved_bytes
+from lazy_import import installed
 from torch import nn
 
 import coreai_torch
@@ -14,7 +14,7 @@ import coreai_torch
 # torchao warns about libraries that it cannot load, and torch.ao that torchao replaces it.
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed"),
+    pytest.mark.skipif(not installed("torchao"), reason="torchao is not installed"),
 ]
 
 

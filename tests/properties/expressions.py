@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from hypothesis import strategies as st
 
 SIZE = 8
 LONGEST = 6
@@ -87,6 +86,8 @@ def numbers(dtype):
 
 def constants(dtype):
     """Return a strategy of Python numbers and of tensors that broadcast."""
+    from hypothesis import strategies as st
+
     signs = st.sampled_from([1, -1])
     one = st.builds(lambda number, sign: number * sign, st.sampled_from(numbers(dtype)), signs)
     several = st.lists(one, min_size=SIZE, max_size=SIZE)
@@ -96,9 +97,17 @@ def constants(dtype):
     return st.one_of(one, one, one, scalar, single, row)
 
 
-@st.composite
-def expressions(draw, dtype):
+def expressions(dtype):
+    """Return a strategy of expressions."""
+    from hypothesis import strategies as st
+
+    return st.composite(_draw_expression)(dtype)
+
+
+def _draw_expression(draw, dtype):
     """Draw one expression. A dividend of integers comes first, over an input without zeros."""
+    from hypothesis import strategies as st
+
     integer = not dtype.is_floating_point
     constant = constants(dtype)
     ops = ["+", "-", "*", "/"] + ["//"] * integer

@@ -11,8 +11,6 @@ import pytest
 import runtime
 import torch
 from expressions import FLOATS, INTEGERS, SIZE, allowed_error, expressions, inputs
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from coreai_torch import TorchConverter, get_decomp_table
@@ -119,6 +117,9 @@ def _check(chosen, dtype, make):
 
 
 def _search(dtype, make, together, programs, start):
+    from hypothesis import HealthCheck, Phase, given, seed, settings
+    from hypothesis import strategies as st
+
     checked = 0
 
     @seed(start)

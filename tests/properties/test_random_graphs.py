@@ -6,8 +6,6 @@ import random
 
 import pytest
 from graphs import differences, drawn
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
 
 pytestmark = [
     # The values of the graphs fit 32 bits; other tests check the warning.
@@ -36,6 +34,9 @@ def test_seeded_graphs(start):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_generated_graphs(part):
+    from hypothesis import HealthCheck, Phase, given, seed, settings
+    from hypothesis import strategies as st
+
     graphs = 0
 
     @seed(part)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from IPython.core.formatters import DisplayFormatter
+from lazy_import import lazy_import
 from report.pages import attacked
 from rich.console import Console
 from torch import nn
@@ -15,6 +15,8 @@ from torch import nn
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.asset.summary import summary_of
 from coreai_torch.report import summarize
+
+formatters = lazy_import("IPython.core.formatters")
 
 
 class Counter(nn.Module):
@@ -42,7 +44,7 @@ def printed(value):
 
 
 def test_a_notebook_shows_a_program_as_html(converted):
-    data, _ = DisplayFormatter().format(converted)
+    data, _ = formatters.DisplayFormatter().format(converted)
     page = data["text/html"]
     for part in (
         "main",
@@ -69,7 +71,7 @@ def test_rich_prints_the_summary_and_escapes_names(converted):
 def test_the_summary_of_an_asset_shows_its_size_on_disk(converted, tmp_path):
     converted.save_asset(tmp_path / "net.aimodel")
     summary = summarize(tmp_path / "net.aimodel")
-    assert "on disk" in DisplayFormatter().format(summary)[0]["text/html"]
+    assert "on disk" in formatters.DisplayFormatter().format(summary)[0]["text/html"]
     assert "on disk" in printed(summary)
 
 

@@ -6,12 +6,13 @@ import shutil
 import time
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from lazy_import import lazy_import
 from report.pages import EVERY, attacked, failed_verdict, flat, layered, passed_verdict, timing
 
 from coreai_torch.asset.markup import shown
 from coreai_torch.report.html_page import page_of
 
+playwright = lazy_import("playwright.sync_api")
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
@@ -35,8 +36,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
         yield started
         started.close()
 
@@ -99,15 +100,15 @@ def test_modules_build_their_rows_on_opening(opened, large):
     page = found.page
     assert found.count("#tree details.op") == 0
     page.locator("#tree details.module > summary", has_text="encoder.layer").click()
-    expect(page.locator("#tree details.module")).to_have_count(101)
+    playwright.expect(page.locator("#tree details.module")).to_have_count(101)
     page.locator("#tree details.module details.module > summary").first.focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#tree details.op")).to_have_count(49)
+    playwright.expect(page.locator("#tree details.op")).to_have_count(49)
     composite = page.locator("#tree details.op.composite").first
     assert composite.locator("summary .badge").text_content() == "composite"
     composite.locator("> summary").click()
-    expect(composite).to_contain_text("Ops of norm")
-    expect(composite).to_contain_text("/models/net.py:900")
+    playwright.expect(composite).to_contain_text("Ops of norm")
+    playwright.expect(composite).to_contain_text("/models/net.py:900")
     page.get_by_role("button", name="Fold all").click()
     assert found.count("#tree details[open]") == 0
     page.get_by_role("button", name="Unfold modules").click()
@@ -124,7 +125,7 @@ def test_ops_without_places_are_listed_in_steps(opened):
     found.page.locator("#search").fill("#4711")
     row = found.page.locator("#results details.op")
     row.locator("> summary").click()
-    expect(row.locator("dt")).to_have_text(["op", "inputs", "used by"])
+    playwright.expect(row.locator("dt")).to_have_text(["op", "inputs", "used by"])
     row.get_by_role("button", name="#4712 sin").click()
     assert "#4712" in found.page.evaluate("document.activeElement.textContent")
     assert found.is_clean(), found.complaints
@@ -139,7 +140,7 @@ def test_search_includes_ops_without_rows(opened, large):
     (row,) = page.locator("#results details.op").all()
     assert "encoder.layer.73.dense" in row.inner_text()
     row.locator("> summary").click()
-    expect(row).to_contain_text("/models/net.py:74")
+    playwright.expect(row).to_contain_text("/models/net.py:74")
     row.get_by_role("button", name="Show in the graph").click()
     assert page.locator("#results").is_hidden()
     assert "matmul" in page.evaluate("document.activeElement.textContent")

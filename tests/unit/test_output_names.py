@@ -83,9 +83,8 @@ def test_names_follow_the_structure(kind):
 
 
 def test_names_of_a_transformers_output_are_its_fields():
-    from transformers.modeling_outputs import CausalLMOutputWithPast
-
-    model = Model(lambda a, b, c: CausalLMOutputWithPast(logits=a, hidden_states=(b, c)))
+    outputs = pytest.importorskip("transformers.modeling_outputs")
+    model = Model(lambda a, b, c: outputs.CausalLMOutputWithPast(logits=a, hidden_states=(b, c)))
     assert names(model) == ["logits", "hidden_states_0", "hidden_states_1"]
 
 
