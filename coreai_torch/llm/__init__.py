@@ -3,8 +3,9 @@
 Only the conversion imports `transformers`; running a saved asset does not need it.
 """
 
+from .bundle.exporting import export
 from .converting import convert
 from .generator import Generator
 from .program import GenerationProgram
 
-__all__ = ["GenerationProgram", "Generator", "convert"]
+__all__ = ["GenerationProgram", "Generator", "convert", "export"]

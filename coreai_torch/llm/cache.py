@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, EncoderDecoderCache
 
 
-class _Layer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow transformers
+class CacheLayer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow transformers
     """Common base of the cache layers."""
 
     is_compileable = True
@@ -29,7 +29,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow tra
         """Do nothing: the tensors exist from the start."""
 
 
-class StaticLayer(_Layer):
+class StaticLayer(CacheLayer):
     """Buffers of a fixed length, updated in place from a given position."""
 
     def __init__(self, keys: Tensor, values: Tensor, position: Tensor) -> None:
@@ -58,7 +58,7 @@ class StaticLayer(_Layer):
         return int(self.keys.shape[-2])
 
 
-class FixedLayer(_Layer):
+class FixedLayer(CacheLayer):
     """Keys and values that are computed once (given, or stored by the first update)."""
 
     def __init__(self, keys: Tensor | None = None, values: Tensor | None = None) -> None:

@@ -50,7 +50,7 @@ def convert(
         recognize: convert norms, rotary embeddings and attention to composites, as in
             `TorchConverter`.
     """
-    _check_model(model)
+    check_model(model)
     _check_size("batch_size", batch_size, 1)
     _check_size("max_length", max_length, SHORTEST)
     source_length = max_length if max_source_length is None else max_source_length
@@ -71,7 +71,7 @@ def convert(
     return program
 
 
-def _check_model(model: Any) -> None:
+def check_model(model: Any) -> None:
     """Raise unless the model can generate and is ready to be exported."""
     if find_spec("transformers") is None:
         raise ConversionError(

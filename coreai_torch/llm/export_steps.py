@@ -37,7 +37,9 @@ def decoder(staging: TorchConverter, model: Any, options: Options) -> Descriptio
     """Stage `prefill` and `decode` of a model without an encoder."""
     _check_positions(model, "max_length", options.length)
     first = model(input_ids=_tokens(options.batch, 1), use_cache=True)
-    step = Step(model, _pairs(model, getattr(first, "past_key_values", None)), options.length)
+    step = Step(
+        model, key_value_pairs(model, getattr(first, "past_key_values", None)), options.length
+    )
     programs = {
         entrypoint: _capture(staging, step, (tokens, _position()), (shape, None))
         for entrypoint, tokens, shape in _steps(options)
@@ -63,7 +65,8 @@ def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> De
     )
     cache = first.past_key_values
     own, crossed = (
-        _pairs(model, one) for one in (cache.self_attention_cache, cache.cross_attention_cache)
+        key_value_pairs(model, one)
+        for one in (cache.self_attention_cache, cache.cross_attention_cache)
     )
     encoded = [one for pair in crossed for one in pair]
     encode = _capture(staging, Encode(model, len(crossed)), source.inputs, source.shapes)
@@ -166,7 +169,7 @@ def _capture(
     return prepare(module, args, None, shapes, rules=capture_rules(staging)).program
 
 
-def _pairs(model: Any, cache: Any) -> list[Pair]:
+def key_value_pairs(model: Any, cache: Any) -> list[Pair]:
     """Return the keys and values of a cache; raise for any other kind of cache.
 
     Layers of other classes store more than keys and values, which would be lost.

@@ -31,7 +31,7 @@ Processor: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 # A thread of the runtime (coreai-core 1.0.0b3) may request the interpreter lock while Python shuts
 # down, which aborts the process; seconds to wait for it.
-_EXIT_DELAY = 0.1
+EXIT_DELAY = 0.1
 
 
 class Generator:
@@ -49,9 +49,9 @@ class Generator:
         self._thread = ThreadPoolExecutor(1, "coreai-generator")
         self._loop = asyncio.new_event_loop()
         weakref.finalize(self, _release, self._thread, self._loop, resources_to_close)
-        atexit.register(time.sleep, _EXIT_DELAY)
+        atexit.register(time.sleep, EXIT_DELAY)
         # Keep the model: functions return garbage once it is garbage-collected.
-        self._model = self._wait(_load(asset))
+        self._model = self._wait(load_model(asset))
         names = self._model.function_names
         self._functions = {name: self._model.load_function(name) for name in names}
         # States are never cleared: the model's masks hide the values of earlier sequences.
@@ -218,7 +218,7 @@ def _asset(source: GenerationProgram | AIModelAsset | Path | str, stack: ExitSta
     )
 
 
-async def _load(asset: AIModelAsset) -> Any:
+async def load_model(asset: AIModelAsset) -> Any:
     """Load the model; it does not need the files that the context removes on exit."""
     async with asset.executable() as model:
         return model

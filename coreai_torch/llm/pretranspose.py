@@ -83,6 +83,7 @@ def _replace(program: Program, node: fx.Node, transposed: Tensor) -> None:
         new = _matmul(user, node) if _is_linear(user, node) else _select_columns(user, node)
         new.meta["val"] = user.meta["val"]
         user.replace_all_uses_with(new)
+        program.graph_signature.replace_all_uses(user.name, new.name)
         user.graph.erase_node(user)
 
 

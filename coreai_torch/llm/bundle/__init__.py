@@ -1,0 +1,1 @@
+"""Bundles for the language-model engine: write, check and run them."""

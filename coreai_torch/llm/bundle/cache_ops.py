@@ -1,0 +1,72 @@
+"""Two ops on a stacked cache `[layers, 1, heads, slots, width]`, and their lowerings.
+
+torch writes rows of one layer as a scatter into a copy of the layer, and reads them as two slices
+of the complete layer. These ops become one `slice_update` and one `slice`, whose cost does not
+depend on the number of slots. Their fake implementations compare no sizes, so the export records no
+bounds on them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...converter import TorchConverter
+from ...ir import dialect as cai
+from ...ir import shapes
+from ...ir.dialect import Dim, Value
+from ...lowering import Ctx, Number
+
+NAMESPACE = "coreai_torch_llm"
+
+
+@torch.library.custom_op(f"{NAMESPACE}::write_rows", mutates_args=())  # type: ignore[untyped-decorator]  # mypy does not follow torch
+def write_rows(cache: Tensor, rows: Tensor, layer: int, start: int, end: int) -> Tensor:
+    """Return the cache with `rows` in the slots from `start` to `end` of a layer."""
+    new = cache.clone()
+    heads, width = rows.shape[1], rows.shape[3]
+    new[layer, :, :heads, start:end, :width] = rows
+    return new
+
+
+@write_rows.register_fake  # type: ignore[untyped-decorator]  # mypy does not follow torch
+def _write_rows_shape(cache: Tensor, rows: Tensor, layer: int, start: int, end: int) -> Tensor:
+    return torch.empty_like(cache)
+
+
+@torch.library.custom_op(f"{NAMESPACE}::read_rows", mutates_args=())  # type: ignore[untyped-decorator]  # mypy does not follow torch
+def read_rows(cache: Tensor, layer: int, end: int, heads: int, width: int) -> Tensor:
+    """Return the slots before `end` of a layer, `[1, heads, end, width]`."""
+    return cache[layer, :, :heads, :end, :width].clone()
+
+
+@read_rows.register_fake  # type: ignore[untyped-decorator]  # mypy does not follow torch
+def _read_rows_shape(cache: Tensor, layer: int, end: int, heads: int, width: int) -> Tensor:
+    return cache.new_empty(cache.shape[1], heads, end, width)
+
+
+def register_cache_ops(converter: TorchConverter) -> None:
+    """Register the lowerings of both ops in a converter."""
+    converter.register_torch_lowering(f"{NAMESPACE}::write_rows")(_lower_write)
+    converter.register_torch_lowering(f"{NAMESPACE}::read_rows")(_lower_read)
+
+
+def _lower_write(
+    ctx: Ctx, cache: Value, rows: Value, layer: int, start: Number, end: Number
+) -> Value:
+    _, heads, _, width = rows.type.shape
+    starts = [layer, 0, 0, _position(start), 0]
+    ends = [layer + 1, 1, int(heads), _position(end), int(width)]
+    return cai.slice_update(cache, cai.expand_dims(rows, [0]), starts, ends, [1] * 5)
+
+
+def _lower_read(ctx: Ctx, cache: Value, layer: int, end: Number, heads: int, width: int) -> Value:
+    last = _position(end)
+    rows = cai.slice_(cache, [layer, 0, 0, 0, 0], [layer + 1, 1, heads, last, width])
+    return shapes.reshape(rows, [1, heads, last, width])
+
+
+def _position(given: Any) -> Dim:
+    return given if isinstance(given, Value) else int(given)

@@ -1,0 +1,289 @@
+"""`export`: a decoder of `transformers` to a bundle that the language-model engine runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...converter import TorchConverter
+from ...errors import ConversionError
+from ...progress import Stages, stages
+from ..converting import check_model
+from .metadata import FILE, GENERATION_KEY, BundleMetadata
+from .tokenizer_folder import FOLDER, check_tokenizer, write_tokenizer
+
+_SUFFIXES = (".aimodel", ".aimodelc")
+_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+_CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "seq_length")
+
+
+def export(
+    model: torch.nn.Module | Path | str,
+    output: Path | str,
+    *,
+    tokenizer: Any = None,
+    name: str | None = None,
+    max_context_length: int | None = None,
+    dtype: str | None = None,
+    verify: bool = True,
+    overwrite: bool = False,
+    turn_weights: bool = True,
+    recognize: bool | Collection[str] = True,
+) -> Path:
+    """Write a bundle (schema 0.2, dynamic shapes) for Apple's language-model engine.
+
+    The bundle is a folder with `metadata.json`, an `.aimodel` and `tokenizer/`. Its function `main`
+    has the inputs `input_ids` and `position_ids`, the states `keyCache` and `valueCache`, and the
+    float16 output `logits`. Returns the path of the bundle. Raises `ConversionError` with the
+    reason for a model that the engine cannot run: one with an encoder, or one that stores anything
+    but keys and values between steps.
+
+    ```text
+    llm.export("Qwen3-0.6B/", "qwen3_0_6b")
+    ```
+
+    Args:
+        model: a folder that `save_pretrained` wrote, or a decoder with its head, such as a
+            `LlamaForCausalLM`, in evaluation mode. It is not changed.
+        output: the folder to write; it replaces an existing bundle only with `overwrite`.
+        tokenizer: a fast tokenizer, or its folder; by default the one in the model's folder.
+        name: the name of the bundle and its asset; by default that of the output folder.
+        max_context_length: the maximum number of tokens of prompt and output together; by default
+            the number of positions of the model, which it must not exceed.
+        dtype: "float16", "bfloat16" or "float32" to load the weights of a folder as; by default
+            the dtype in which they are stored. A model is exported in its dtype.
+        verify: run the written bundle and compare its logits with the model's.
+        overwrite: replace an existing bundle.
+        turn_weights: store the weights of linear layers transposed, which makes the Linux runtime
+            several times faster; the export needs memory for both.
+        recognize: convert norms, rotary embeddings and attention to composites.
+    """
+    target = Path(output)
+    _check_target(target, overwrite)
+    with torch.no_grad(), stages() as stage:
+        with stage("loading"):
+            source = _load(model, tokenizer, dtype)
+            layers = _layer_shapes(source.model)
+            request = _Request.of(source, name or target.absolute().name, max_context_length)
+        with _replacing(target) as folder:
+            write_tokenizer(source.tokenizer, folder / FOLDER, request.eos_token_ids)
+            _write_asset(
+                source.model, layers, folder / request.asset, turn_weights, recognize, stage
+            )
+            (folder / FILE).write_text(request.metadata(source).to_json(), "utf-8")
+            if verify:
+                from .verifying import verify_bundle
+
+                with stage("verifying"):
+                    verify_bundle(folder, source.model)
+    return target
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A model with its tokenizer, and the id that the bundle names."""
+
+    model: Any
+    tokenizer: Any
+    model_id: str
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The facts of the bundle that do not depend on the conversion."""
+
+    name: str
+    vocab_size: int
+    max_context_length: int
+    eos_token_ids: tuple[int, ...]
+
+    @classmethod
+    def of(cls, source: _Source, name: str, max_context_length: int | None) -> _Request:
+        model = source.model
+        config = model.config.get_text_config(decoder=True)
+        vocabulary = int(model.get_output_embeddings().weight.shape[0])
+        if len(source.tokenizer) > vocabulary:
+            raise ConversionError(
+                f"the tokenizer has {len(source.tokenizer)} tokens, but {type(model).__name__} has "
+                f"{vocabulary}\n  try   pass the tokenizer of this model"
+            )
+        ends = eos_token_ids(model)
+        check_tokenizer(source.tokenizer, ends)
+        return cls(_safe(name), vocabulary, _context(model, config, max_context_length), ends)
+
+    @property
+    def asset(self) -> str:
+        return f"{self.name}.aimodel"
+
+    def metadata(self, source: _Source) -> BundleMetadata:
+        generation = source.model.generation_config.to_diff_dict()
+        generation.pop("transformers_version", None)
+        return BundleMetadata(
+            name=self.name,
+            asset=self.asset,
+            tokenizer=source.model_id,
+            vocab_size=self.vocab_size,
+            max_context_length=self.max_context_length,
+            hf_model_id=source.model_id,
+            user_data={GENERATION_KEY: json.dumps(generation, sort_keys=True)},
+        )
+
+
+def eos_token_ids(model: Any) -> tuple[int, ...]:
+    """Return the tokens that end the output of a model."""
+    ends = model.generation_config.eos_token_id
+    if ends is None:
+        ends = model.config.get_text_config(decoder=True).eos_token_id
+    if ends is None:
+        return ()
+    return (int(ends),) if isinstance(ends, int) else tuple(int(one) for one in ends)
+
+
+def _safe(name: str) -> str:
+    """Return a name of letters, digits and underscores."""
+    return re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_") or "model"
+
+
+def _check_target(target: Path, overwrite: bool) -> None:
+    if target.suffix in _SUFFIXES:
+        raise ConversionError(
+            f"{target} has the suffix of an asset; the engine does not load a bundle with this "
+            f"name\n  try   pass {target.with_suffix('')}"
+        )
+    if not target.exists():
+        return
+    if not target.is_dir() or (any(target.iterdir()) and not (target / FILE).is_file()):
+        raise ConversionError(f"{target} exists and is not a bundle\n  try   pass another folder")
+    if any(target.iterdir()) and not overwrite:
+        raise ConversionError(f"{target} exists\n  try   pass overwrite=True, or another folder")
+
+
+def _load(model: Any, tokenizer: Any, dtype: str | None) -> _Source:
+    """Return the model and its tokenizer, loaded from their folders if needed."""
+    if dtype is not None and dtype not in _DTYPES:
+        raise ConversionError(f"unknown dtype {dtype!r}\n  try   pass one of {list(_DTYPES)}")
+    model_id = _model_id(model)
+    if isinstance(model, str | Path):
+        folder = Path(model)
+        if not (folder / "config.json").is_file():
+            raise ConversionError(
+                f"{folder} is not the folder of a model: config.json is missing\n"
+                "  try   pass a folder that save_pretrained wrote, or the model itself"
+            )
+        tokenizer = folder if tokenizer is None else tokenizer
+        from transformers import AutoModelForCausalLM
+
+        loaded_as = "auto" if dtype is None else _DTYPES[dtype]
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=loaded_as).eval()
+    elif dtype is not None:
+        raise ConversionError(
+            "dtype applies to a model that is loaded from a folder\n"
+            f"  try   pass model.to(torch.{dtype})"
+        )
+    check_model(model)
+    return _Source(model, _tokenizer(tokenizer), model_id)
+
+
+def _model_id(model: Any) -> str:
+    """Return the id of a model, without the directories of this machine."""
+    path = model if isinstance(model, str | Path) else getattr(model, "name_or_path", "")
+    text = str(path)
+    if text and Path(text).exists():
+        return Path(text).absolute().name
+    return text or type(model).__name__
+
+
+def _tokenizer(tokenizer: Any) -> Any:
+    if tokenizer is None:
+        raise ConversionError(
+            "a bundle needs a tokenizer\n"
+            "  try   pass tokenizer=AutoTokenizer.from_pretrained(...), or the model's folder"
+        )
+    if not isinstance(tokenizer, str | Path):
+        return tokenizer
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(tokenizer, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ConversionError(
+            f"{tokenizer} contains no tokenizer that transformers can load: {error}\n"
+            "  try   pass tokenizer=..., a fast tokenizer or its folder"
+        ) from error
+
+
+def _context(model: Any, config: Any, given: int | None) -> int:
+    found = (getattr(config, name, None) for name in _CONTEXT_NAMES)
+    most = next((one for one in found if isinstance(one, int) and one > 0), None)
+    if given is None and most is None:
+        raise ConversionError(
+            f"the configuration of {type(model).__name__} does not limit the context\n"
+            "  try   pass max_context_length"
+        )
+    context = most if given is None else given
+    if not isinstance(context, int) or context < 1 or (most is not None and context > most):
+        raise ConversionError(
+            f"max_context_length is {context!r}; {type(model).__name__} has {most} positions\n"
+            f"  try   pass a max_context_length from 1 to {most}"
+        )
+    return context
+
+
+def _layer_shapes(model: Any) -> list[Any]:
+    """Return the sizes of keys and values of each layer; raise for other kinds of state."""
+    from ..export_steps import key_value_pairs
+    from .stacked_cache import LayerShape
+
+    if model.config.is_encoder_decoder:
+        raise ConversionError(
+            f"{type(model).__name__} has an encoder; a bundle contains a decoder only\n"
+            "  try   call coreai_torch.llm.convert(model, max_length), which converts encoders"
+        )
+    first = model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
+    pairs = key_value_pairs(model, getattr(first, "past_key_values", None))
+    return [LayerShape.of(*pair) for pair in pairs]
+
+
+def _write_asset(
+    model: Any,
+    layers: list[Any],
+    path: Path,
+    turn_weights: bool,
+    recognize: bool | Collection[str],
+    stage: Stages,
+) -> None:
+    from .graph import Main, stage_main
+
+    converter = TorchConverter(recognize=recognize)
+    with stage("exporting"):
+        stage_main(converter, Main(model, layers), turn_weights=turn_weights)
+    with stage("converting", live=False):
+        program = converter.to_coreai()
+    with stage("optimizing"):
+        program.optimize()
+    with stage("saving"):
+        program.save_asset(path)
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Yield a new folder that replaces `target` on success and is removed on failure."""
+    target.absolute().parent.mkdir(parents=True, exist_ok=True)
+    parent = target.absolute().parent
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=parent) as scratch:
+        folder = Path(scratch) / "bundle"
+        folder.mkdir()
+        yield folder
+        if target.exists():
+            shutil.move(target, Path(scratch) / "replaced")
+        os.replace(folder, target)

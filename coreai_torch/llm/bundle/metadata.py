@@ -1,0 +1,136 @@
+"""`metadata.json` of a bundle, schema 0.2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import GenerationError
+
+VERSION = "0.2"
+FILE = "metadata.json"
+MAIN = "main"
+KEYS, VALUES = "keyCache", "valueCache"
+INPUTS = ("input_ids", "position_ids")
+LOGITS = "logits"
+GENERATION_KEY = "coreai_torch.generation_config"
+
+
+@dataclass(frozen=True)
+class BundleMetadata:
+    """The content of `metadata.json` that describes a language model."""
+
+    name: str
+    asset: str
+    tokenizer: str
+    vocab_size: int
+    max_context_length: int
+    hf_model_id: str | None = None
+    compression: str | None = None
+    # Only strings: the engine rejects any other value.
+    user_data: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        content: dict[str, Any] = {
+            "metadata_version": VERSION,
+            "kind": "llm",
+            "name": self.name,
+            "assets": {MAIN: self.asset},
+            "language": {
+                "tokenizer": self.tokenizer,
+                "vocab_size": self.vocab_size,
+                "max_context_length": self.max_context_length,
+                "embedded_tokenizer": True,
+                "function_map": {MAIN: [MAIN]},
+                "states": {KEYS: "kv_cache", VALUES: "kv_cache"},
+            },
+            "source": {"model_definition": "torch", "hf_model_id": self.hf_model_id},
+            "compression": self.compression,
+            "compilation": {"targets": []},
+            "user_data": dict(self.user_data),
+        }
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def read(cls, bundle: Path) -> BundleMetadata:
+        """Read the file of a bundle; raise if it is not a bundle of a language model."""
+        path = bundle / FILE
+        if not path.is_file():
+            raise GenerationError(
+                f"{bundle} is not a bundle: {FILE} is missing\n"
+                "  try   write one with coreai_torch.llm.export(model, folder)"
+            )
+        try:
+            content = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            raise _invalid(path, f"it is not JSON ({error})") from error
+        found = problems(content)
+        if found:
+            raise _invalid(path, "; ".join(found))
+        language, source = content["language"], content.get("source") or {}
+        return cls(
+            name=content["name"],
+            asset=content["assets"][MAIN],
+            tokenizer=language["tokenizer"],
+            vocab_size=language["vocab_size"],
+            max_context_length=language["max_context_length"],
+            hf_model_id=source.get("hf_model_id"),
+            compression=content.get("compression"),
+            user_data=content.get("user_data") or {},
+        )
+
+
+def _invalid(path: Path, reason: str) -> GenerationError:
+    return GenerationError(
+        f"{path} is invalid: {reason}\n  try   export the bundle again with coreai_torch.llm.export"
+    )
+
+
+def problems(content: Any) -> list[str]:
+    """Return everything that makes the engine reject this content."""
+    if not isinstance(content, dict):
+        return ["it is not a JSON object"]
+    found = []
+    if content.get("metadata_version") != VERSION:
+        found.append(f"metadata_version is {content.get('metadata_version')!r}, not {VERSION!r}")
+    if content.get("kind") != "llm":
+        found.append(f"kind is {content.get('kind')!r}, not 'llm'")
+    if not isinstance(content.get("name"), str):
+        found.append("name is not a string")
+    assets = content.get("assets")
+    if not (_is_text_map(assets) and MAIN in assets):
+        found.append("assets does not name a main asset")
+    user_data = content.get("user_data")
+    if user_data is not None and not _is_text_map(user_data):
+        found.append("user_data contains values that are not strings")
+    return found + _language_problems(content.get("language"))
+
+
+def _language_problems(language: Any) -> list[str]:
+    if not isinstance(language, dict):
+        return ["language is missing"]
+    found = []
+    if not isinstance(language.get("tokenizer"), str):
+        found.append("language.tokenizer is not a string")
+    for name in ("vocab_size", "max_context_length"):
+        value = language.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            found.append(f"language.{name} is {value!r}, not a positive integer")
+    functions = language.get("function_map")
+    if functions is not None and not (
+        isinstance(functions, dict) and all(map(_is_text_list, functions.values()))
+    ):
+        found.append("language.function_map contains values that are not lists of strings")
+    return found
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)

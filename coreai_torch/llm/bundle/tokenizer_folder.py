@@ -1,0 +1,98 @@
+"""Write the `tokenizer/` folder of a bundle, and read it as the engine does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConversionError
+from .stops import MARKERS, extra_stops, fold_stops
+
+FOLDER = "tokenizer"
+_CONFIG = "tokenizer_config.json"
+_QUESTION, _ANSWER = "question", "answer"
+
+
+def write_tokenizer(tokenizer: Any, folder: Path, eos_token_ids: Sequence[int]) -> None:
+    """Save a fast tokenizer with its chat template and all end tokens of the model."""
+    check_tokenizer(tokenizer, eos_token_ids)
+    tokenizer.save_pretrained(folder)
+    path = folder / _CONFIG
+    config = json.loads(path.read_text("utf-8"))
+    # Class names that older readers know: transformers 5 writes the name of its backend.
+    if config.get("tokenizer_class") == "TokenizersBackend":
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    for name in ("is_local", "local_files_only"):  # how it was loaded on this machine
+        config.pop(name, None)
+    template = chat_template(tokenizer)
+    if template is not None:
+        config["chat_template"] = template
+        (folder / "chat_template.jinja").write_text(template, "utf-8")
+    fold_stops(config, map(tokenizer.convert_ids_to_tokens, eos_token_ids), mid_turn(tokenizer))
+    path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def check_tokenizer(tokenizer: Any, eos_token_ids: Sequence[int]) -> None:
+    """Raise for a tokenizer that the engine cannot load, or that lacks an end token."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise ConversionError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer; a bundle needs tokenizer.json\n"
+            "  try   load it with AutoTokenizer.from_pretrained(folder, use_fast=True)"
+        )
+    missing = [one for one in eos_token_ids if tokenizer.convert_ids_to_tokens(one) is None]
+    if missing:
+        raise ConversionError(
+            f"the generation config ends at the tokens {missing}, which the tokenizer does not "
+            "have\n  try   pass the tokenizer of this model, or correct "
+            "model.generation_config.eos_token_id"
+        )
+
+
+def chat_template(tokenizer: Any) -> str | None:
+    """Return the default chat template."""
+    template = tokenizer.chat_template
+    if isinstance(template, dict):
+        template = template.get("default")
+    return template if isinstance(template, str) else None
+
+
+def mid_turn(tokenizer: Any) -> set[str]:
+    """Return the tokens that the model may produce before the end of its turn.
+
+    They are the markers of reasoning and tools, and the special tokens that the chat template puts
+    between its generation prompt and the end of an answer.
+    """
+    vocabulary = tokenizer.get_vocab()
+    inside = {marker for marker in MARKERS if marker in vocabulary}
+    if chat_template(tokenizer) is None:
+        return inside
+    question = [{"role": "user", "content": _QUESTION}]
+    answered = [*question, {"role": "assistant", "content": _ANSWER}]
+    try:
+        before = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(answered, tokenize=False)
+    except Exception:  # a template may reject any conversation with its own error
+        return inside
+    if not text.startswith(before) or _ANSWER not in text[len(before) :]:
+        return inside
+    turn = text[len(before) :].rpartition(_ANSWER)[0]
+    return inside | {one for one in tokenizer.all_special_tokens if one in turn}
+
+
+def engine_stops(folder: Path, tokenizer: Any) -> set[int]:
+    """Return the ids at which the engine stops, by its own rules."""
+    config = json.loads((folder / _CONFIG).read_text("utf-8"))
+    vocabulary = tokenizer.get_vocab()
+    ids = {vocabulary[text] for text in extra_stops(config) if text in vocabulary}
+    if tokenizer.eos_token_id is not None:
+        ids.add(int(tokenizer.eos_token_id))
+    return ids
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer of a bundle."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)

@@ -1,0 +1,61 @@
+"""Compare a written bundle with the model that it was made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import ConversionError
+from ...numerics.tolerance import DECODER_STEP, limits
+from .runtime import BundleRuntime, Sequence
+
+_PROMPT, _STEPS = 12, 4
+_LIMITS = limits(DECODER_STEP)
+
+
+def limit_of(dtype: torch.dtype) -> float:
+    """Return the largest accepted difference relative to the largest logit.
+
+    Logits are float16, so a float32 model has the limit of one float16 rounding.
+    """
+    return max(_LIMITS[dtype], 1e-3)
+
+
+def random_tokens(length: int, vocabulary: int, seed: int = 0) -> Tensor:
+    """Return reproducible random tokens `[length]`."""
+    return torch.randint(0, vocabulary, (length,), generator=torch.Generator().manual_seed(seed))
+
+
+def eager_logits(model: Any, tokens: Tensor) -> Tensor:
+    """Return the model's own logits `[length, vocab]`."""
+    with torch.no_grad():
+        return torch.as_tensor(model(input_ids=tokens[None], use_cache=False).logits[0].float())
+
+
+def difference(actual: Tensor, want: Tensor) -> float:
+    """Return the largest difference relative to the largest expected value; NaN is infinite."""
+    gap = float((actual.float() - want.float()).abs().max()) / max(float(want.abs().max()), 1e-30)
+    return gap if gap == gap else float("inf")
+
+
+def verify_bundle(bundle: Path, model: Any) -> None:
+    """Run a prompt and single tokens; raise `ConversionError` if any logits differ."""
+    runtime = BundleRuntime(bundle)
+    metadata = runtime.metadata
+    length = min(_PROMPT + _STEPS, metadata.max_context_length)
+    tokens = random_tokens(length, metadata.vocab_size)
+    prompt = max(length - _STEPS, 1)
+    sequence = Sequence(runtime, runtime.states(fill=float("nan")))
+    rows = [sequence.append(tokens[:prompt])]
+    rows += [sequence.append(one) for one in tokens[prompt:].split(1)]
+    gap, limit = difference(torch.cat(rows), eager_logits(model, tokens)), limit_of(model.dtype)
+    if not gap <= limit:
+        raise ConversionError(
+            f"the bundle of {type(model).__name__} computes other logits than the model: they "
+            f"differ by {gap:.2g} of the largest, the limit is {limit:.2g}\n"
+            "  try   use a model class of transformers itself, whose masks and positions follow "
+            "the cache; pass verify=False to skip this check"
+        )
