@@ -156,16 +156,26 @@ def read(source: Source, *, largest: int | None = None) -> Program:
         )
     operations = mlir_module_of(source).body.operations
     graphs = [op for op in operations if op.operation.name == "coreai.graph"]
-    read_ = (_Reader(blobs, largest).function(graph) for graph in graphs)
+    values: dict[tuple[str, Type], torch.Tensor] = {}
+    read_ = (_Reader(blobs, largest, values).function(graph) for graph in graphs)
     return Program({function.name: function for function in read_})
 
 
 class _Reader:
-    """Reads one graph; values are numbered in order of appearance."""
+    """Reads one graph; values are numbered in order of appearance.
 
-    def __init__(self, blobs: Mapping[str, torch.Tensor], largest: int | None) -> None:
+    `values` has the constants that are stored as blobs, which the graphs of a program share.
+    """
+
+    def __init__(
+        self,
+        blobs: Mapping[str, torch.Tensor],
+        largest: int | None,
+        values: dict[tuple[str, Type], torch.Tensor],
+    ) -> None:
         self._blobs = blobs
         self._largest = largest
+        self._values = values
         self._numbers: dict[ir.Value, int] = {}
         self._types: dict[str, Type] = {}
         self._places: dict[str, Place] = {}
@@ -230,8 +240,16 @@ class _Reader:
     def _constant(self, op: Any, type_: Type) -> torch.Tensor:
         if type_.kind != "tensor" or type_.element not in _CARRIED:
             raise errors.ConversionError(f"a constant of {type_} has no torch dtype")
-        name = re.match(r"dense_resource<(.*?)> :", _text(op.attributes)) if self._blobs else None
-        raw = self._blobs.get(name[1].strip('"')) if name else None
+        found = re.match(r"dense_resource<(.*?)> :", _text(op.attributes))
+        if found is None:
+            return self._elements(op, type_, "")
+        key = found[1].strip('"'), type_
+        if key not in self._values:
+            self._values[key] = self._elements(op, type_, key[0])
+        return self._values[key]
+
+    def _elements(self, op: Any, type_: Type, blob: str) -> torch.Tensor:
+        raw = self._blobs.get(blob)
         if raw is None or raw.numel() != bytes_of(type_):
             buffer = np.zeros(bytes_of(type_), np.uint8)
             if buffer.size:

@@ -48,6 +48,9 @@ def verify(
     ] = None,
     function: Annotated[str, typer.Option(help="The function of the asset.")] = "main",
     engine: Annotated[RunBy, typer.Option(help="The engine that runs it.")] = RunBy.AUTO,
+    device: Annotated[
+        str, typer.Option(help="Where torch runs model and program instead of the runtime: cuda.")
+    ] = "cpu",
     seconds: Annotated[float, typer.Option(min=0, help="Time limit for generated inputs.")] = 60.0,
     as_json: Json = False,
 ) -> None:
@@ -74,6 +77,7 @@ def verify(
             trials=TrialPlan(seeds, sizes, edges, steps),
             tolerance=tolerance,
             engine=engine,
+            device=device,
             seconds=seconds,
         )
     answer(verdict.as_dict(), str(verdict), as_json=as_json, ok=verdict.ok)

@@ -61,14 +61,35 @@ def by_numpy(function: Callable[..., Any]) -> Callable[..., Tensor]:
 
     def computed(*operands: Tensor) -> Tensor:
         with np.errstate(all="ignore"):
-            return from_numpy(function(*(o.numpy() for o in operands)))
+            made = function(*(to_numpy(o) for o in operands))
+        return from_numpy(made, operands[0].device)
 
     return computed
 
 
-def from_numpy(array: Any) -> Tensor:
+def to_numpy(x: Tensor) -> Any:
+    """Return a numpy view of a tensor, or a copy if the tensor is on another device."""
+    return x.cpu().numpy()
+
+
+def from_numpy(array: Any, device: torch.device) -> Tensor:
     """Return a numpy result as a tensor; it may be a scalar or have negative strides."""
-    return torch.from_numpy(np.ascontiguousarray(array).reshape(np.shape(array)))
+    return torch.from_numpy(np.ascontiguousarray(array).reshape(np.shape(array))).to(device)
+
+
+def on_host(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Wrap a function that only the CPU supports; operands and result move between devices."""
+
+    def computed(*operands: Any) -> Tensor:
+        device = operands[0].device
+        if device.type == "cpu":
+            return function(*operands)
+        moved_ = (o.cpu() if isinstance(o, torch.Tensor) else o for o in operands)
+        return function(*moved_).to(device)
+
+    computed.__annotations__ = getattr(function, "__annotations__", {})
+    computed.__wrapped__ = function  # type: ignore[attr-defined]  # lets inspect find the signature
+    return computed
 
 
 def by_float32(function: Callable[..., Any], dtype: torch.dtype) -> Callable[..., Tensor]:

@@ -25,10 +25,10 @@ class Sparse:
 
 def _blocks(indices: Tensor, counts: tuple[int, ...]) -> Tensor:
     """Return the number of the block of each position of `indices`."""
-    number = torch.zeros([1] * indices.dim(), dtype=torch.int64)
+    number = torch.zeros([1] * indices.dim(), dtype=torch.int64, device=indices.device)
     for axis, count in enumerate(counts):
         size = indices.shape[axis]
-        along = torch.arange(size) // (size // count)
+        along = torch.arange(size, device=indices.device) // (size // count)
         number = number * count + along.reshape(
             [-1 if i == axis else 1 for i in range(len(counts))]
         )
@@ -63,7 +63,7 @@ def _masked(mask: Tensor, dense: Result) -> Sparse:
 
 
 def _zeroed(dense: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, dense, torch.zeros((), dtype=dense.dtype))
+    return torch.where(mask, dense, torch.zeros((), dtype=dense.dtype, device=dense.device))
 
 
 @implements("build_sparse_with_bitmask")
@@ -71,7 +71,7 @@ def _build_sparse(values: Tensor, bitmask: Tensor) -> Sparse:
     mask = bitmask.to(torch.bool)
 
     def placed(given: Tensor) -> Tensor:
-        dense = torch.zeros(mask.shape, dtype=given.dtype)
+        dense = torch.zeros(mask.shape, dtype=given.dtype, device=given.device)
         dense[mask] = given
         return dense
 

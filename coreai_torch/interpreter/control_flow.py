@@ -121,6 +121,7 @@ def _metal_kernel(op: Op, plan: ExecutionPlan) -> Runner:
     source, name = op.attributes["kernel_source"], op.attributes["kernel_name"]
 
     def run(values: Values, watch: Watch | None) -> None:
+        given = [values[n] for n in inputs]
         results = [
             (values[shape].tolist(), type_.dtype)
             for shape, type_ in zip(shapes, op.types, strict=True)
@@ -128,11 +129,11 @@ def _metal_kernel(op: Op, plan: ExecutionPlan) -> Runner:
         made = run_source(
             source,
             name,
-            [values[n] for n in inputs],
+            [value.cpu() for value in given],
             results,
             threads_per_grid=values[grid].tolist(),
             threads_per_thread_group=values[group].tolist(),
         )
-        _bind(values, op.results, made)
+        _bind(values, op.results, [value.to(plan.device) for value in made])
 
     return run

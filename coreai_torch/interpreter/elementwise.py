@@ -216,7 +216,7 @@ _FLOAT4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 def to_float4(x: Tensor) -> Tensor:
     """Round to the nearest of the sixteen float4 values, ties to the even code, and saturate."""
-    steps = torch.tensor(_FLOAT4)
+    steps = torch.tensor(_FLOAT4, device=x.device)
     middles = (steps[1:] + steps[:-1]) / 2
     x = torch.nan_to_num(x.float(), nan=0.0)
     size = x.abs()
@@ -259,10 +259,11 @@ def saturated(x: Tensor, element: str, target: torch.dtype) -> Tensor:
         inside = torch.nan_to_num(x.double(), nan=0.0).clamp(float(least), float(greatest))
         if greatest < 2**53:
             return inside.to(target)
-        overflow = inside.numpy() >= float(greatest)  # float() rounds up: the greatest is odd
+        array = carriers.to_numpy(inside)
+        overflow = array >= float(greatest)  # float() rounds up: the greatest is odd
         kind = np.uint64 if target == torch.uint64 else np.int64
-        integers = np.where(overflow, 0.0, inside.numpy()).astype(kind)
-        return carriers.from_numpy(np.where(overflow, kind(greatest), integers))
+        integers = np.where(overflow, 0.0, array).astype(kind)
+        return carriers.from_numpy(np.where(overflow, kind(greatest), integers), x.device)
     return _within(x, least, greatest).to(target)
 
 
@@ -271,5 +272,5 @@ def _within(x: Tensor, least: int, greatest: int) -> Tensor:
     if have.min >= least and have.max <= greatest:
         return x
     if x.dtype in carriers.WIDE_UNSIGNED:
-        return carriers.from_numpy(np.minimum(x.numpy(), greatest))
+        return carriers.from_numpy(np.minimum(carriers.to_numpy(x), greatest), x.device)
     return x.clamp(max(least, have.min), min(greatest, have.max))

@@ -35,12 +35,12 @@ def _gather_along_axis(x: Tensor, indices: Tensor, axis: Int) -> Tensor:
 def _rows(x: Tensor, indices: Tensor) -> Tensor:
     """Return the flat index over the leading axes that each index vector addresses."""
     depth = indices.shape[-1]
-    sizes = torch.tensor(x.shape[:depth])
+    sizes = torch.tensor(x.shape[:depth], device=x.device)
     wide = indices.long()
     wide = torch.where(wide < 0, wide + sizes, wide)
     _check_bounds(wide, sizes)
     strides = [math.prod(x.shape[i + 1 : depth]) for i in range(depth)]
-    return (wide * torch.tensor(strides, dtype=torch.int64)).sum(-1)
+    return (wide * torch.tensor(strides, dtype=torch.int64, device=x.device)).sum(-1)
 
 
 @moves("gather_nd")
@@ -66,11 +66,31 @@ def _scatter_nd(op: Op) -> Callable[..., Result]:
         rows = _rows(x, indices).reshape(-1)
         made = x.clone(memory_format=torch.contiguous_format)
         flat = made.view(math.prod(x.shape[:depth]), -1)
-        # For duplicate indices numpy guarantees that the last one wins; torch does not.
-        _bare(flat)[rows.numpy()] = _bare(updates.reshape(rows.numel(), -1))
+        write_rows(flat, rows, updates.reshape(rows.numel(), -1))
         return made
 
     return carriers.moved(scatter_nd, op.types[0].dtype)
+
+
+def write_rows(flat: Tensor, rows: Tensor, updates: Tensor) -> None:
+    """Write the updates into rows of `flat`; of several for the same row the last one wins.
+
+    numpy guarantees this order for duplicate indices, torch does not. On other devices each row
+    takes the update with the highest number.
+    """
+    if flat.device.type == "cpu":
+        _bare(flat)[rows.numpy()] = _bare(updates)
+    else:
+        write_last(flat, rows, updates)
+
+
+def write_last(flat: Tensor, rows: Tensor, updates: Tensor) -> None:
+    """Write the last update of each row, without numpy."""
+    numbers = torch.arange(rows.numel(), device=rows.device)
+    last = torch.full((flat.shape[0],), -1, dtype=torch.int64, device=rows.device)
+    last = last.scatter_reduce(0, rows, numbers, "amax")
+    is_last = last[rows] == numbers
+    flat[rows[is_last]] = updates[is_last]
 
 
 def _bare(x: Tensor) -> Any:
@@ -93,11 +113,15 @@ _COMBINED: dict[str, Any] = {
 }
 
 
+def _combined(mode: str) -> Callable[..., Tensor]:
+    def combined(made: Tensor, places: Tensor, updates: Tensor) -> Tensor:
+        return torch.from_numpy(_combine(mode, made.numpy(), places.numpy(), updates.numpy()))
+
+    return combined
+
+
 def _combine(mode: str, made: Any, places: Any, updates: Any) -> Any:
     """Apply the updates to `made`; several at the same place all take effect."""
-    if mode == "update":
-        made[places] = updates
-        return made
     if mode == "div" and not np.issubdtype(made.dtype, np.inexact):
         exact = made.astype(object)
         np.frompyfunc(_truncated_quotient, 2, 1).at(exact, places, updates.astype(object))
@@ -114,18 +138,20 @@ def _scatter_along_axis(op: Op) -> Callable[..., Result]:
     def scatter(x: Tensor, indices: Tensor, updates: Tensor, axis: Int) -> Tensor:
         axis = axis % x.dim()
         at = _nonnegative(indices, x.shape[axis])
-        _check_bounds(at, torch.tensor(x.shape[axis]))
+        _check_bounds(at, torch.tensor(x.shape[axis], device=x.device))
         sizes = [n if i == axis else x.shape[i] for i, n in enumerate(x.shape)]
-        grid = torch.arange(math.prod(sizes)).reshape(sizes)
+        grid = torch.arange(math.prod(sizes), device=x.device).reshape(sizes)
         stride = math.prod(x.shape[axis + 1 :])
         origin = grid.narrow(axis, 0, 1) if x.numel() else grid[:0].reshape(0)
         places = (origin + at * stride).reshape(-1)
         wide = x.float() if x.dtype == torch.bfloat16 and mode != "update" else x
         made = wide.clone(memory_format=torch.contiguous_format).view(-1)
         given = updates.to(wide.dtype).reshape(-1)
-        done = _combine(mode, _bare(made), places.numpy(), _bare(given))
-        result = made if mode == "update" else torch.from_numpy(done)
-        return result.reshape(x.shape).to(x.dtype)
+        if mode == "update":
+            write_rows(made, places, given)
+        else:
+            made = carriers.on_host(_combined(mode))(made, places, given)
+        return made.reshape(x.shape).to(x.dtype)
 
     if mode != "update" and op.types[0].dtype in carriers.WIDE_UNSIGNED:
         return scatter

@@ -26,13 +26,14 @@ def _matmul(op: Op) -> Callable[..., Result]:
     if dtype == torch.float16:
         return _half_matmul
     if carriers.is_integer(dtype):  # sum in 64 bits and keep the low bits
-        return lambda x, y: torch.matmul(x.long(), y.long()).to(dtype)
+        return carriers.on_host(lambda x, y: torch.matmul(x.long(), y.long()).to(dtype))
     return lambda x, y: torch.matmul(x, y)
 
 
 def _half_matmul(x: Tensor, y: Tensor) -> Tensor:
     """Multiply in f16 for a few rows, else in f32, which is faster; both accumulate in f32."""
-    if y.dim() == 2 and x.numel() <= _FEW_ROWS * x.shape[-1]:
+    is_short = y.dim() == 2 and x.numel() <= _FEW_ROWS * x.shape[-1]
+    if is_short or x.device.type != "cpu":  # cuBLAS accumulates f16 in f32 as well
         return torch.matmul(x, y)
     return torch.matmul(x.float(), y.float()).to(torch.float16)
 

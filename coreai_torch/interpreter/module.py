@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from ..errors import (
 from ..formatting import counted
 from ..ir.types import narrow
 from . import registry
+from .constants import Constants
 from .control_flow import State
+from .devices import full_precision
 from .plan import STRUCTURAL, ExecutionPlan, Plans, Watch, memory_of
 
 _ENDS = {"coreai.output", "coreai.yield", "coreai.condition", "coreai.constant"}
@@ -34,6 +36,9 @@ def to_torch(source: reading.Source) -> Module:
     module = coreai_torch.to_torch("linear.aimodel")
     y = module(x)["y"]
     ```
+
+    The constants are buffers, so that `.to("cuda")` moves the program to a GPU. Inputs follow it,
+    and the outputs are on its device.
 
     Args:
         source: an `AIProgram`, an `AIModelAsset` or the path of an `.aimodel`.
@@ -69,13 +74,14 @@ class Function:
         if state is not None:
             _check_names("states", self.states, state)
         boxes = {n: State(self._content(n, t, states)) for n, t in self.states.items()}
+        device = self._module.device
         arguments = [
-            boxes[p.name] if p.name in boxes else _tensor(p, given[p.name])
+            boxes[p.name] if p.name in boxes else _tensor(p, given[p.name], device)
             for p in self._function.inputs
         ]
         before = {name: box.content for name, box in boxes.items()}
         plan = self._module.plan(self.name, is_watched=watch is not None)
-        with torch.no_grad():
+        with torch.no_grad(), full_precision(device):
             results = plan(arguments, watch)
             taken = {*plan.memory, *map(memory_of, before.values()), *map(memory_of, arguments)}
             written = {n: b.content for n, b in boxes.items() if b.content is not before[n]}
@@ -98,8 +104,9 @@ class Function:
                     f"state {name!r} is {type_}, which has dynamic sizes\n"
                     f"  try   pass state={{{name!r}: ...}}"
                 )
-            states[name] = torch.zeros(type_.shape, dtype=type_.dtype)
-        return _tensor(Port(name, type_), states[name])
+            device = self._module.device
+            states[name] = torch.zeros(type_.shape, dtype=type_.dtype, device=device)
+        return _tensor(Port(name, type_), states[name], self._module.device)
 
 
 class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
@@ -111,9 +118,32 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow tor
         self.states: dict[str, Any] = {}
         entrypoints = [f for f in program.functions.values() if not f.is_private]
         _check(program, entrypoints)
-        self._plans = Plans(program.functions, fold=True)
-        self._watched = Plans(program.functions, fold=False)
+        self.constants = Constants(program)
         self._functions = {f.name: Function(self, f) for f in entrypoints}
+        self._plan_again()
+
+    @property
+    def device(self) -> torch.device:
+        """The device that runs the program."""
+        return self.constants.device
+
+    def _plan_again(self) -> None:
+        """Forget the compiled functions, whose templates have tensors of the last device."""
+        known, constant = self.program.functions, self.constants.value
+        self._plans = Plans(known, constant, self.device, fold=True)
+        self._watched = Plans(known, constant, self.device, fold=False)
+
+    def _apply(self, move: Callable[[torch.Tensor], torch.Tensor], *args: Any) -> Module:
+        """Move constants and states to another device; reject another dtype."""
+        if move(torch.zeros(1)).dtype != torch.float32:
+            raise ConversionError(
+                "the dtypes of a program cannot change\n"
+                "  try   convert the model in the other dtype, or pass a device only"
+            )
+        super()._apply(move, *args)
+        self.states = {name: move(_as_tensor(value)) for name, value in self.states.items()}
+        self._plan_again()
+        return self
 
     @property
     def functions(self) -> Mapping[str, Function]:
@@ -168,7 +198,7 @@ def _store(states: dict[str, Any], name: str, content: torch.Tensor, *, in_place
 
 
 def _array(x: torch.Tensor, dtype: Any) -> Any:
-    return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy().view(dtype)
+    return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).cpu().numpy().view(dtype)
 
 
 def _check_names(what: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -180,7 +210,7 @@ def _check_names(what: str, wanted: Mapping[str, Any], given: Mapping[str, Any])
         )
 
 
-def _tensor(port: Port, value: Any) -> torch.Tensor:
+def _tensor(port: Port, value: Any, device: torch.device) -> torch.Tensor:
     """Return an input in the program's dtype: narrow 64 bits, and raise if it does not fit."""
     tensor = _as_tensor(value).detach()
     wanted = port.type.dtype
@@ -200,7 +230,7 @@ def _tensor(port: Port, value: Any) -> torch.Tensor:
         raise ConversionError(
             f"{port.name!r} is {port.type}, but sizes {list(tensor.shape)} were given"
         )
-    return tensor
+    return tensor.to(device)
 
 
 def _as_tensor(value: Any) -> torch.Tensor:

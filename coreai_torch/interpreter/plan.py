@@ -85,10 +85,9 @@ def memory_of(value: Any) -> int:
 class ExecutionPlan:
     """A compiled function; `template` has its constants and the values folded from them."""
 
-    def __init__(
-        self, function: Function, plan_of: Callable[[str], ExecutionPlan], *, fold: bool
-    ) -> None:
-        self.function, self.plan_of, self._fold = function, plan_of, fold
+    def __init__(self, function: Function, plan_of: Plans) -> None:
+        self.function, self.plan_of, self._fold = function, plan_of, plan_of.fold
+        self.device, self._constant = plan_of.device, plan_of.constant
         self.template: Values = [None] * function.size
         self.fixed: set[int] = set()
         self.body = self.block(function.body)
@@ -122,7 +121,7 @@ class ExecutionPlan:
     def _step(self, op: Op) -> Runner | None:
         """Return the closure that runs an op, or None if its results are constant."""
         if op.name == "coreai.constant":
-            self.template[op.results[0]] = op.attributes["value"]
+            self.template[op.results[0]] = self._constant(self.function.name, op)
             self.fixed.update(op.results)
             return None
         if op.name in STRUCTURAL:
@@ -222,14 +221,22 @@ def _general(
 Functions: TypeAlias = Mapping[str, Function]
 
 
-class Plans:
-    """The plans of a program's functions, each compiled on first use."""
+Constant: TypeAlias = "Callable[[str, Op], torch.Tensor]"
 
-    def __init__(self, functions: Functions, *, fold: bool) -> None:
-        self._functions, self._fold = functions, fold
+
+class Plans:
+    """The plans of a program's functions for one device, each compiled on first use.
+
+    `constant` returns the value of a constant op of a function on that device.
+    """
+
+    def __init__(
+        self, functions: Functions, constant: Constant, device: torch.device, *, fold: bool
+    ) -> None:
+        self._functions, self.constant, self.device, self.fold = functions, constant, device, fold
         self._made: dict[str, ExecutionPlan] = {}
 
     def __call__(self, name: str) -> ExecutionPlan:
         if name not in self._made:
-            self._made[name] = ExecutionPlan(self._functions[name], self, fold=self._fold)
+            self._made[name] = ExecutionPlan(self._functions[name], self)
         return self._made[name]

@@ -38,8 +38,10 @@ def _reduced(op: Op, native: Callable[..., Tensor], by_numpy: Any) -> Callable[.
     dtype = op.types[0].dtype
 
     def unsigned(x: Tensor, axes: list[int]) -> Tensor:
-        kwargs = {"dtype": x.numpy().dtype} if by_numpy in (np.sum, np.prod) else {}
-        return carriers.from_numpy(by_numpy(x.numpy(), axis=tuple(axes), keepdims=True, **kwargs))
+        array = carriers.to_numpy(x)
+        kwargs = {"dtype": array.dtype} if by_numpy in (np.sum, np.prod) else {}
+        made = by_numpy(array, axis=tuple(axes), keepdims=True, **kwargs)
+        return carriers.from_numpy(made, x.device)
 
     def eight_bits(x: Tensor, axes: list[int]) -> Tensor:
         return carriers.to_float8(native(x.float(), axes), dtype)
@@ -102,10 +104,9 @@ def _scan(op: Op) -> Callable[..., Result]:
 
     def forward(x: Tensor, axis: int) -> Tensor:
         if dtype in carriers.WIDE_UNSIGNED:
-            array = x.numpy()
-            return carriers.from_numpy(
-                _UNSIGNED_SCANS[how].accumulate(array, axis, dtype=array.dtype)
-            )
+            array = carriers.to_numpy(x)
+            made = _UNSIGNED_SCANS[how].accumulate(array, axis, dtype=array.dtype)
+            return carriers.from_numpy(made, x.device)
         if dtype in carriers.FLOAT8:
             return carriers.to_float8(_SCANS[how](x.float(), axis), dtype)
         return _SCANS[how](x, axis)
@@ -137,8 +138,9 @@ def _argmax(op: Op) -> Callable[..., Result]:
 def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
     """Return the stable order; NaN comes last, also in descending order (unlike torch)."""
     if x.dtype in carriers.WIDE_UNSIGNED:
-        array = ~x.numpy() if descending else x.numpy()
-        return carriers.from_numpy(np.argsort(array, axis=axis, kind="stable"))
+        array = carriers.to_numpy(x)
+        order = np.argsort(~array if descending else array, axis=axis, kind="stable")
+        return carriers.from_numpy(order, x.device)
     if descending:
         x = -x if x.dtype.is_floating_point else ~x
     return torch.sort(x, dim=axis, stable=True).indices

@@ -64,8 +64,9 @@ def _broadcast_in_dims(x: Tensor, sizes: Ints, axes: Ints) -> Tensor:
 
 @plans("broadcast_shapes")
 def _broadcast_shapes(op: Op) -> Callable[..., Result]:
-    def shapes(a: Ints, b: Ints) -> Tensor:
-        return torch.tensor(torch.broadcast_shapes(a, b), dtype=op.types[0].dtype)
+    def shapes(a: Tensor, b: Tensor) -> Tensor:
+        sizes = torch.broadcast_shapes(a.tolist(), b.tolist())
+        return torch.tensor(sizes, dtype=op.types[0].dtype, device=a.device)
 
     return shapes
 
@@ -73,7 +74,7 @@ def _broadcast_shapes(op: Op) -> Callable[..., Result]:
 @plans("get_shape")
 def _get_shape(op: Op) -> Callable[..., Result]:
     dtype = op.types[0].dtype
-    return lambda x: torch.tensor(x.shape, dtype=dtype)
+    return lambda x: torch.tensor(x.shape, dtype=dtype, device=x.device)
 
 
 @plans("concat")
@@ -123,7 +124,9 @@ def _box(x: Tensor, starts: list[int], ends: list[int], strides: list[int]) -> t
             continue
         first = min(max(start + size if start < 0 else start, 0), size - 1)
         last = min(max(end + size if end < -1 else end, -1), size - 1)
-        taken.append(torch.arange(first, last, stride) if first > last else slice(0, 0))
+        taken.append(
+            torch.arange(first, last, stride, device=x.device) if first > last else slice(0, 0)
+        )
     return tuple(taken)
 
 
@@ -147,7 +150,7 @@ def _slice_update(x: Tensor, starts: Ints, ends: Ints, strides: Ints, update: Te
     if min(strides, default=1) > 0:
         made[box] = update
         return made
-    places = torch.arange(x.numel()).reshape(x.shape)
+    places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     made.view(-1)[_taken(places, box).reshape(-1)] = update.reshape(-1)
     return made
 
@@ -175,7 +178,7 @@ def _pad(op: Op) -> Callable[..., Result]:
     def mirrored(x: Tensor, padding: Ints, value: Tensor) -> Tensor:
         for axis, (before, after) in enumerate(zip(padding[::2], padding[1::2], strict=True)):
             if before or after:
-                at = torch.arange(-before, x.shape[axis] + after)
+                at = torch.arange(-before, x.shape[axis] + after, device=x.device)
                 x = x.index_select(axis, _MODES[mode](at, x.shape[axis]))
         return x
 
@@ -189,6 +192,8 @@ def _range(start: Tensor, stop: Tensor, step: Tensor) -> Tensor:
         raise ZeroDivisionError("the step of a range is zero")
     if not start.dtype.is_floating_point:
         count = len(range(first, last, by))
-        return (first + torch.arange(count, dtype=torch.int64) * by).to(start.dtype)
+        numbers = torch.arange(count, dtype=torch.int64, device=start.device)
+        return (first + numbers * by).to(start.dtype)
     count = max(0, math.ceil((last - first) / by))
-    return (first + torch.arange(count, dtype=torch.float64) * by).to(start.dtype)
+    steps = torch.arange(count, dtype=torch.float64, device=start.device)
+    return (first + steps * by).to(start.dtype)

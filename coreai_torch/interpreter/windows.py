@@ -89,8 +89,8 @@ def _interpolate(op: Op) -> Callable[..., Result]:
     def interpolate(x: Tensor, shape: Ints, scale: Floats, offset: Floats) -> Tensor:
         made = _wide(x)
         for axis, (size, by, shift) in enumerate(zip(shape, scale, offset, strict=True)):
-            at = (torch.arange(size, dtype=torch.float32) + 0.5 - shift) / by - 0.5
-            at = at.clamp(0, x.shape[axis] - 1)
+            numbers = torch.arange(size, dtype=torch.float32, device=x.device)
+            at = ((numbers + 0.5 - shift) / by - 0.5).clamp(0, x.shape[axis] - 1)
             made = _sampled(made, axis, at, is_linear)
         return _narrowed(made, dtype)
 
@@ -117,15 +117,15 @@ def _interpolate_coordinates(op: Op) -> Callable[..., Result]:
 
     def sample(x: Tensor, coords: Tensor) -> Tensor:
         field = _wide(x)
-        last = torch.tensor(x.shape, dtype=torch.float32) - 1
+        last = torch.tensor(x.shape, dtype=torch.float32, device=x.device) - 1
         at = torch.minimum(coords.clamp(min=0), last)
         if not is_linear:
             return _narrowed(field[tuple(at.round().long().T)], dtype)
         low = at.floor()
         share = at - low
-        made = torch.zeros(at.shape[0], dtype=field.dtype)
+        made = torch.zeros(at.shape[0], dtype=field.dtype, device=x.device)
         for corner in range(2 ** x.dim()):
-            up = torch.tensor([bool(corner >> k & 1) for k in range(x.dim())])
+            up = torch.tensor([bool(corner >> k & 1) for k in range(x.dim())], device=x.device)
             weight = torch.where(up, share, 1 - share).prod(1)
             place = torch.minimum(low + up, last).long()
             made = made + weight * field[tuple(place.T)]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import torch
 
 from ..capture.validate import KERNELS, calls
-from ..errors import NativeError
+from ..errors import NativeError, VerificationInputError
 from ..interpreter import to_torch
 from ..numerics.arrays import array
 from ..torch_compat import OpOverload
@@ -41,8 +43,14 @@ def kernels(exported: torch.export.ExportedProgram) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def chosen(engine: Engine, exported: torch.export.ExportedProgram) -> tuple[Engine, str]:
+def chosen(
+    engine: Engine, exported: torch.export.ExportedProgram, device: str = "cpu"
+) -> tuple[Engine, str]:
     """Return the engine for a program, and the reason if it is not the runtime."""
+    if device != "cpu":
+        return Engine.TORCH, (
+            f"torch ran the program on {device}; the runtime of this machine did not run"
+        )
     if engine is not Engine.AUTO:
         return engine, ""
     if names := kernels(exported):
@@ -68,12 +76,37 @@ def _half_product(node: torch.fx.Node) -> bool:
     return half and target.overloadpacket.__name__ in _PRODUCTS
 
 
+def check_device(device: str, engine: Engine) -> None:
+    """Raise unless torch can run a program on the device."""
+    try:
+        torch.empty(1, device=device)
+    except (AssertionError, RuntimeError) as error:  # torch asserts that CUDA was compiled in
+        (reason, *_) = str(error).splitlines() or [type(error).__name__]
+        raise VerificationInputError(
+            f"torch cannot use the device {device!r}: {reason}\n"
+            "  try   pass device='cpu', or install a torch that supports the device"
+        ) from error
+    if device != "cpu" and engine is Engine.RUNTIME:
+        raise VerificationInputError(
+            f"the runtime cannot run on {device!r}\n"
+            "  try   pass engine='torch', or leave out device"
+        )
+
+
 def start(
-    engine: Engine, source: ProgramFile, *, entrypoint: str, optimize: bool, timeout: float
+    engine: Engine,
+    source: ProgramFile,
+    *,
+    entrypoint: str,
+    optimize: bool,
+    timeout: float,
+    device: str = "cpu",
 ) -> Runner:
-    """Load the program in the engine."""
+    """Load the program in the engine; only torch uses another device than the CPU."""
     if engine is Engine.TORCH:
-        return RunByTorch(source, entrypoint=entrypoint, optimize=optimize, timeout=timeout)
+        return RunByTorch(
+            source, entrypoint=entrypoint, optimize=optimize, timeout=timeout, device=device
+        )
     return Isolated(source, entrypoint=entrypoint, optimize=optimize, timeout=timeout)
 
 
@@ -89,11 +122,12 @@ class RunByTorch:
         entrypoint: str = "main",
         optimize: bool = False,
         timeout: float,
+        device: str = "cpu",
     ) -> None:
         """Optimize if requested, save, and read the program back."""
-        with Saved(source, optimize=optimize, timeout=timeout) as path:
+        with _asset(source, optimize=optimize, timeout=timeout) as path:
             try:
-                self._function = to_torch(path).function(entrypoint)
+                self._function = to_torch(path).to(device).function(entrypoint)
             except (KeyError, ValueError) as error:
                 raise NativeError(f"torch cannot run the program: {error}") from error
         self.ports = Ports(
@@ -107,7 +141,7 @@ class RunByTorch:
             outputs = self._function(inputs, state=after)
         except Exception as error:
             raise NativeError(f"torch could not run the program: {error}") from error
-        return {n: array(v) for n, v in outputs.items()}, {n: _array(v) for n, v in after.items()}
+        return {n: _array(v) for n, v in outputs.items()}, {n: _array(v) for n, v in after.items()}
 
     def close(self) -> None:
         """Do nothing: there is no process to end."""
@@ -125,5 +159,12 @@ class RunByTorch:
         """Do nothing: there is no process to end."""
 
 
+def _asset(source: ProgramFile, *, optimize: bool, timeout: float) -> AbstractContextManager[Path]:
+    """Return the asset that torch reads: a given one without a copy, unless it is optimized."""
+    if source.asset is not None and not optimize:
+        return nullcontext(source.asset)
+    return Saved(source, optimize=optimize, timeout=timeout)
+
+
 def _array(value: Any) -> Any:
-    return array(value) if isinstance(value, torch.Tensor) else value
+    return array(value.cpu()) if isinstance(value, torch.Tensor) else value

@@ -46,6 +46,7 @@ class Search:
     tolerance: Mapping[torch.dtype, float]
     engine: Engine
     timeout: float
+    device: str = "cpu"
 
     def first(self, failure: Failure) -> tuple[Divergence | None, str]:
         """Return the divergence, or None with the reason."""
@@ -125,6 +126,7 @@ class Search:
                 entrypoint="main",
                 optimize=failure.trial.optimized,
                 timeout=self.timeout,
+                device=self.device,
             )
             with closing(runner):
                 places = {node: at for at, node in enumerate(self.subject.arguments)}

@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind
 from ..capture.io_plan import IOPlan, State
 from ..errors import VerificationInputError
 from ..torch_compat import pytree
+from .reference import DeviceReference
 
 Leaves = list[Any]  # the arguments of `forward`, flattened
 
@@ -36,6 +37,12 @@ class Subject:
     exported: torch.export.ExportedProgram  # decomposed, as converted
     plan: IOPlan
     reference: torch.nn.Module
+    device_reference: DeviceReference | None = None  # runs `reference` on another device
+
+    @property
+    def note(self) -> str:
+        """Why the model ran on the CPU, if it was requested to run elsewhere."""
+        return self.device_reference.note if self.device_reference is not None else ""
 
     @property
     def arguments(self) -> list[fx.Node]:
@@ -94,7 +101,7 @@ class Subject:
         before = self._states(leaves)
         given = [_copy(leaf) for leaf in leaves]
         args, kwargs = pytree.tree_unflatten(given, self.exported.call_spec.in_spec)
-        result = self.reference(*args, **kwargs)
+        result = (self.device_reference or self.reference)(*args, **kwargs)
         outputs = [
             _copy(torch.as_tensor(leaf))
             for leaf in pytree.tree_leaves(result)

@@ -22,9 +22,10 @@ from ..errors import ArgumentTypeError, ConversionError, NativeError, Verificati
 from ..lowering.registry import BUILTIN
 from ..numerics.tolerance import graph_limits
 from .draws import TrialPlan, draws
-from .engines import Engine, chosen, kernels, start
+from .engines import Engine, check_device, chosen, kernels, start
 from .isolation import ProgramFile
 from .locate import Search
+from .reference import on_device
 from .subject import Leaves, Subject
 from .trials import Runner, Trials
 from .verdict import Divergence, Verdict
@@ -47,6 +48,7 @@ class Settings:
     timeout: float = 600.0
     locate: bool = True
     engine: Engine = Engine.AUTO
+    device: str = "cpu"
 
 
 def verify(
@@ -89,8 +91,9 @@ def verify(
             `locate=False` to skip the search for the first wrong op; `engine`, either `runtime`
             of this machine or `torch`, which executes the program op by op, runs Metal kernels
             from their source and accumulates float16 products as devices do (`auto` chooses the
-            runtime unless the program needs these); `timeout` (600), the limit in seconds for
-            each step of native code.
+            runtime unless the program needs these); `device` (`cpu`), such as `cuda`, on which
+            torch runs both the model and the program instead of the runtime; `timeout` (600), the
+            limit in seconds for each step of native code.
     """
     names = Names(input_names, output_names, state_names)
     named = any(n is not None for n in (input_names, output_names, state_names))
@@ -103,7 +106,8 @@ def verify(
         rules=capture_rules(options.converter),
         names=names,
     )
-    subject = Subject(captured.program, captured.plan, captured.reference)
+    reference = on_device(captured.reference, options.device)
+    subject = Subject(captured.program, captured.plan, captured.reference, reference)
     if program is None:
         program = _convert(subject, names, options)
     return examine(subject, program, subject.leaves(args, kwargs), options)
@@ -126,6 +130,7 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
         known_engines = [*map(str, Engine)]
         raise VerificationInputError(f"no engine {engine!r}\n  try   pass one of {known_engines}")
     engine = Engine(engine)
+    check_device(given.setdefault("device", "cpu"), engine)
     return Settings(entrypoint, named, engine=engine, **given)
 
 
@@ -134,7 +139,7 @@ def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Set
     began = time.monotonic()
     trials = Trials(subject, _limits(subject, options.tolerance), options.named, options.seconds)
     steps = max(1, options.trials.steps) if subject.plan.states else 1
-    engine, reason = chosen(options.engine, subject.exported)
+    engine, reason = chosen(options.engine, subject.exported, options.device)
     with _starter(engine, program, options) as starter:
         for variants in _loaded_together(starter.source):
             trials.run(starter, draws(subject, leaves, options.trials), steps, variants)
@@ -145,7 +150,7 @@ def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Set
         tuple(trials.done),
         tuple(trials.problems),
         tuple(trials.left_out),
-        tuple(note for note in (reason, opinion, found) if note),
+        tuple(note for note in (reason, subject.note, opinion, found) if note),
         kernels(subject.exported) if engine is Engine.TORCH else (),
         divergence,
         time.monotonic() - began,
@@ -169,7 +174,7 @@ def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, floa
 def _starter(engine: Engine, program: ProgramLike, options: Settings) -> Iterator[Starter]:
     with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
         source = _program_file(program, Path(folder))
-        yield Starter(engine, source, options.entrypoint, options.timeout)
+        yield Starter(engine, source, options.entrypoint, options.timeout, options.device)
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,7 @@ class Starter:
     source: ProgramFile
     entrypoint: str
     timeout: float
+    device: str = "cpu"
 
     def __call__(self, *, optimize: bool) -> Runner:
         """Load the program as it is, or optimized."""
@@ -189,6 +195,7 @@ class Starter:
             entrypoint=self.entrypoint,
             optimize=optimize,
             timeout=self.timeout,
+            device=self.device,
         )
 
 
@@ -238,7 +245,9 @@ def _locate(trials: Trials, engine: Engine, options: Settings) -> tuple[Divergen
     if trials.failure is None or trials.problems:  # wrong names or orders explain the failure
         return None, ""
     registry = options.converter._registry if options.converter is not None else BUILTIN
-    search = Search(trials.subject, registry, trials.tolerance, engine, options.timeout)
+    search = Search(
+        trials.subject, registry, trials.tolerance, engine, options.timeout, options.device
+    )
     try:
         return search.first(trials.failure)
     except (ConversionError, NativeError) as error:
