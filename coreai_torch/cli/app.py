@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import bench, check, convert, diff, doctor, inspect, ops, report, run, strip, verify
+from . import bench, check, convert, diff, doctor, inspect, llm, ops, report, run, strip, verify
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
 
 _HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
@@ -40,6 +40,8 @@ for _command in (convert, check, verify, inspect, report, run, bench, diff, ops,
         getattr(_command, _name)
     )
 
+
+app.add_typer(llm.app, name="llm")
 
 _WRONG_PATHS = (
     FileNotFoundError,

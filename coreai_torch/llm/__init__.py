@@ -3,9 +3,10 @@
 Only the conversion imports `transformers`; running a saved asset does not need it.
 """
 
+from .bundle.conformance import BundleReport, check
 from .bundle.exporting import export
 from .converting import convert
 from .generator import Generator
 from .program import GenerationProgram
 
-__all__ = ["GenerationProgram", "Generator", "convert", "export"]
+__all__ = ["BundleReport", "GenerationProgram", "Generator", "check", "convert", "export"]

@@ -1,0 +1,108 @@
+"""`coreai-torch llm`: export, check and run language models."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import Json, answer, size
+
+HELP = """Export, check and run language models.
+
+\b
+  coreai-torch llm export   Qwen3-0.6B/ -o qwen3_0_6b
+  coreai-torch llm check    qwen3_0_6b --model Qwen3-0.6B/
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
+
+Bundle = Annotated[
+    Path, typer.Argument(help="A bundle that `llm export` wrote.", show_default=False)
+]
+
+
+class Dtype(StrEnum):
+    """The dtype of weights and cache."""
+
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+
+
+_EXPORT = """Write a bundle for Apple's language-model engine from the folder of a model.
+
+\b
+  coreai-torch llm export Qwen3-0.6B/ -o qwen3_0_6b
+  coreai-torch llm export Qwen3-0.6B/ -o qwen3_0_6b --dtype float16 --max-context-length 8192
+
+The bundle contains metadata.json, the .aimodel and the tokenizer.
+"""
+
+
+@app.command("export", help=_EXPORT, no_args_is_help=True)
+def export(
+    model: Annotated[Path, typer.Argument(help="A folder that save_pretrained wrote.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="The folder of the tokenizer; by default the model's.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The bundle's name; by default that of the folder.")
+    ] = None,
+    max_context_length: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens of prompt and output; by default the model's positions."),
+    ] = None,
+    dtype: Annotated[
+        Dtype | None, typer.Option(help="Dtype of the weights; by default as stored.")
+    ] = None,
+    verify: Annotated[bool, typer.Option(help="Compare the bundle with the model.")] = True,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing bundle.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a bundle."""
+    from ..llm import export as export_bundle
+
+    bundle = export_bundle(
+        model,
+        output,
+        tokenizer=tokenizer,
+        name=name,
+        max_context_length=max_context_length,
+        dtype=None if dtype is None else dtype.value,
+        verify=verify,
+        overwrite=overwrite,
+    )
+    written = sum(one.stat().st_size for one in bundle.rglob("*") if one.is_file())
+    data = {"bundle": str(bundle), "bytes": written, "verified": verify}
+    answer(data, f"{bundle}  {size(written)}", as_json=as_json, ok=True)
+
+
+_CHECK = """Check that the engine can run a bundle; exit with code 1 if a step fails.
+
+\b
+  coreai-torch llm check qwen3_0_6b
+  coreai-torch llm check qwen3_0_6b --model Qwen3-0.6B/
+
+Ten steps emulate the engine on the runtime of this machine: folder, tokenizer and stop tokens,
+descriptors, decoding at 256 slots, growth, chunks, unused slots, rewinding, warm-up, and more slots
+than the context. With --model, the logits are compared with transformers.
+"""
+
+
+@app.command("check", help=_CHECK, no_args_is_help=True)
+def check(
+    bundle: Bundle,
+    model: Annotated[
+        Path | None, typer.Option(help="The folder of the model to compare with.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a bundle."""
+    from ..llm import check as check_bundle
+
+    report = check_bundle(bundle, model)
+    answer(report.as_dict(), str(report), as_json=as_json, ok=report.ok)

@@ -1,0 +1,278 @@
+"""`check`: the ten conformance steps of a bundle, on the runtime of this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ...errors import CodedError, GenerationError
+from ...progress import stages
+from . import engine_runs
+from .engine_runs import StepError, StepSkippedError, Trial
+from .exporting import eos_token_ids
+from .metadata import (
+    FILE,
+    GENERATION_KEY,
+    INPUTS,
+    KEYS,
+    LOGITS,
+    MAIN,
+    VALUES,
+    BundleMetadata,
+    problems,
+)
+from .runtime import BundleRuntime
+from .tokenizer_folder import FOLDER, chat_template, engine_stops, load_tokenizer, mid_turn
+
+OK, FAILED, SKIPPED = "ok", "failed", "skipped"
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The result of one step: its status, what was seen, and the time it took."""
+
+    name: str
+    status: str
+    detail: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class BundleReport:
+    """The results of all steps; a skipped step does not fail the bundle."""
+
+    bundle: Path
+    steps: tuple[StepResult, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether no step failed."""
+        return all(step.status != FAILED for step in self.steps)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as JSON types."""
+        steps = [
+            {"step": number, **vars(step), "seconds": round(step.seconds, 3)}
+            for number, step in enumerate(self.steps, 1)
+        ]
+        return {"bundle": str(self.bundle), "ok": self.ok, "steps": steps}
+
+    def __str__(self) -> str:
+        """Return one line for each step."""
+        lines = [
+            f"  {number:>2}  {step.name:<20}  {step.status:<7}  {step.detail}"
+            for number, step in enumerate(self.steps, 1)
+        ]
+        failed = sum(step.status == FAILED for step in self.steps)
+        verdict = "conforms" if not failed else f"{failed} of {len(self.steps)} steps failed"
+        return "\n".join([f"{self.bundle}: {verdict}", *lines])
+
+
+@dataclass
+class _Subject:
+    """The bundle, and what earlier steps loaded from it."""
+
+    bundle: Path
+    model: Any = None
+    reference_tokenizer: Any = None
+    tokenizer: Any = None
+    trial: Trial | None = None
+
+
+Step: TypeAlias = Callable[[_Subject], str]
+
+
+def check(bundle: Path | str, model: Any = None) -> BundleReport:
+    """Run the ten conformance steps on a bundle and return their results.
+
+    The steps emulate the sequential engine: structure of the folder, stop tokens, descriptors,
+    decoding at 256 slots, growth by doubling, chunks of 512 tokens, unused slots, rewinding, the
+    warm-up call, and more slots than the context. With `model`, the logits are also compared with
+    those of transformers.
+
+    Args:
+        bundle: the folder of the bundle.
+        model: the model that the bundle was made from, or its folder.
+    """
+    folder = Path(bundle)
+    if not folder.is_dir():
+        raise GenerationError(
+            f"there is no bundle at {folder}\n"
+            "  try   write one with coreai_torch.llm.export(model, folder)"
+        )
+    subject = _Subject(folder, *_reference(model))
+    results: list[StepResult] = []
+    with stages() as stage:
+        for name, step in _STEPS:
+            with stage(name):
+                results.append(_run(name, step, subject))
+    return BundleReport(folder, tuple(results))
+
+
+def _reference(model: Any) -> tuple[Any, Any]:
+    """Return the model to compare with and, if it is a folder, its tokenizer."""
+    if not isinstance(model, str | Path):
+        return model, None
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    loaded = AutoModelForCausalLM.from_pretrained(model, dtype="auto").eval()
+    return loaded, AutoTokenizer.from_pretrained(model)
+
+
+def _run(name: str, step: Step, subject: _Subject) -> StepResult:
+    start = time.perf_counter()
+    try:
+        status, detail = OK, step(subject)
+    except StepSkippedError as skipped:
+        status, detail = SKIPPED, str(skipped)
+    except StepError as failure:
+        status, detail = FAILED, str(failure)
+    except CodedError as error:
+        status, detail = FAILED, str(error).partition("\n")[0]
+    except (RuntimeError, ValueError, KeyError, OSError) as error:
+        status, detail = FAILED, f"{type(error).__name__}: {error}"
+    return StepResult(name, status, detail, time.perf_counter() - start)
+
+
+def _check_folder(subject: _Subject) -> str:
+    bundle = subject.bundle
+    if bundle.suffix in (".aimodel", ".aimodelc"):
+        raise StepError(f"the folder's name ends in {bundle.suffix}")
+    path = bundle / FILE
+    if not path.is_file():
+        raise StepError(f"{FILE} is missing")
+    content = json.loads(path.read_text("utf-8"))
+    found = problems(content)
+    if not found:
+        found = [
+            f"the asset {name} is missing"
+            for name in content["assets"].values()
+            if not (bundle / name).exists() and not (bundle / f"{name}c").exists()
+        ]
+    if found:
+        raise StepError("; ".join(found))
+    return f"schema 0.2, {', '.join(content['assets'].values())}"
+
+
+def _check_tokenizer(subject: _Subject) -> str:
+    folder = subject.bundle / FOLDER
+    missing = [
+        name
+        for name in ("tokenizer.json", "tokenizer_config.json")
+        if not (folder / name).is_file()
+    ]
+    if missing:
+        raise StepError(f"{FOLDER} lacks {', '.join(missing)}")
+    subject.tokenizer = tokenizer = load_tokenizer(folder)
+    stops = engine_stops(folder, tokenizer)
+    lost = set(_wanted_stops(subject)) - stops
+    if lost:
+        raise StepError(f"the engine does not stop at {_texts(tokenizer, lost)}")
+    vocabulary = tokenizer.get_vocab()
+    early = {vocabulary[text] for text in mid_turn(tokenizer)} & stops
+    early -= set(_wanted_stops(subject))
+    if early:
+        raise StepError(f"the engine stops within a turn at {_texts(tokenizer, early)}")
+    return f"stops at {_texts(tokenizer, stops) or 'no token'}; {_check_template(subject, folder)}"
+
+
+def _wanted_stops(subject: _Subject) -> tuple[int, ...]:
+    if subject.model is not None:
+        return eos_token_ids(subject.model)
+    metadata = BundleMetadata.read(subject.bundle)
+    ends = json.loads(metadata.user_data.get(GENERATION_KEY, "{}")).get("eos_token_id")
+    return () if ends is None else (ends,) if isinstance(ends, int) else tuple(ends)
+
+
+def _texts(tokenizer: Any, ids: set[int]) -> str:
+    return ", ".join(map(str, tokenizer.convert_ids_to_tokens(sorted(ids))))
+
+
+def _check_template(subject: _Subject, folder: Path) -> str:
+    tokenizer, reference = subject.tokenizer, subject.reference_tokenizer
+    template = chat_template(tokenizer)
+    config = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+    if template != config.get("chat_template"):
+        raise StepError("the chat template is not in both places")
+    if template is None:
+        return "no chat template"
+    if reference is not None:
+        messages = [{"role": "user", "content": "Hello"}]
+        rendered = [
+            one.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            for one in (tokenizer, reference)
+        ]
+        if rendered[0] != rendered[1]:
+            raise StepError("the chat template renders other text than the model's")
+    return "chat template"
+
+
+def _check_ports(subject: _Subject) -> str:
+    runtime = BundleRuntime(subject.bundle)
+    ports, vocabulary = runtime.ports, runtime.metadata.vocab_size
+    found = []
+    public = [one for one in runtime.function_names if not _is_private(one)]
+    if public != [MAIN]:
+        found.append(f"the functions are {public}, not ['{MAIN}']")
+    for what, names, wanted in (
+        ("inputs", ports.input_names, list(INPUTS)),
+        ("states", ports.state_names, [KEYS, VALUES]),
+        ("outputs", ports.output_names[:1], [LOGITS]),
+    ):
+        if list(names) != wanted:
+            found.append(f"the {what} are {list(names)}, not {wanted}")
+    if found:
+        raise StepError("; ".join(found))
+    states = [ports.state_descriptor(name) for name in (KEYS, VALUES)]
+    inputs = [ports.input_descriptor(name) for name in INPUTS]
+    logits = ports.output_descriptor(LOGITS)
+    shape = list(states[0].shape)
+    checks = [
+        ([list(one.shape) for one in inputs] == [[1, -1]] * 2, "the inputs are not [1, ?]"),
+        ({str(one.dtype) for one in inputs} == {"int32"}, "the inputs are not int32"),
+        (len(shape) == 5, f"{KEYS} has rank {len(shape)}, not 5"),
+        (list(states[1].shape) == shape, f"{KEYS} and {VALUES} have other shapes"),
+        (states[0].dtype == states[1].dtype, f"{KEYS} and {VALUES} have other dtypes"),
+        (shape[3:4] in ([-1], [runtime.metadata.max_context_length]), "the slots are not dynamic"),
+        (all(size > 0 for size in [*shape[:3], *shape[4:]]), f"{KEYS} has more dynamic sizes"),
+        (str(logits.dtype) == "float16", f"{LOGITS} is {logits.dtype}, not float16"),
+        (list(logits.shape) == [1, -1, vocabulary], f"{LOGITS} is not [1, ?, {vocabulary}]"),
+    ]
+    found = [message for holds, message in checks if not holds]
+    if found:
+        raise StepError("; ".join(found))
+    subject.trial = Trial(runtime, subject.model)
+    layers, _, heads, _, width = shape
+    return f"{layers} layers of {heads} heads of {width}, {states[0].dtype}"
+
+
+def _is_private(name: str) -> bool:
+    """Return whether a function belongs to a composite; the engine does not list those."""
+    return name != MAIN and name.startswith(("coreai.", "coreai_", "_"))
+
+
+def _on_engine(run: Callable[[Trial], str]) -> Step:
+    def step(subject: _Subject) -> str:
+        if subject.trial is None:
+            raise StepSkippedError("the descriptors are wrong")
+        return run(subject.trial)
+
+    return step
+
+
+_STEPS: list[tuple[str, Step]] = [
+    ("folder", _check_folder),
+    ("tokenizer", _check_tokenizer),
+    ("descriptors", _check_ports),
+    ("sequential decoding", _on_engine(engine_runs.decode)),
+    ("growth", _on_engine(engine_runs.grow)),
+    ("chunks", _on_engine(engine_runs.chunks)),
+    ("dirty cache", _on_engine(engine_runs.dirty)),
+    ("rewind", _on_engine(engine_runs.rewind)),
+    ("warm-up", _on_engine(engine_runs.warm_up)),
+    ("slots above context", _on_engine(engine_runs.many_slots)),
+]
