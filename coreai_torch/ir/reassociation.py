@@ -70,7 +70,8 @@ def block_reassociation(name: str, x: Value, y: Value) -> tuple[Value, Value]:
 
 def made_by(x: Value) -> str:
     """The name of the op that a value is a result of; empty for an argument."""
-    return "" if isinstance(x.owner, Block) else str(x.owner.name)
+    owner = x.owner
+    return "" if isinstance(owner, Block) else str(owner.name)
 
 
 def barrier(x: Value) -> Value:
@@ -93,12 +94,13 @@ def _is_constant(x: Value, depth: int = _CONSTANT_DEPTH) -> bool:
     known, key = Build.current().run_time_values, hash(x)
     if key in known:  # without this a chain of 5,000 sums takes a fifth longer
         return False
-    name = made_by(x)
-    if name == "coreai.constant":
-        return True
-    operands = x.owner.operands if name and depth else ()
-    if len(operands) > 0 and all(_is_constant(o, depth - 1) for o in operands):
-        return True
+    owner = x.owner
+    if not isinstance(owner, Block):
+        if owner.name == "coreai.constant":
+            return True
+        operands = owner.operands if depth else ()
+        if len(operands) > 0 and all(_is_constant(o, depth - 1) for o in operands):
+            return True
     if depth == _CONSTANT_DEPTH:
         known.add(key)
     return False

@@ -81,9 +81,20 @@ def element(dtype: torch.dtype) -> Type:
     return make()
 
 
+# Printing an element type takes 5 us, a look-up of its class 0.05 us; integers share one class.
+_BY_CLASS = {
+    F16Type: torch.float16,
+    BF16Type: torch.bfloat16,
+    F32Type: torch.float32,
+    Float8E4M3FNType: torch.float8_e4m3fn,
+    Float8E5M2Type: torch.float8_e5m2,
+}
+
+
 def dtype_of(type_: Any) -> torch.dtype:
     """Return the torch dtype of an element type or tensor type."""
-    return BY_NAME[str(getattr(type_, "element_type", type_))]
+    element = getattr(type_, "element_type", type_)
+    return _BY_CLASS.get(type(element)) or BY_NAME[str(element)]
 
 
 def tensor(shape: Sequence[Any], element_type: Type) -> RankedTensorType:
