@@ -44,7 +44,8 @@ def convert(
         max_length: the size of the cache: prompt and generated tokens together.
         batch_size: the number of sequences that are generated at once.
         max_source_length: the maximum number of tokens of the encoder; by default `max_length`.
-        verify: run the exported steps and the model in torch, and raise if their logits differ.
+        verify: save the program, run a prefill and decoding steps from the asset, and raise if
+            their logits differ from those of the model in torch.
         turn_weights: store the weights of linear layers transposed, as they are used. This makes
             the runtime of Linux several times faster; the conversion needs memory for both.
         recognize: convert norms, rotary embeddings and attention to composites, as in
@@ -63,11 +64,14 @@ def convert(
     with torch.no_grad(), stages() as stage:
         with stage("exporting"):
             add_steps = export_steps.encoder_decoder if has_encoder else export_steps.decoder
-            description = add_steps(converter, model, options)
+            description, check = add_steps(converter, model, options)
         with stage("converting", live=False):
             program = GenerationProgram.of(converter.to_coreai(), description)
         with stage("optimizing"):
             program.optimize()
+        if check is not None:
+            with stage("verifying"):
+                check(program)
     return program
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,9 +15,13 @@ from ..capture.prepare import prepare
 from ..converter import TorchConverter, capture_rules
 from ..errors import ConversionError
 from . import checking
+from .checking import Check
 from .entrypoints import CrossStep, Encode, Pair, Step, layer_names
 from .pretranspose import transpose_weights
 from .program import Description
+
+# The description of a program, and the check that it must pass if `verify` is set.
+Staged: TypeAlias = "tuple[Description, Check | None]"
 
 EXAMPLE_LENGTH = 3  # tokens of an example input with a dynamic length
 
@@ -33,7 +37,7 @@ class Options:
     turn_weights: bool
 
 
-def decoder(staging: TorchConverter, model: Any, options: Options) -> Description:
+def decoder(staging: TorchConverter, model: Any, options: Options) -> Staged:
     """Stage `prefill` and `decode` of a model without an encoder."""
     _check_positions(model, "max_length", options.length)
     first = model(input_ids=_tokens(options.batch, 1), use_cache=True)
@@ -45,18 +49,19 @@ def decoder(staging: TorchConverter, model: Any, options: Options) -> Descriptio
         for entrypoint, tokens, shape in _steps(options)
     }
     vocabulary = first.logits.shape[-1]
+    check = None
     if options.verify:
         tokens = checking.trial(options.batch, options.length, vocabulary)
-        want = model(input_ids=tokens, use_cache=False).logits[:, -1]
-        checking.check_steps(model, programs, tokens, (), want)
+        logits = model(input_ids=tokens, use_cache=False).logits
+        check = Check(model, programs, tokens, logits)
     if options.turn_weights:
         transpose_weights(programs.values())
     for entrypoint, program in programs.items():
         staging.add_exported_program(program, None, ["logits"], step.states, entrypoint)
-    return _description(model, options, vocabulary)
+    return _description(model, options, vocabulary), check
 
 
-def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> Description:
+def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> Staged:
     """Stage `encode`, `prefill` and `decode` of a model with an encoder."""
     _check_positions(model, "max_length", options.length)
     source = _Source.of(model, options)
@@ -80,11 +85,13 @@ def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> De
         for entrypoint, tokens, shape in _steps(options)
     }
     vocabulary = first.logits.shape[-1]
+    check = None
     if options.verify:
         tokens = checking.trial(options.batch, options.length, vocabulary)
         whole = model(**{source.name: source.example}, decoder_input_ids=tokens, use_cache=False)
-        checking.check_encoded(model, encode.module()(*source.inputs), encoded)
-        checking.check_steps(model, programs, tokens, extra_inputs, whole.logits[:, -1])
+        feeds = dict(zip([source.name, *source.mask], source.inputs, strict=True))
+        encoder = checking.Encoded(encode, feeds, encoded)
+        check = Check(model, programs, tokens, whole.logits, extra_inputs, encoder)
     if options.turn_weights:
         transpose_weights([encode, *programs.values()])
     names = layer_names(("cross_keys", "cross_values"), len(crossed))
@@ -92,7 +99,7 @@ def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> De
     inputs = ["input_ids", "position", *names, *source.mask]
     for entrypoint, program in programs.items():
         staging.add_exported_program(program, inputs, ["logits"], step.states, entrypoint)
-    return _description(
+    description = _description(
         model,
         options,
         vocabulary,
@@ -100,6 +107,7 @@ def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> De
         source_shape=(options.source,) if source.mask else tuple(source.example.shape[1:]),
         start_token_id=_start(model),
     )
+    return description, check
 
 
 @dataclass(frozen=True)
