@@ -8,20 +8,28 @@ from typing import Annotated
 
 import typer
 
+from . import llm_running
 from .console import Json, answer, size
+from .llm_running import Bundle
 
 HELP = """Export, check and run language models.
 
 \b
   coreai-torch llm export   Qwen3-0.6B/ -o qwen3_0_6b
   coreai-torch llm check    qwen3_0_6b --model Qwen3-0.6B/
+  coreai-torch llm chat     qwen3_0_6b
+  coreai-torch llm generate qwen3_0_6b "Once upon a time" -n 64
+  coreai-torch llm bench    qwen3_0_6b
 """
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
-Bundle = Annotated[
-    Path, typer.Argument(help="A bundle that `llm export` wrote.", show_default=False)
-]
+for _name, _help in (
+    ("generate", llm_running.GENERATE),
+    ("chat", llm_running.CHAT),
+    ("bench", llm_running.BENCH),
+):
+    app.command(_name, help=_help, no_args_is_help=True)(getattr(llm_running, _name))
 
 
 class Dtype(StrEnum):

@@ -5,8 +5,18 @@ Only the conversion imports `transformers`; running a saved asset does not need 
 
 from .bundle.conformance import BundleReport, check
 from .bundle.exporting import export
+from .bundle.language_model import LanguageModel, load
 from .converting import convert
 from .generator import Generator
 from .program import GenerationProgram
 
-__all__ = ["BundleReport", "GenerationProgram", "Generator", "check", "convert", "export"]
+__all__ = [
+    "BundleReport",
+    "GenerationProgram",
+    "Generator",
+    "LanguageModel",
+    "check",
+    "convert",
+    "export",
+    "load",
+]

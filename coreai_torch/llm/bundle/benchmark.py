@@ -1,0 +1,64 @@
+"""Measure how fast a bundle runs on this machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import GenerationError
+from .runtime import BundleRuntime, Sequence
+from .verifying import random_tokens
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Medians over several trials."""
+
+    asset_bytes: int
+    load_s: float
+    prompt_tokens: int
+    decode_tokens: int
+    trials: int
+    prompt_tokens_per_s: float
+    decode_tokens_per_s: float
+    decode_ms: float
+
+
+def measure(bundle: Path | str, prompt: int, tokens: int, trials: int) -> Speed:
+    """Run a random prompt and decode single tokens, several times, after one warm-up."""
+    start = time.perf_counter()
+    runtime = BundleRuntime(bundle)
+    load_s = time.perf_counter() - start
+    metadata = runtime.metadata
+    if prompt + tokens > metadata.max_context_length:
+        raise GenerationError(
+            f"{prompt} and {tokens} tokens exceed the context of {metadata.max_context_length}\n"
+            "  try   measure fewer tokens"
+        )
+    given = random_tokens(prompt + tokens, metadata.vocab_size)
+    sequence = Sequence(runtime)
+    sequence.append(given[:1])  # compiles the function
+    prompts, steps = [], []
+    for _ in range(trials):
+        sequence.rewind(0)
+        start = time.perf_counter()
+        sequence.append(given[:prompt])
+        prompts.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        for token in given[prompt:].split(1):
+            sequence.append(token)
+        steps.append((time.perf_counter() - start) / tokens)
+    step = statistics.median(steps)
+    files = (Path(bundle) / metadata.asset).rglob("*")
+    return Speed(
+        asset_bytes=sum(one.stat().st_size for one in files if one.is_file()),
+        load_s=load_s,
+        prompt_tokens=prompt,
+        decode_tokens=tokens,
+        trials=trials,
+        prompt_tokens_per_s=prompt / statistics.median(prompts),
+        decode_tokens_per_s=1 / step,
+        decode_ms=1000 * step,
+    )

@@ -1,0 +1,284 @@
+"""`load`: run a bundle with text or tokens, in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ...errors import GenerationError
+from . import prompt_cache as cache_file
+from .metadata import GENERATION_KEY, BundleMetadata
+from .prompts import Prompt, cut_at, read_prompt
+from .runtime import BundleRuntime
+from .streaming import stream_text
+from .tokenizer_folder import FOLDER, chat_template, load_tokenizer
+
+Messages: TypeAlias = "str | Sequence[Mapping[str, Any]]"
+
+DEFAULT_NEW_TOKENS = 512
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p")
+_UNSUPPORTED = (
+    "assistant_model",
+    "prompt_lookup_num_tokens",
+    "past_key_values",
+    "inputs_embeds",
+    "cache_implementation",
+    "use_cache",
+    "custom_generate",
+)
+
+
+def load(bundle: Path | str) -> LanguageModel:
+    """Load a bundle that `export` wrote, to generate text on this machine.
+
+    ```text
+    model = llm.load("qwen3_0_6b")
+    print(model.chat("Why is the sky blue?", temperature=0.7, seed=0))
+    ```
+    """
+    return LanguageModel(bundle)
+
+
+class LanguageModel:
+    """A loaded bundle with its tokenizer.
+
+    Tokens are chosen by `generate` of transformers with the generation config of the model, so the
+    same arguments and seed give the same tokens. A call continues from the cache of the previous
+    one as far as their tokens are equal. Concurrent calls from several threads are not allowed.
+    """
+
+    def __init__(self, bundle: Path | str) -> None:
+        """Load the asset and the tokenizer of a bundle."""
+        from .decoder import BundleDecoder
+
+        runtime = BundleRuntime(bundle)
+        self.metadata: BundleMetadata = runtime.metadata
+        self.tokenizer = load_tokenizer(Path(bundle) / FOLDER)
+        stored = json.loads(self.metadata.user_data.get(GENERATION_KEY, "{}"))
+        self._decoder = BundleDecoder(runtime, stored)
+        if self._decoder.generation_config.eos_token_id is None:
+            self._decoder.generation_config.eos_token_id = self.tokenizer.eos_token_id
+
+    @property
+    def reused_tokens(self) -> int:
+        """Return how many tokens of the last prompt were in the cache already."""
+        return self._reused
+
+    _reused = 0
+
+    def generate(
+        self,
+        prompt: Any,
+        max_new_tokens: int | None = None,
+        *,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
+        do_sample: bool | None = None,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+        num_return_sequences: int = 1,
+        prompt_cache: Path | str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Continue a prompt and return the same kind: text for text, tokens for tokens.
+
+        Text returns the new text without special tokens; a list of texts returns a list. Tokens
+        return prompt and new tokens as a tensor, as `generate` of transformers does. Several
+        prompts may have different lengths.
+
+        Args:
+            prompt: text, a list of texts, tokens `[length]` or `[batch, length]`, or lists of
+                tokens of different lengths.
+            max_new_tokens: the number of tokens after which to stop; by default 512, or fewer if
+                the context is full.
+            temperature: sample with this temperature; 0 takes the most likely token.
+            top_k: sample from this many tokens.
+            top_p: sample from the most likely tokens with this total probability.
+            min_p: sample from tokens with at least this part of the largest probability.
+            repetition_penalty: divide the scores of tokens that occurred already.
+            do_sample: sample or not; by default the model's generation config decides, unless a
+                sampling argument is given.
+            seed: the seed of the sampling; by default the state of torch's generator.
+            stop: texts at which to stop; the returned text ends before them.
+            num_return_sequences: the number of continuations of each prompt; with more than one,
+                text prompts return a list of texts each.
+            prompt_cache: a file with the cache of this prompt; it is written if it is missing.
+            options: other arguments of transformers' `generate`, such as `logits_processor`,
+                `num_beams`, `eos_token_id` or `no_repeat_ngram_size`.
+        """
+        request = self._read(prompt)
+        arguments = self._arguments(
+            request,
+            max_new_tokens,
+            {
+                "temperature": temperature,
+                "top_k": top_k,
+                "top_p": top_p,
+                "min_p": min_p,
+                "repetition_penalty": repetition_penalty,
+                "do_sample": do_sample,
+                "num_return_sequences": num_return_sequences,
+                **options,
+            },
+            stop,
+        )
+        with self._cached(request, prompt_cache):
+            output = self._run(request, arguments, seed)
+        if not request.is_text:
+            return output
+        new = output[:, request.ids.shape[1] :]
+        texts = [cut_at(text, stop) for text in self._decode(new)]
+        return request.grouped(texts, num_return_sequences)
+
+    def stream(
+        self, prompt: Any, max_new_tokens: int | None = None, *, stop: Any = (), **options: Any
+    ) -> Iterator[str]:
+        """Yield the new text of one prompt in pieces; it takes the arguments of `generate`."""
+        request = self._read(prompt)
+        seed, path = options.pop("seed", None), options.pop("prompt_cache", None)
+        if len(request.ids) != 1 or options.get("num_return_sequences", 1) != 1:
+            raise GenerationError(
+                "stream takes one prompt and one continuation\n  try   call generate instead"
+            )
+        arguments = self._arguments(request, max_new_tokens, options, stop)
+
+        def run(**more: Any) -> None:
+            with self._cached(request, path):
+                self._run(request, arguments | more, seed)
+
+        return stream_text(run, self.tokenizer, stop)
+
+    def chat(self, messages: Messages, max_new_tokens: int | None = None, **options: Any) -> str:
+        """Return the answer to a conversation, or to one message of the user.
+
+        The messages are dictionaries with `role` and `content`. `tools`, `documents` and
+        `chat_template_kwargs` go to the chat template, other options to `generate`.
+        """
+        ids = self._render(messages, options)
+        output = self.generate(ids, max_new_tokens, **options)
+        (text,) = self._decode(output[:1, ids.shape[1] :])
+        return cut_at(text, options.get("stop", ()))
+
+    def stream_chat(
+        self, messages: Messages, max_new_tokens: int | None = None, **options: Any
+    ) -> Iterator[str]:
+        """Yield the answer of `chat` in pieces; it takes the same arguments."""
+        ids = self._render(messages, options)
+        return self.stream(ids, max_new_tokens, **options)
+
+    def save_prompt_cache(self, prompt: Any, path: Path | str) -> None:
+        """Run a prompt and write its cache to a file, for `load_prompt_cache`."""
+        request = self._read(prompt)
+        (tokens,) = request.rows
+        self._decoder.pool.logits([tuple(tokens)])
+        self._save(tuple(tokens), Path(path))
+
+    def load_prompt_cache(self, path: Path | str) -> int:
+        """Read a cache from a file and return the number of its tokens."""
+        row = cache_file.read(Path(path), self._decoder.pool.runtime)
+        self._decoder.pool.rows = [row]
+        return len(row.tokens)
+
+    def logits(self, prompt: Any) -> Tensor:
+        """Return the logits of all tokens of one prompt, `[length, vocab]`."""
+        from .runtime import Sequence as Tokens
+
+        (row,) = self._read(prompt).rows
+        return Tokens(self._decoder.pool.runtime).append(torch.tensor(row)).float()
+
+    def _read(self, prompt: Any) -> Prompt:
+        pad = self._decoder.generation_config.pad_token_id
+        return read_prompt(prompt, self.tokenizer, self.metadata, 0 if pad is None else int(pad))
+
+    def _render(self, messages: Messages, options: dict[str, Any]) -> Tensor:
+        """Return the tokens of a conversation; take the template's arguments out of `options`."""
+        if chat_template(self.tokenizer) is None:
+            raise GenerationError(
+                f"the tokenizer of {self.metadata.name} has no chat template\n"
+                "  try   call generate(text), or set model.tokenizer.chat_template"
+            )
+        given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        more = {name: options.pop(name) for name in ("tools", "documents") if name in options}
+        more |= options.pop("chat_template_kwargs", {})
+        ids = self.tokenizer.apply_chat_template(
+            list(given), add_generation_prompt=True, return_dict=False, **more
+        )
+        return torch.tensor([ids])
+
+    def _arguments(
+        self,
+        request: Prompt,
+        max_new_tokens: int | None,
+        options: dict[str, Any],
+        stop: str | Sequence[str],
+    ) -> dict[str, Any]:
+        """Return the arguments of transformers' `generate`; raise for those without effect."""
+        rejected = [name for name in _UNSUPPORTED if options.get(name) is not None]
+        if rejected:
+            raise GenerationError(
+                f"a bundle does not support {', '.join(rejected)}\n"
+                f"  try   remove {', '.join(rejected)}"
+            )
+        given = {name: value for name, value in options.items() if value is not None}
+        if given.get("temperature") == 0:
+            del given["temperature"]
+            given["do_sample"] = False
+        elif any(name in given for name in _SAMPLING):
+            given.setdefault("do_sample", True)
+        given["max_new_tokens"] = self._count(request, max_new_tokens)
+        if stop:
+            given |= {"stop_strings": stop, "tokenizer": self.tokenizer}
+        return given
+
+    def _count(self, request: Prompt, max_new_tokens: int | None) -> int:
+        context = self.metadata.max_context_length
+        free = context - max(map(len, request.rows))
+        if max_new_tokens is None and free > 0:
+            return min(DEFAULT_NEW_TOKENS, free)
+        if not isinstance(max_new_tokens, int) or not 1 <= max_new_tokens <= free:
+            raise GenerationError(
+                f"max_new_tokens is {max_new_tokens!r}; after {context - free} tokens a context of "
+                f"{context} has {free} left\n"
+                "  try   pass a smaller max_new_tokens, or a shorter prompt"
+            )
+        return max_new_tokens
+
+    def _run(self, request: Prompt, arguments: dict[str, Any], seed: int | None) -> Any:
+        self._reused = self._shared(request)
+        with torch.random.fork_rng(devices=[], enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
+            try:
+                # The pool of rows is the cache; transformers passes all tokens in each step.
+                return self._decoder.generate(
+                    request.ids, attention_mask=request.mask, use_cache=False, **arguments
+                )
+            except (TypeError, ValueError) as error:
+                if isinstance(error, GenerationError):
+                    raise
+                raise GenerationError(
+                    f"transformers rejects the request: {error}\n"
+                    "  try   pass arguments of transformers.GenerationConfig"
+                ) from error
+
+    def _shared(self, request: Prompt) -> int:
+        rows = self._decoder.pool.rows
+        return max((row.shared(request.rows[0]) for row in rows), default=0)
+
+    def _cached(self, request: Prompt, path: Path | str | None) -> Any:
+        return cache_file.around(self._decoder.pool, request.rows, path)
+
+    def _save(self, tokens: tuple[int, ...], path: Path) -> None:
+        row = next(row for row in self._decoder.pool.rows if row.tokens == tokens)
+        cache_file.write(path, row, len(tokens))
+
+    def _decode(self, tokens: Tensor) -> list[str]:
+        return list(self.tokenizer.batch_decode(tokens, skip_special_tokens=True))

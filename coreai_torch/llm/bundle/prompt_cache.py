@@ -1,0 +1,122 @@
+"""The cache of a prompt as a file, so that a long prompt runs only once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from ...errors import GenerationError
+from .metadata import KEYS, VALUES
+from .rows import Row, RowPool
+from .runtime import BundleRuntime, States
+from .runtime import Sequence as Tokens
+
+_SAMPLE = 1 << 16  # bytes at both ends of each file that identify an asset
+
+
+def fingerprint(runtime: BundleRuntime) -> str:
+    """Return a hash of the sizes and the ends of the asset's files."""
+    digest = hashlib.sha256()
+    asset = runtime.bundle / runtime.metadata.asset
+    for path in sorted(one for one in asset.rglob("*") if one.is_file()):
+        length = path.stat().st_size
+        digest.update(f"{path.relative_to(asset)} {length}\n".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_SAMPLE))
+            file.seek(max(length - _SAMPLE, 0))
+            digest.update(file.read(_SAMPLE))
+    return digest.hexdigest()
+
+
+def write(path: Path, row: Row, length: int) -> None:
+    """Write the first tokens of a row with their keys and values, atomically."""
+    from safetensors.torch import save_file
+
+    tensors = {
+        name: _to_torch(row.sequence.states.numpy(name)[:, :, :, :length])
+        for name in (KEYS, VALUES)
+    }
+    tensors["tokens"] = torch.tensor(row.tokens[:length], dtype=torch.int32)
+    header = {"coreai_torch": json.dumps({"asset": fingerprint(row.sequence.runtime)})}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    save_file(tensors, scratch, header)
+    os.replace(scratch, path)
+
+
+def read(path: Path, runtime: BundleRuntime) -> Row:
+    """Return the row in a file; raise if another bundle wrote it."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise GenerationError(
+            f"there is no prompt cache at {path}\n  try   write one with save_prompt_cache"
+        )
+    try:
+        with safe_open(path, "pt") as file:
+            header = json.loads((file.metadata() or {}).get("coreai_torch", "{}"))
+            names = ("tokens", KEYS, VALUES)
+            tensors = {name: file.get_tensor(name) for name in names}
+    except SafetensorError as error:
+        raise GenerationError(
+            f"{path} is not a prompt cache: {error}\n  try   delete it and write it again"
+        ) from error
+    if header.get("asset") != fingerprint(runtime):
+        raise GenerationError(
+            f"{path} belongs to another bundle than {runtime.metadata.name}\n"
+            "  try   delete it and write it again with this bundle"
+        )
+    states = States(*(_to_numpy(tensors[name]) for name in (KEYS, VALUES)))
+    length = len(tensors["tokens"])
+    slots = runtime.states().slots
+    while slots < length:
+        slots *= 2
+    sequence = Tokens(runtime, states.resized(slots, length))
+    sequence.length = length
+    return Row(tuple(map(int, tensors["tokens"])), sequence)
+
+
+@contextmanager
+def around(pool: RowPool, rows: Sequence[Sequence[int]], path: Path | str | None) -> Iterator[None]:
+    """Read the cache of a prompt from a file before a call, or write it after the call."""
+    if path is None:
+        yield
+        return
+    if len(rows) != 1:
+        raise GenerationError(
+            f"prompt_cache is given for {len(rows)} prompts\n"
+            "  try   pass one prompt, or remove prompt_cache"
+        )
+    file, prompt = Path(path), tuple(rows[0])
+    known: Row | None = None
+    if file.exists():
+        known = read(file, pool.runtime)
+        if all(row.shared(prompt) < known.shared(prompt) for row in pool.rows):
+            pool.rows = [known.copy()]
+    yield
+    complete = known is not None and known.tokens == prompt
+    row = next((one for one in pool.rows if one.tokens[: len(prompt)] == prompt), None)
+    if row is not None and not complete:
+        write(file, row, len(prompt))
+
+
+def _to_torch(values: np.ndarray[Any, Any]) -> torch.Tensor:
+    dense = np.ascontiguousarray(values)
+    if dense.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(dense.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(dense)
+
+
+def _to_numpy(values: torch.Tensor) -> np.ndarray[Any, Any]:
+    if values.dtype == torch.bfloat16:
+        return np.asarray(values.view(torch.uint16).numpy().view(ml_dtypes.bfloat16))
+    return np.asarray(values.numpy())
