@@ -10,6 +10,22 @@ if TYPE_CHECKING:
 
 REGISTER_HINT = "register a lowering with TorchConverter.register_torch_lowering(...)"
 REPORT_HINT = "report this bug of the converter with the model"
+_LONGEST = 500  # characters of a line of a message
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the text, without its middle if it is longer than `length`."""
+    if len(text) <= length:
+        return text
+    half = (length - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
+def cut_lines(text: str) -> str:
+    """Shorten every line that is too long to read; symbolic sizes can have thousands of terms."""
+    if len(text) <= _LONGEST:
+        return text
+    return "\n".join(shortened(line, _LONGEST) for line in text.splitlines())
 
 
 class CodedError(Exception):
@@ -19,7 +35,7 @@ class CodedError(Exception):
 
     def __str__(self) -> str:
         """Return the message, with the code on a separate line."""
-        return f"{super().__str__()}\n  code  {self.code}"
+        return f"{cut_lines(super().__str__())}\n  code  {self.code}"
 
 
 class ConversionError(CodedError, ValueError):
@@ -71,7 +87,7 @@ class NamingError(ConversionError):
 
 
 class ExportError(ConversionError):
-    """`torch.export` failed, or `export_fn` did not return a decomposed program."""
+    """The export failed, the model fails, or `export_fn` returned no decomposed program."""
 
     code = "CAT109"
 
@@ -125,7 +141,7 @@ class UnknownNameError(NamingError, KeyError):
 
     def __str__(self) -> str:
         """Return the message without the quotes that KeyError adds."""
-        return f"{self.args[0]}\n  code  {self.code}"
+        return f"{cut_lines(str(self.args[0]))}\n  code  {self.code}"
 
 
 class NativeError(CodedError, RuntimeError):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .asset.program import Program, check_path
+from .capture.export_errors import check_eager
 from .capture.io_plan import Names
 from .capture.prepare import Captured, Source, prepare
 from .converter import TorchConverter, capture_rules, check_converter
@@ -66,6 +67,8 @@ def convert(
     staging = TorchConverter() if converter is None else converter.empty()
     with stages() as stage:
         request = _Request(model_or_exported, args, kwargs, dynamic_shapes, names)
+        if verify:  # which compares with eager: a model that fails there fails early
+            request.check_eager()
         captured = _stage_source(staging, request, externalize_modules, stage)
         with stage("converting", ops=len(captured.program.graph.nodes), live=False):
             result = staging.to_coreai()
@@ -89,6 +92,12 @@ class _Request:
     kwargs: Mapping[str, Any] | None
     dynamic_shapes: Any
     names: Names
+
+    def check_eager(self) -> None:
+        """Raise if the model itself fails on its inputs."""
+        given = self.args is not None or self.kwargs is not None
+        if given and isinstance(self.source, torch.nn.Module):
+            check_eager(self.source, self.args, self.kwargs)
 
     def capture(self, staging: TorchConverter, stage: Stages) -> Captured:
         return prepare(

@@ -7,7 +7,9 @@ than for a version number wherever that is possible.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -63,6 +65,7 @@ __all__ = [
     "isclose_broadcasts_equal_nan",
     "linspace_rounds_half_steps",
     "make_wrapper_subclass",
+    "print_no_graphs",
     "pytree",
     "schema_of",
     "sdpa_accepts_mask_and_causal",
@@ -180,6 +183,27 @@ def clear_dispatch_cache(op: OpOverload) -> None:
 def guards_code(program: torch.export.ExportedProgram) -> list[str]:
     """Return the guards of an exported program as expressions in Python."""
     return list(getattr(program, "_guards_code", None) or [])
+
+
+_prints_graphs: ContextVar[bool] = ContextVar("prints_graphs", default=True)
+
+
+def _print(*values: Any, **options: Any) -> None:
+    if _prints_graphs.get():
+        print(*values, **options)  # noqa: T201  torch's own output
+
+
+@contextmanager
+def print_no_graphs() -> Iterator[None]:
+    """Drop the graph that torch.export prints to standard error when it fails (2.9 to 2.15)."""
+    from torch.export import _trace  # imported by the first export
+
+    _trace.print = _print  # a name of its module, found before the builtin
+    token = _prints_graphs.set(False)
+    try:
+        yield
+    finally:
+        _prints_graphs.reset(token)
 
 
 def is_data_dependent(error: BaseException) -> bool:

@@ -13,9 +13,9 @@ from ..torch_compat import is_data_dependent
 from .aliased_inputs import copy_aliases
 from .constant_tracking import track_constants
 from .dynamic_rnn import keep_rnn_lengths_dynamic
+from .export_errors import check_exportable, explain
 from .export_rewrites import rewrite_for_export
-
-_SHOWN_LINES = 4  # lines of torch's own message
+from .torch_output import quiet_torch
 
 Export = Callable[[], torch.export.ExportedProgram]
 
@@ -48,27 +48,23 @@ def export(
             f"args is one tensor, but the arguments of {type(model).__name__} are a tuple\n"
             "  try   pass args=(x,)"
         )
-    arguments = (tuple(args or ()), dict(kwargs or {}))
+    given = (tuple(args or ()), dict(kwargs or {}))
+    check_exportable(model, *given)
+    arguments = given
 
     def run() -> torch.export.ExportedProgram:
         return torch.export.export(model, *arguments, dynamic_shapes=dynamic_shapes)
 
-    try:
-        with export_context():
-            arguments = copy_aliases(arguments)
-            return run()
-    except Exception as cause:
-        program = _export_with_constants(model, run)
-        if program is not None:
-            return program
-        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-        first = "\n        ".join(lines[:_SHOWN_LINES])
-        raise ExportError(
-            f"torch.export could not export {type(model).__name__}: "
-            f"{type(cause).__name__}: {first}\n"
-            "  try   call torch.export.export(model, args) by itself: the error is chained, and "
-            "the model's code or its dynamic_shapes must change"
-        ) from cause
+    with quiet_torch():
+        try:
+            with export_context():
+                arguments = copy_aliases(arguments)
+                return run()
+        except Exception as cause:
+            program = _export_with_constants(model, run)
+            if program is not None:
+                return program
+            raise explain(model, *given, dynamic_shapes, cause) from cause
 
 
 def call_export_fn(
@@ -76,7 +72,7 @@ def call_export_fn(
 ) -> torch.export.ExportedProgram:
     """Call a user's `export_fn(model)` with the rewrites of `export`."""
     try:
-        with export_context():
+        with quiet_torch(), export_context():
             return export_fn(model)
     except ConversionError:
         raise
@@ -125,7 +121,7 @@ def decompose(
 ) -> torch.export.ExportedProgram:
     """Decompose a program with the table; sequence lengths stay dynamic."""
     try:
-        with keep_rnn_lengths_dynamic():
+        with quiet_torch(), keep_rnn_lengths_dynamic():
             return program.run_decompositions(dict(table))
     except Exception as cause:
         first = next(iter(str(cause).strip().splitlines()), "")
