@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .interpreter import to_torch
     from .ir.composite import generate_composite_decl
     from .kernels import MetalParameter, TorchMetalKernel
+    from .linting import lint
     from .passes.externalize.spec import ExternalizeSpec
     from .pipeline import convert
     from .verification import verify
@@ -32,6 +33,7 @@ __all__ = [
     "convert",
     "generate_composite_decl",
     "get_decomp_table",
+    "lint",
     "to_torch",
     "verify",
 ]
@@ -45,6 +47,7 @@ _HOME = {
     "convert": "pipeline",
     "generate_composite_decl": "ir.composite",
     "get_decomp_table": "converter",
+    "lint": "linting",
     "to_torch": "interpreter",
     "verify": "verification",
 }

@@ -10,7 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
-from . import bench, check, convert, diff, doctor, inspect, llm, ops, report, run, strip, verify
+from . import (
+    bench,
+    check,
+    convert,
+    diff,
+    doctor,
+    inspect,
+    lint,
+    llm,
+    ops,
+    report,
+    run,
+    strip,
+    verify,
+)
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
 
 _HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
@@ -34,7 +48,20 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _command in (convert, check, verify, inspect, report, run, bench, diff, ops, strip, doctor):
+for _command in (
+    convert,
+    check,
+    verify,
+    inspect,
+    lint,
+    report,
+    run,
+    bench,
+    diff,
+    ops,
+    strip,
+    doctor,
+):
     _name = _command.__name__.rpartition(".")[2]
     app.command(_name, help=_command.HELP, no_args_is_help=_name not in ("ops", "doctor"))(
         getattr(_command, _name)

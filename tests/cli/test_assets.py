@@ -219,3 +219,13 @@ def test_checking_all_ops_prints_count_and_hint(shell, monkeypatch):
     assert f"{len(runs)} runs of 1 op; pass part of a name to run fewer" in result.err
     assert "coreai-torch ops softmax --check" in result.err
     assert shell("ops", "--check", "--json").err == ""
+
+
+def test_lint_reports_findings_and_exits_with_1_on_errors(shell, tmp_path):
+    asset = saved(tmp_path / "odd.aimodel", Odd(), torch.rand(3), torch.ones(3, dtype=torch.bool))
+    result = shell("lint", asset, "--json")
+    assert result.code == 0, "warnings alone do not fail"
+    assert {"HAZ04", "HAZ06"} <= {f["code"] for f in result.json["findings"]}
+    assert shell("lint", asset, "--strict").code == 1
+    assert "HAZ06" not in shell("lint", asset, "--target", "gpu").out
+    assert shell("lint", asset, "--target", "npu").code == 3

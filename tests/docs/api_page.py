@@ -49,7 +49,7 @@ class Section:
             yield self.prefix + name, getattr(home, name)
 
 
-FIRST = ("convert", "verify", "compress", "to_torch", "TorchConverter", "get_decomp_table")
+FIRST = ("convert", "verify", "lint", "compress", "to_torch", "TorchConverter", "get_decomp_table")
 OTHERS = sorted(set(coreai_torch.__all__) - set(FIRST) - {"__version__"}, key=str.lower)
 
 SECTIONS = (
@@ -102,7 +102,13 @@ SECTIONS = (
         "coreai_torch.report",
         "Information about a program, an asset or the path of one: [reports](report.md).",
         ("summarize", "Summary", "FunctionSummary", "PortSummary")
-        + ("differences", "Difference", "hazards", "Hazard", "html_page", "write_page"),
+        + ("differences", "Difference", "hazards", "html_page", "write_page"),
+    ),
+    Section(
+        "Lint",
+        "coreai_torch.linting",
+        "The results and rules of `lint`: [lint](lint.md).",
+        ("Finding", "Rule", "rules_for"),
     ),
     Section(
         "Supported ops",

@@ -1,0 +1,75 @@
+"""Each rule finds its construct, and not a similar program without it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import coreai_torch
+from coreai_torch import errors
+from coreai_torch.linting import RULES, lint, lint_program, rules_for
+
+from .cases import CASES, X, converted
+
+
+def found(program) -> set[str]:
+    return {finding.code for finding in lint_program(program)}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_rule_finds_the_hazard(case):
+    assert case.code in found(case.hazard())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_rule_ignores_the_clean_program(case):
+    assert case.code not in found(case.clean())
+
+
+def test_every_rule_has_a_case():
+    assert [case.code for case in CASES] == [rule.code for rule in RULES]
+    assert len(RULES) >= 40
+
+
+def test_every_rule_names_its_source():
+    assert all(rule.source and rule.units and rule.hint for rule in RULES)
+
+
+def test_target_selects_rules():
+    program = converted(torch.floor, X)()
+    codes = {f.code for f in lint_program(program, rules_for("gpu"))}
+    assert "HAZ11" in codes
+    assert "HAZ11" not in {f.code for f in lint_program(program, rules_for("cpu"))}
+
+
+def test_version_selects_rules():
+    assert "HAZ35" in {rule.code for rule in rules_for(os="26.4")}
+    assert "HAZ35" not in {rule.code for rule in rules_for(os="27.0")}
+    assert len(rules_for(os=None)) == len(RULES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"target": "npu"}, "compute unit"), ({"os": "new"}, "version")]
+)
+def test_wrong_options_are_rejected(options, message):
+    with pytest.raises(errors.ConversionError, match=message):
+        rules_for(**options)
+
+
+def test_lint_reads_an_asset_and_sorts_errors_first(tmp_path):
+    program = coreai_torch.convert(nn.Hardsigmoid(), (X.half(),), verify=False)
+    program.save_asset(tmp_path / "net.aimodel")
+    severities = [f.severity for f in lint(tmp_path / "net.aimodel")]
+    assert severities == sorted(severities, key=["error", "warning", "info"].index)
+    assert coreai_torch.lint(program)
+
+
+def test_float32_convolution_has_no_findings():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2))
+    assert found(converted(model, torch.ones(1, 3, 8, 8))()) == set()
+
+
+def test_float32_perceptron_has_no_findings():
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+    assert found(converted(model, X)()) == set()
