@@ -6,7 +6,7 @@ CONSTRAINTS := constraints.txt
 TORCHVISION := 0.28.0
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-newest op test-plain-torch lint sweep bench bench-ops docs clean matrix matrix-quick
+.PHONY: demo test test-newest op test-plain-torch lint sweep bench bench-ops mutants docs clean matrix matrix-quick
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -35,6 +35,10 @@ matrix: $(VENV)/.test                   ## every supported torch, Python and cor
 
 matrix-quick: $(VENV)/.test             ## imports, seeds, op cases and five models on the newest and oldest torch
 	$(BIN)/python -m tests.matrix --quick 2.15.0 2.9.1
+
+mutants: $(VENV)/.test                  ## sabotage every lowering: does verify notice? into docs/verify.md
+	$(BIN)/python -W ignore -m tests.mutants --record --out build/mutants.jsonl
+	$(BIN)/python -W ignore -m tests.mutants --record --honest --out build/honest.jsonl
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .

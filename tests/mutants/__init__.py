@@ -1,0 +1,1 @@
+"""Sabotage lowerings one by one, and count which faults `verify` finds."""

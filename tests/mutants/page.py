@@ -1,0 +1,185 @@
+"""The score of the judge by kind of sabotage, stored as JSON and shown in docs/verify.md."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HERE = Path(__file__).parent
+SCORE, HONEST_SCORE = HERE / "score.json", HERE / "honest.json"
+DOCS = HERE.parents[1] / "docs" / "verify.md"
+BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
+BAD = ("missed", "false alarm", "crashed", "broken")
+LEAST = 0.995
+
+
+def summary(rows: Sequence[dict[str, Any]], honest: bool, commit: str = "") -> dict[str, Any]:
+    """Return the totals of a run."""
+    measured = _measured(commit)
+    return _honest(rows, measured) if honest else _mutants(rows, measured)
+
+
+def _measured(commit: str) -> dict[str, str]:
+    import sys
+
+    sys.path.insert(0, str(HERE.parent))
+    import provenance
+
+    try:
+        found = provenance.current()
+    except Exception:  # not a checkout
+        found = {"torch": torch.__version__, "python": platform.python_version()}
+    return {**found, "commit": commit} if commit else found
+
+
+def _mutants(rows: Sequence[dict[str, Any]], measured: dict[str, str]) -> dict[str, Any]:
+    from .judging import ENGINE
+    from .kinds import KINDS
+
+    by_kind: dict[str, dict[str, Counter[str]]] = {
+        name: {"small": Counter(), "whole": Counter()} for name in KINDS
+    }
+    units: Counter[str] = Counter()
+    for row in rows:
+        if row["kind"] == "none":
+            units[row["outcome"]] += 1
+        else:
+            size = "whole" if row["unit"].startswith("model ") else "small"
+            by_kind[row["kind"]][size][row["outcome"]] += 1
+    ops = {r["op"] for r in rows if r["outcome"] in ("caught", "missed")}
+    models = {r["unit"].split("/")[0][6:] for r in rows if r["unit"].startswith("model ")}
+    bad = [r for r in rows if r["outcome"] in BAD]
+    return {
+        "measured": measured,
+        "engine": ENGINE,
+        "ops": len(ops),
+        "models": sorted(models),
+        "programs": dict(units),
+        "kinds": {k: {s: dict(c) for s, c in sizes.items()} for k, sizes in by_kind.items()},
+        "bad": [
+            {k: r[k] for k in ("unit", "op", "node", "depth", "kind", "outcome", "detail")}
+            for r in bad
+        ],
+    }
+
+
+def _honest(rows: Sequence[dict[str, Any]], measured: dict[str, str]) -> dict[str, Any]:
+    by_dtype: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        by_dtype[row["kind"]][row["outcome"]] += 1
+    bad = [r for r in rows if r["outcome"] not in ("accepted", "skipped")]
+    return {
+        "measured": measured,
+        "dtypes": {dtype: dict(counts) for dtype, counts in by_dtype.items()},
+        "bad": [{k: r[k] for k in ("unit", "outcome", "detail")} for r in bad],
+    }
+
+
+def totals(found: dict[str, Any]) -> Counter[str]:
+    """Return the outcomes of all mutants."""
+    total: Counter[str] = Counter()
+    for sizes in found["kinds"].values():
+        for counts in sizes.values():
+            total.update(counts)
+    return total
+
+
+def share(found: dict[str, Any]) -> float:
+    """Return the share of mutants that matter and were caught."""
+    total = totals(found)
+    matter = total["caught"] + total["missed"]
+    return total["caught"] / matter if matter else 0.0
+
+
+def is_good(found: dict[str, Any]) -> bool:
+    """Return whether enough mutants were caught, or no honest model was rejected."""
+    if "kinds" in found:
+        return share(found) >= LEAST and not found["programs"].get("false alarm")
+    return not any(r["outcome"] == "false alarm" for r in found["bad"])
+
+
+def text(found: dict[str, Any]) -> str:
+    """Return a summary for a terminal."""
+    if "kinds" not in found:
+        return json.dumps(found["dtypes"], indent=1)
+    total = totals(found)
+    lines = [f"{name}: {sizes}" for name, sizes in found["kinds"].items()]
+    return "\n".join(
+        [
+            *lines,
+            f"programs: {found['programs']}",
+            f"total: {dict(total)}",
+            f"caught {100 * share(found):.2f} % of those that matter",
+        ]
+    )
+
+
+def record(found: dict[str, Any], honest: bool) -> None:
+    """Store the score and write it into the page."""
+    path = HONEST_SCORE if honest else SCORE
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    write()
+
+
+def write() -> None:
+    """Write the table into docs/verify.md from the stored scores."""
+    page = DOCS.read_text()
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    DOCS.write_text(f"{before}{BEGIN}\n\n{section()}\n\n{END}{after}")
+
+
+def section() -> str:
+    """Return the section of the page."""
+    from .kinds import KINDS
+
+    found = json.loads(SCORE.read_text())
+    lines = [
+        f"{found['ops']} ops were sabotaged in turn, in the programs of their test cases and at "
+        f"different depths of {len(found['models'])} models ({', '.join(found['models'])}). A "
+        "mutant matters if the change exceeds 16 times the noise of its dtype, measured against "
+        f"float64. Engine of the comparison: {found['engine']}. Measured at commit "
+        f"{found['measured'].get('commit', 'unknown')}, torch {found['measured'].get('torch')}.",
+        "",
+        "| sabotage | small programs: caught | missed | whole models: caught | missed | harmless |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, sizes in found["kinds"].items():
+        small, whole = Counter(sizes["small"]), Counter(sizes["whole"])
+        lines.append(
+            f"| {KINDS[name].description} | {small['caught']} | {small['missed']} | "
+            f"{whole['caught']} | {whole['missed']} | {small['harmless'] + whole['harmless']} |"
+        )
+    total = totals(found)
+    lines += [
+        "",
+        f"Caught: {total['caught']} of {total['caught'] + total['missed']} that matter "
+        f"({100 * share(found):.2f} %). Unmutated programs of these runs: "
+        f"{found['programs'].get('accepted', 0)} accepted, "
+        f"{found['programs'].get('false alarm', 0)} false alarms.",
+    ]
+    if HONEST_SCORE.exists():
+        lines += ["", *_honest_lines(json.loads(HONEST_SCORE.read_text()))]
+    return "\n".join(lines)
+
+
+def _honest_lines(found: dict[str, Any]) -> list[str]:
+    rows = [
+        f"| {dtype} | {c.get('accepted', 0)} | {c.get('false alarm', 0)} | "
+        f"{c.get('skipped', 0)} | {c.get('broken', 0) + c.get('crashed', 0)} |"
+        for dtype, c in found["dtypes"].items()
+    ]
+    return [
+        "Unmutated models of the zoo (skipped: the library is not installed, or eager torch fails "
+        "in this dtype; not judged: it cannot be exported or converted in this dtype):",
+        "",
+        "| dtype | accepted | false alarms | skipped | not judged |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
