@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,32 +13,43 @@ from .output_error import OutputError
 from .tolerance import Limits
 
 
-def compare(
-    name: str,
-    got: torch.Tensor,
-    want: torch.Tensor,
-    limits: Limits,
-    usual: float = 0.0,
-) -> OutputError:
-    """Compare one result with torch's; narrow a 64-bit result of torch first.
+@dataclass(frozen=True)
+class Allowed:
+    """The absolute error that each element may have, and the elements that may be anything."""
 
-    `usual` is the largest value of this result on other inputs. It raises the limit where the
-    values are unusually small: the norm of a constant row is 0, or 2e-6 if its mean is rounded.
-    """
+    error: torch.Tensor  # 0 means exact
+    ties: torch.Tensor | None = None
+
+    @classmethod
+    def by_table(cls, want: torch.Tensor, limits: Limits) -> Allowed:
+        """Allow the limit of the dtype, relative to `|want|` plus the largest `|want|`."""
+        limit = limits.get(want.dtype, 0.0)
+        if not limit:
+            return cls(torch.zeros(want.shape, dtype=torch.float64))
+        size = widen(want).abs()
+        size = torch.where(size.isfinite(), size, 0.0)
+        return cls(limit * (size + (float(size.max()) if size.numel() else 0.0)))
+
+
+def compare(
+    name: str, got: torch.Tensor, want: torch.Tensor, allowed: Limits | Allowed
+) -> OutputError:
+    """Compare one result with torch's; narrow a 64-bit result of torch first."""
     want = want.detach().to(narrow(want.dtype))
-    limit = limits.get(want.dtype, 0.0)
     dtype, shape = str(want.dtype).removeprefix("torch."), tuple(want.shape)
     if got.dtype != want.dtype or got.shape != want.shape:
         problem = (
             f"is {list(got.shape)} {str(got.dtype).removeprefix('torch.')}, "
             f"torch gives {list(shape)} {dtype}"
         )
-        return OutputError(name, dtype, shape, False, limit, problem=problem)
+        return OutputError(name, dtype, shape, False, 0.0, problem=problem)
+    if not isinstance(allowed, Allowed):
+        allowed = Allowed.by_table(want, allowed)
     if want.numel() == 0:
-        return OutputError(name, dtype, shape, True, limit)
-    figures = _figures(widen(got), widen(want), limit, usual)
+        return OutputError(name, dtype, shape, True, 0.0)
+    figures = _figures(widen(got), widen(want), allowed)
     figures["argmax_agreement"] = _argmax_agreement(got, want)
-    return OutputError(name, dtype, shape, tolerance=limit, **figures)
+    return OutputError(name, dtype, shape, **figures)
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:
@@ -76,38 +88,49 @@ def mismatches(got: torch.Tensor, want: torch.Tensor, limit: float, scale: float
     return ~(close | (a == b) | (a.isnan() & b.isnan()))
 
 
-def _figures(got: torch.Tensor, want: torch.Tensor, limit: float, usual: float) -> dict[str, Any]:
+def _figures(got: torch.Tensor, want: torch.Tensor, allowed: Allowed) -> dict[str, Any]:
     """Return the figures of two wide tensors over the elements that are finite in both."""
-    nan_agrees = bool((got.isnan() == want.isnan()).all())
-    infinite = want.isinf() | got.isinf()
-    inf_agrees = bool((got[infinite] == want[infinite]).all())
+    limit = allowed.error.double()
+    same = (got == want) | (got.isnan() & want.isnan())
+    tied = torch.zeros_like(same) if allowed.ties is None else allowed.ties
+    anything = tied | limit.isinf()  # near an overflow, a correct result may be infinite
     finite = got.isfinite() & want.isfinite()
-    error = torch.where(finite, (got - want).abs(), 0.0)
+    error = torch.where(finite & ~tied, (got - want).abs(), 0.0)
+    wrong = ~(same | anything | (finite & (error <= limit)))
     size = torch.where(finite, want.abs(), 0.0)
-    scale = max(float(size.max()), usual)
+    scale = float(size.max())
     count = max(1, int(finite.sum()))
     root = math.sqrt(float((error**2).sum()) / count)
-    index = _worst(error - limit * size, got, want)
+    index = _worst(wrong, finite, error, limit)
+    bounded = torch.where(limit.isinf(), 0.0, limit)
     return {
-        "ok": nan_agrees and inf_agrees and not mismatches(got, want, limit, scale).any(),
+        "ok": not wrong.any(),
+        "tolerance": float(bounded.max()) / scale if scale else 0.0,
         "max_abs": float(error.max()),
         "mean_abs": float(error.sum()) / count,
         "max_rel": float(error.max()) / scale if scale else (math.inf if root else 0.0),
         "cosine": _cosine(got[finite], want[finite]),
         "psnr": 20 * math.log10(scale / root) if root and scale else (0.0 if root else math.inf),
-        "nan_agrees": nan_agrees,
-        "inf_agrees": inf_agrees,
+        "nan_agrees": not (wrong & (got.isnan() != want.isnan())).any(),
+        "inf_agrees": not (wrong & (got.isinf() | want.isinf()) & ~got.isnan()).any(),
         "worst_index": index,
         "got": got[index].item(),
         "want": want[index].item(),
+        "limit": float(limit[index]),
+        "ties": int((tied & ~same).sum()),
+        "not_compared": int((got.isnan() & want.isnan()).sum()),
     }
 
 
-def _worst(excess: torch.Tensor, got: torch.Tensor, want: torch.Tensor) -> tuple[int, ...]:
-    """Return the index to show: where only one side is NaN or infinite, or the largest error."""
-    apart = (got.isnan() != want.isnan()) | ((got.isinf() | want.isinf()) & (got != want))
+def _worst(
+    wrong: torch.Tensor, finite: torch.Tensor, error: torch.Tensor, limit: torch.Tensor
+) -> tuple[int, ...]:
+    """Return the index to show: a wrong NaN or infinity, or the largest error over its limit."""
+    apart = wrong & ~finite
+    excess = torch.where(error > 0, error / limit, 0.0)
+    excess = torch.where(wrong, excess + 1, excess).nan_to_num(0.0, posinf=1e300)
     flat = int(apart.flatten().to(torch.uint8).argmax() if apart.any() else excess.argmax())
-    return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape))
+    return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), wrong.shape))
 
 
 def _cosine(got: torch.Tensor, want: torch.Tensor) -> float | None:
@@ -123,3 +146,14 @@ def _argmax_agreement(got: torch.Tensor, want: torch.Tensor) -> float | None:
         return None
     got, want = got.float(), want.float()
     return float((got.argmax(-1) == want.argmax(-1)).double().mean())
+
+
+def as_accurate(
+    got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor, allowed: Allowed, factor: float
+) -> Allowed:
+    """Allow any value that is as near to the float64 result as torch's, within a factor."""
+    got, want, exact = widen(got), widen(want), widen(exact)
+    far = (got - exact).abs()
+    near = far <= torch.maximum(factor * (want - exact).abs(), allowed.error.double())
+    error = torch.where(near, torch.inf, allowed.error.double())
+    return Allowed(error, allowed.ties)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..formatting import counted
+
 
 @dataclass(frozen=True)
 class OutputError:
@@ -14,7 +16,7 @@ class OutputError:
     dtype: str
     shape: tuple[int, ...]
     ok: bool
-    tolerance: float  # relative to |want| + the largest |want|; 0 means exact
+    tolerance: float  # the largest allowed error over the largest |want|; 0 means exact
     max_abs: float = 0.0
     mean_abs: float = 0.0
     max_rel: float = 0.0  # the largest error over the largest |want|
@@ -26,7 +28,15 @@ class OutputError:
     worst_index: tuple[int, ...] | None = None
     got: float | complex | None = None  # at the worst index
     want: float | complex | None = None
+    limit: float = 0.0  # the error that is allowed at the worst index
+    ties: int = 0  # elements that differ because scores are equal within their error
+    not_compared: int = 0  # elements that are NaN on both sides
     problem: str = ""  # why values cannot be compared: different shape or dtype
+
+    @property
+    def compared(self) -> bool:
+        """Whether an element was compared; a zero-size tensor has none to compare."""
+        return not math.prod(self.shape) or self.not_compared < math.prod(self.shape)
 
     def __str__(self) -> str:
         """Return one line."""
@@ -38,6 +48,12 @@ class OutputError:
         )
         if self.worst_index is not None and not self.ok:
             line += f" at {list(self.worst_index)}: got {self.got!r}, want {self.want!r}"
+            line += f", allowed {self.limit:.3g}" if self.limit else ""
         for agrees, what in ((self.nan_agrees, "NaN"), (self.inf_agrees, "infinity")):
             line += "" if agrees else f"; {what} at different positions"
+        if self.ties:
+            line += f"; {counted(self.ties, 'element')} tied: the deciding scores are equal within "
+            line += "their error"
+        if self.not_compared:
+            line += f"; {counted(self.not_compared, 'element')} not compared: NaN on both sides"
         return line

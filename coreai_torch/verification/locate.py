@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import operator
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.fx as fx
@@ -30,6 +29,7 @@ from ..numerics.compare import compare
 from ..numerics.output_error import OutputError
 from .engines import Engine, start
 from .isolation import ProgramFile
+from .limits import ErrorLimits, NodeLimits, feed_of
 from .subject import ReferenceCall, Subject
 from .trials import Failure
 from .verdict import Divergence
@@ -43,7 +43,7 @@ class Search:
 
     subject: Subject
     registry: Registry
-    tolerance: Mapping[torch.dtype, float]
+    limits: ErrorLimits
     engine: Engine
     timeout: float
     device: str = "cpu"
@@ -51,12 +51,13 @@ class Search:
     def first(self, failure: Failure) -> tuple[Divergence | None, str]:
         """Return the divergence, or None with the reason."""
         want = _eager(self.subject, failure.call)
-        if (changed := self._changed_by_export(failure.call, want)) is not None:
+        if (changed := self._changed_by_export(failure, want)) is not None:
             return None, (
                 "torch's run of the exported and decomposed graph differs from the model: "
                 f"{changed}; export or decomposition changed the numbers"
             )
-        found = self._bisect(failure, want)
+        allowed = self._allowed(failure, want)
+        found = self._bisect(failure, want, allowed)
         if found is None:
             return None, (
                 "the difference disappears when intermediate results are outputs: it comes from "
@@ -72,23 +73,32 @@ class Search:
             module_path(op),
             source_line(op),
             error,
-            self._alone(node, failure, want),
+            self._alone(node, failure, want, allowed),
             str(failure.trial),
         )
         return divergence, ""
 
-    def _changed_by_export(self, call: ReferenceCall, want: Values) -> OutputError | None:
+    def _changed_by_export(self, failure: Failure, want: Values) -> OutputError | None:
         """Compare torch's run of the exported graph with the model itself."""
-        for output, expected in zip(self.subject.plan.outputs, call.outputs, strict=True):
+        call, limits = failure.call, failure.limits
+        outputs = zip(self.subject.plan.outputs, call.outputs, limits.outputs, strict=True)
+        for output, expected, allowed in outputs:
             if output.value in want:
                 value = want[output.value]
                 value = value.to(narrow(value.dtype))
-                error = compare(output.name, value, expected, self.tolerance)
+                error = compare(output.name, value, expected, allowed)
                 if not error.ok:
                     return error
         return None
 
-    def _bisect(self, failure: Failure, want: Values) -> tuple[fx.Node, OutputError] | None:
+    def _allowed(self, failure: Failure, want: Values) -> NodeLimits:
+        """Return the limits of the nodes that can be compared."""
+        nodes = _comparable(self.subject, want)
+        return self.limits.of_nodes(failure.call, {n: want[n] for n in want if n in nodes})
+
+    def _bisect(
+        self, failure: Failure, want: Values, allowed: NodeLimits
+    ) -> tuple[fx.Node, OutputError] | None:
         """Return the first node that diverges, with its error."""
         suspects = ancestors(self._ends(failure), _inputs) & _comparable(self.subject, want)
         ordered = [n for n in self.subject.exported.graph.nodes if n in suspects]
@@ -96,7 +106,7 @@ class Search:
         errors: dict[fx.Node, OutputError] = {}
         while probes := search.next_batch():
             got = self._run(probes, failure)
-            errors |= {n: compare(n.name, got[n], want[n], self.tolerance) for n in probes}
+            errors |= {n: compare(n.name, got[n], want[n], allowed[n]) for n in probes}
             search.report({n: errors[n].ok for n in probes})
         return next(((node, errors[node]) for node in search.failed()), None)
 
@@ -136,7 +146,9 @@ class Search:
                 raw, _ = runner.call(inputs, states)
         return {node: tensor(raw[name]) for node, name in zip(probes, names, strict=True)}
 
-    def _alone(self, node: fx.Node, failure: Failure, want: Values) -> bool | None:
+    def _alone(
+        self, node: fx.Node, failure: Failure, want: Values, allowed: NodeLimits
+    ) -> bool | None:
         """Return whether torch differs from the op on the operands that the program computed."""
         inputs = [n for n in node.all_input_nodes if n.op == "call_function"]
         if any(n not in _comparable(self.subject, want) for n in inputs):
@@ -149,16 +161,12 @@ class Search:
                 local = node.target(*args, **kwargs)
         except Exception:  # an operand is not a tensor, for example a size
             return None
-        return not compare(node.name, got[node], local, self.tolerance).ok
+        return not compare(node.name, got[node], local, allowed[node]).ok
 
 
 def _eager(subject: Subject, call: ReferenceCall) -> Values:
     """Run the exported graph in torch, and return the tensors of all its nodes."""
-    plan = subject.plan
-    feed: dict[fx.Node, Any] = dict(plan.folded)
-    feed.update((node, value) for node, (_, value) in plan.constants.items())
-    feed.update(zip(subject.arguments, call.leaves, strict=True))
-    feed.update((s.node, v) for s, v in zip(plan.states, call.states_before, strict=True))
+    feed = feed_of(subject, call)
     run = fx.Interpreter(subject.exported.graph_module, garbage_collect_values=False)
     placeholders = [n for n in subject.exported.graph.nodes if n.op == "placeholder"]
     with torch.no_grad():

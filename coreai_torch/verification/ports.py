@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ..capture.io_plan import IOPlan
-from ..numerics.compare import compare
+from ..numerics.compare import Allowed, compare
 from .isolation import Ports
 
 
@@ -62,13 +62,14 @@ def _paired(
 def swapped(
     got: Mapping[str, torch.Tensor],
     want: Mapping[str, torch.Tensor],
-    tolerance: Mapping[torch.dtype, float],
+    allowed: Mapping[str, Allowed],
 ) -> list[str]:
     """Describe outputs whose values torch returns under another name."""
-    wrong = [n for n in want if not compare(n, got[n], want[n], tolerance).ok]
+    wrong = [n for n in want if not compare(n, got[n], want[n], allowed[n]).ok]
     found = []
     for name in wrong:
-        holds = [o for o in wrong if o != name and compare(o, got[name], want[o], tolerance).ok]
+        others = [o for o in wrong if o != name]
+        holds = [o for o in others if compare(o, got[name], want[o], allowed[o]).ok]
         if holds:
             found.append(f"the output {name!r} holds what torch returns as {holds[0]!r}")
     return found

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import torch
-
 from ..errors import NativeError, VerificationInputError
 from ..numerics.arrays import array, tensor
-from ..numerics.compare import compare, largest
-from ..numerics.output_error import OutputError
+from ..numerics.error_analysis import ENOUGH
 from . import ports
 from .draws import Draw
 from .isolation import Arrays, Ports
+from .limits import CallLimits, ErrorLimits
 from .subject import ReferenceCall, Subject
 from .verdict import Trial
+
+_SLOW = 0.1  # seconds of a call in torch from which on there are few noisy runs
+_FEW = 3
 
 
 class Runner(Protocol):
@@ -51,6 +52,7 @@ class Failure:
     draw: Draw
     call: ReferenceCall
     trial: Trial
+    limits: CallLimits
 
 
 @dataclass
@@ -58,14 +60,13 @@ class Trials:
     """The calls made, and their results."""
 
     subject: Subject
-    tolerance: Mapping[torch.dtype, float]
+    limits: ErrorLimits
     named: bool
     seconds: float
     done: list[Trial] = field(default_factory=list)
     problems: dict[str, None] = field(default_factory=dict)  # an ordered set
     left_out: list[str] = field(default_factory=list)
     failure: Failure | None = None
-    usual: dict[str, float] = field(default_factory=dict)  # the largest value of each result
 
     def run(
         self, start: Start, draws: Iterable[Draw], steps: int, variants: Sequence[bool]
@@ -108,6 +109,7 @@ class Trials:
     def _draw(
         self, draw: Draw, runners: dict[bool, tuple[Runner, ports.Pairing]], steps: int
     ) -> None:
+        began = time.monotonic()
         try:
             calls = self.subject.calls(draw.leaves, steps)
         except Exception as failure:
@@ -119,9 +121,11 @@ class Trials:
                 ) from failure
             self.left_out.append(f"{draw.label}: torch itself rejects them: {reason[0]}")
             return
+        each = (time.monotonic() - began) / len(calls)
+        limits = self.limits.of(calls, ENOUGH if each < _SLOW else _FEW)
         for optimized, (runner, pairing) in list(runners.items()):
             try:
-                self._steps(draw, calls, runner, pairing, optimized)
+                self._steps(draw, limits, runner, pairing, optimized)
             except NativeError as error:
                 self.done.append(Trial(draw.label, optimized, 0, problem=str(error)))
                 if not runner.alive:
@@ -130,26 +134,28 @@ class Trials:
     def _steps(
         self,
         draw: Draw,
-        calls: list[ReferenceCall],
+        limits: list[CallLimits],
         runner: Runner,
         pairing: ports.Pairing,
         optimized: bool,
     ) -> None:
         """Make the calls; each continues from the states of the program's last call."""
-        states = _arrays(pairing.states, calls[0].states_before)
-        for step, call in enumerate(calls):
+        states = _arrays(pairing.states, limits[0].call.states_before)
+        for limit in limits:
+            call = limit.call
             inputs = _arrays(pairing.inputs, self._inputs(call))
             raw, states = runner.call(inputs, states)
             got = {n: tensor(raw[n]) for n in pairing.outputs}
-            want = dict(zip(pairing.outputs, call.outputs, strict=True))
-            outputs = self._compared(got, want)
+            outputs = limit.compare(pairing.outputs, got)
             after = {n: tensor(states[n]) for n in pairing.states}
-            expected = dict(zip(pairing.states, call.states, strict=True))
-            trial = Trial(draw.label, optimized, step, outputs, self._compared(after, expected))
+            compared = limit.compare(pairing.states, after, states=True)
+            trial = Trial(draw.label, optimized, limit.step, outputs, compared)
             self.done.append(trial)
             if not trial.ok:
-                self.problems.update(dict.fromkeys(ports.swapped(got, want, self.tolerance)))
-                self.failure = self.failure or Failure(draw, call, trial)
+                want = dict(zip(pairing.outputs, call.outputs, strict=True))
+                allowed = dict(zip(pairing.outputs, limit.outputs, strict=True))
+                self.problems.update(dict.fromkeys(ports.swapped(got, want, allowed)))
+                self.failure = self.failure or Failure(draw, call, trial, limit)
                 return  # later calls would start from a wrong state
 
     def opinion(self, runner: Runner) -> str:
@@ -162,9 +168,11 @@ class Trials:
             raw, left = runner.call(inputs, _arrays(pairing.states, call.states_before))
         except NativeError as error:
             return f"no second opinion: {error}"
-        names, want = [*pairing.outputs, *pairing.states], [*call.outputs, *call.states]
-        got = {n: tensor({**raw, **left}[n]) for n in names}
-        agrees = all(e.ok for e in self._compared(got, dict(zip(names, want, strict=True))))
+        got = {n: tensor(value) for n, value in (raw | left).items()}
+        limits = self.failure.limits
+        errors = limits.compare(pairing.outputs, got)
+        errors += limits.compare(pairing.states, got, states=True)
+        agrees = all(e.ok for e in errors)
         if agrees and not trial.step:
             return (
                 "torch, running the same program op by op, matches the model: the runtime causes "
@@ -180,13 +188,6 @@ class Trials:
     def _inputs(self, call: ReferenceCall) -> list[Any]:
         places = {node: at for at, node in enumerate(self.subject.arguments)}
         return [call.leaves[places[port.node]] for port in self.subject.plan.inputs]
-
-    def _compared(
-        self, got: dict[str, torch.Tensor], want: dict[str, torch.Tensor]
-    ) -> tuple[OutputError, ...]:
-        for name, value in want.items():
-            self.usual[name] = max(self.usual.get(name, 0.0), largest(value))
-        return tuple(compare(n, got[n], want[n], self.tolerance, self.usual[n]) for n in want)
 
 
 def _arrays(names: list[str], values: list[Any]) -> Arrays:

@@ -78,8 +78,11 @@ class Verdict:
     @property
     def ok(self) -> bool:
         """Whether names, order and all numbers agree, and at least one value was compared."""
-        compared = any(t.outputs or t.states for t in self.trials)
-        return compared and not self.ports and all(t.ok for t in self.trials)
+        return self._compared and not self.ports and all(t.ok for t in self.trials)
+
+    @property
+    def _compared(self) -> bool:
+        return any(e.compared for t in self.trials for e in (*t.outputs, *t.states))
 
     def __bool__(self) -> bool:
         """Return `ok`."""
@@ -125,10 +128,28 @@ class Verdict:
         if self.ok:
             return f"{where} matches torch in {count}"
         if not self.failures and not self.ports:
-            return f"{where}: nothing could be compared: no call ran, or no output and no state"
+            ran = any(t.outputs or t.states for t in self.trials)
+            why = (
+                "all values are NaN on both sides" if ran else "no call ran, or no output and state"
+            )
+            return f"{where}: nothing could be compared: {why}"
         if not self.failures:
             return f"{where} has different ports than torch"
         return f"{where} does not match torch: {len(self.failures)} of {count} differ"
+
+    def _caveats(self) -> Iterable[str]:
+        """Say what was not compared, and where equal scores leave the result open."""
+        errors = [(t, e) for t in self.trials for e in (*t.outputs, *t.states)]
+        for name in dict.fromkeys(e.name for _, e in errors):
+            tied = {t.inputs: None for t, e in errors if e.name == name and e.ties}
+            if tied:
+                yield (
+                    f"{name}: a tie: it differs only where the deciding scores are equal within "
+                    f"their error (inputs {', '.join(tied)})"
+                )
+            unknown = {t.inputs: None for t, e in errors if e.name == name and e.not_compared}
+            if unknown:
+                yield f"{name}: NaN on both sides was not compared (inputs {', '.join(unknown)})"
 
     def _details(self) -> Iterable[str]:
         yield from (f"  {port}" for port in self.ports)
@@ -141,7 +162,7 @@ class Verdict:
             yield from (f"  {error}" for error in self.worst().values())
         if self.divergence is not None:
             yield _indented(str(self.divergence), 2)
-        yield from (f"  note: {note}" for note in self.notes)
+        yield from (f"  note: {note}" for note in (*self.notes, *self._caveats()))
         yield from (f"  skipped: {left}" for left in self.left_out)
 
 

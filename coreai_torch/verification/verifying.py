@@ -20,10 +20,10 @@ from ..capture.prepare import prepare
 from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
-from ..numerics.tolerance import graph_limits
 from .draws import TrialPlan, draws
 from .engines import Engine, check_device, chosen, kernels, start
 from .isolation import ProgramFile
+from .limits import ErrorLimits
 from .locate import Search
 from .reference import on_device
 from .subject import Leaves, Subject
@@ -137,7 +137,8 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
 def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Settings) -> Verdict:
     """Compare a program with a captured model; `leaves` are the flattened inputs."""
     began = time.monotonic()
-    trials = Trials(subject, _limits(subject, options.tolerance), options.named, options.seconds)
+    limits = ErrorLimits(subject, options.tolerance)
+    trials = Trials(subject, limits, options.named, options.seconds)
     steps = max(1, options.trials.steps) if subject.plan.states else 1
     engine, reason = chosen(options.engine, subject.exported, options.device)
     with _starter(engine, program, options) as starter:
@@ -145,12 +146,13 @@ def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Set
             trials.run(starter, draws(subject, leaves, options.trials), steps, variants)
         opinion = _second_opinion(trials, engine, starter) if trials.failure else ""
     divergence, found = _locate(trials, engine, options) if options.locate else (None, "")
+    notes = (reason, subject.note, _fallback(limits), opinion, found)
     return Verdict(
         options.entrypoint,
         tuple(trials.done),
         tuple(trials.problems),
         tuple(trials.left_out),
-        tuple(note for note in (reason, subject.note, opinion, found) if note),
+        tuple(note for note in notes if note),
         kernels(subject.exported) if engine is Engine.TORCH else (),
         divergence,
         time.monotonic() - began,
@@ -165,9 +167,11 @@ def _convert(subject: Subject, names: Names, options: Settings) -> AIProgram:
     return converter.to_coreai()
 
 
-def _limits(subject: Subject, tolerance: float | None) -> dict[torch.dtype, float]:
-    limits = graph_limits(subject.exported.graph)
-    return limits if tolerance is None else dict.fromkeys(limits, tolerance)
+def _fallback(limits: ErrorLimits) -> str:
+    """Return a note if the limits do not come from the error analysis."""
+    if not limits.problem:
+        return ""
+    return f"the tolerance is that of the dtypes: the error analysis failed: {limits.problem}"
 
 
 @contextmanager
@@ -246,7 +250,7 @@ def _locate(trials: Trials, engine: Engine, options: Settings) -> tuple[Divergen
         return None, ""
     registry = options.converter._registry if options.converter is not None else BUILTIN
     search = Search(
-        trials.subject, registry, trials.tolerance, engine, options.timeout, options.device
+        trials.subject, registry, trials.limits, engine, options.timeout, options.device
     )
     try:
         return search.first(trials.failure)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from coreai_torch.numerics.compare import compare, is_close, largest, max_error, mismatches
+from coreai_torch.numerics.compare import Allowed, compare, is_close, largest, max_error, mismatches
 from coreai_torch.numerics.tolerance import BASE, Tolerance, graph_limits, limits
 
 NAN, INF = math.nan, math.inf
@@ -117,10 +117,25 @@ def test_largest_works_for_any_dtype(values, want):
     assert largest(torch.tensor(values)) == want
 
 
-def test_unusually_small_values_are_compared_at_the_usual_scale():
-    got, want = torch.tensor([2e-6]), torch.tensor([0.0])
-    assert not compare("y", got, want, LIMITS).ok
-    assert compare("y", got, want, LIMITS, usual=1.0).ok
+def test_limits_hold_for_each_element_not_for_the_largest():
+    got, want = torch.tensor([1e6, 0.0]), torch.tensor([1e6, 0.01])
+    assert compare("y", got, want, LIMITS).ok, "a table is relative to the largest value"
+    assert not compare("y", got, want, Allowed(torch.tensor([1.0, 1e-6]))).ok
+
+
+def test_ties_may_differ_and_are_counted():
+    got, want = torch.tensor([1, 0, 5]), torch.tensor([0, 1, 5])
+    tied = Allowed(torch.zeros(3), torch.tensor([True, True, False]))
+    found = compare("y", got.int(), want, tied)
+    assert (found.ok, found.ties) == (True, 2)
+    assert "2 elements tied" in str(found)
+    assert not compare("y", torch.tensor([0, 1, 6]).int(), want, tied).ok
+
+
+def test_nan_on_both_sides_is_counted_as_not_compared():
+    found = error([NAN, 1.0], [NAN, 1.0])
+    assert (found.not_compared, found.compared) == (1, True)
+    assert not error([NAN], [NAN]).compared
 
 
 def test_overrides_replace_single_rows_of_the_table():

@@ -1,0 +1,108 @@
+"""Random rounding errors: change values by units of their last place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..ir.types import narrow
+from .rounding import Kind, is_float, terms, unit, weight_error
+
+_POOL = 1 << 20  # random numbers that are drawn once and then reused from random places
+
+
+class Noise:
+    """A source of random numbers between -1 and 1 that is faster than a generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+        self._pool = torch.rand(2 * _POOL, generator=self._generator) * 2 - 1
+
+    def like(self, value: torch.Tensor) -> torch.Tensor:
+        """Return random numbers with the shape of a real tensor, in float32."""
+        count = value.numel()
+        start = int(torch.randint(_POOL, (), generator=self._generator))
+        if count <= _POOL:
+            return self._pool[start : start + count].view(value.shape)
+        part = self._pool[start : start + _POOL]
+        return part.repeat(math.ceil(count / _POOL))[:count].view(value.shape)
+
+    def signs_like(self, value: torch.Tensor) -> torch.Tensor:
+        """Return random signs with the shape of a real tensor, in float32."""
+        return torch.where(self.like(value) < 0, -1.0, 1.0)
+
+    def relative(self, value: Any, count: float) -> Any:
+        """Change each element of a float tensor by up to `count` units of its last place."""
+        if not is_float(value) or not value.numel():
+            return value
+        if value.is_complex():
+            parts = torch.view_as_real(value.resolve_conj())
+            return torch.view_as_complex(self.relative(parts, count).contiguous())
+        scale = count * unit(narrow(value.dtype))
+        if value.dtype.itemsize == 1:  # float8 has no arithmetic
+            return self.relative(value.float(), count * scale / unit(torch.float32)).to(value.dtype)
+        return torch.addcmul(value, self.like(value).to(value.dtype), value, value=scale)
+
+    def absolute(self, value: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
+        """Change each element of a float tensor by up to `amount`."""
+        if value.is_complex():
+            parts = torch.view_as_real(value.resolve_conj())
+            both = amount.unsqueeze(-1).expand(parts.shape)
+            return torch.view_as_complex(self.absolute(parts, both).contiguous())
+        if not value.numel():
+            return value
+        return (value + self.like(value) * amount).to(value.dtype)
+
+
+def sum_error(
+    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+) -> torch.Tensor:
+    """Return the error of each element of a sum of products that are added in any order.
+
+    Terms of random signs that are added one after the other give an error of about a unit of the
+    sum of their absolute values; terms of one sign give one that grows with the square root of
+    their number. Sums of 16-bit numbers are accumulated in 32 bits, and rounded at the end.
+    """
+    absolute, named = map_leaves((args, kwargs), _magnitude)
+    total = target(*absolute, **named)
+    count = terms(target, args, result)
+    size = result.abs().float()
+    total_units = 1.0 + weight_error(target)
+    error = unit(torch.float32) * (total_units * total.abs().float() + math.sqrt(count / 10) * size)
+    dtype = narrow(result.dtype)
+    return error + unit(dtype) * size if unit(dtype) > unit(torch.float32) else error
+
+
+def _magnitude(value: Any) -> Any:
+    if not is_float(value):
+        return value
+    return value.abs().float() if unit(narrow(value.dtype)) > 1e-6 else value.abs()
+
+
+def map_leaves(value: Any, change: Any) -> Any:
+    """Apply `change` to all leaves of nested tuples, lists and dictionaries."""
+    if isinstance(value, tuple | list):
+        return type(value)(map_leaves(v, change) for v in value)
+    if isinstance(value, dict):
+        return {k: map_leaves(v, change) for k, v in value.items()}
+    return change(value)
+
+
+def rounded(
+    kind: Kind,
+    target: Any,
+    result: Any,
+    noise: Noise,
+    error: torch.Tensor | None,
+    count: float,
+) -> Any:
+    """Add the rounding error of one op to its result."""
+    if isinstance(result, tuple | list):
+        return type(result)(rounded(kind, target, r, noise, None, count) for r in result)
+    if not is_float(result) or kind in (Kind.EXACT, Kind.STEP, Kind.ORDER, Kind.BODY):
+        return result
+    if error is not None and error.shape == result.shape:
+        return noise.absolute(result, error)
+    return noise.relative(result, count)

@@ -1,0 +1,131 @@
+"""The error scale of an element comes from the ops and values on its own path."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from coreai_torch.numerics.error_analysis import Analysis, error_scale
+from coreai_torch.numerics.float64 import run_in_float64
+from coreai_torch.numerics.rounding import Kind, kind_of
+
+EPS = torch.finfo(torch.float32).eps
+
+
+class Model(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def _run(run, function, *args):
+    program = torch.export.export(Model(function), args).run_decompositions({})
+    placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
+    feed = dict(zip(placeholders, args, strict=True))
+    (output,) = (n for n in program.graph.nodes if n.op == "output")
+    found = run(program.graph_module, feed, output.args[0])
+    return [found[node] for node in output.args[0]]
+
+
+def scales(function, *args, runs=8):
+    def run(module, feed, wanted):
+        return Analysis(module, runs).run(feed, wanted)
+
+    return [error_scale(lanes).scale for lanes in _run(run, function, *args)]
+
+
+X = torch.linspace(0.5, 3, 24)
+
+
+def test_moved_elements_have_no_error():
+    (scale,) = scales(lambda x: torch.relu(x.flip(0)[2:].reshape(2, 11).mT), X)
+    assert not scale.any()
+
+
+def test_each_element_has_the_error_of_its_own_path():
+    (scale,) = scales(lambda x: torch.cat([x * 1e6, torch.sin(x) * 1e-2, x]), X)
+    large, small, moved = scale.chunk(3)
+    assert (large > 0.01).any()
+    assert 0 < small.max() < 1e-8
+    assert not moved.any()
+
+
+def test_cancellation_raises_the_scale():
+    (scale,) = scales(lambda x: (x * 3 + 1e4) - 1e4, X)
+    assert (scale > 1e-4).all()
+
+
+def test_a_sum_has_the_error_of_its_terms():
+    x = torch.tensor([1e6, -1e6, 1.0]).repeat(50)
+    (scale,) = scales(lambda x: x.sum().reshape(1), x)
+    assert 1e8 * EPS / 10 < float(scale) < 1e8 * EPS * 10
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_scale_follows_the_dtype_of_each_op(dtype):
+    wide, narrow = scales(lambda x: (torch.exp(x), torch.exp(x.to(dtype))), X)
+    ratio = narrow.mean() / wide.mean()
+    assert ratio > torch.finfo(dtype).eps / EPS / 10
+
+
+def test_an_element_next_to_a_step_may_be_on_either_side():
+    x = torch.tensor([1.5, 2.5, 0.2])
+    (scale,) = scales(lambda x: torch.round(x / 3 * 3), x)
+    assert scale.tolist() == [1.0, 1.0, 0.0]
+    (exact,) = scales(torch.round, x)
+    assert not exact.any(), "an input has no error"
+
+
+def test_equal_scores_are_tied_and_others_are_not():
+    x = torch.tensor([3.0, 1.0, 1.0, 0.5])
+    values, positions = scales(lambda x: torch.topk(x, 4), x)
+    assert not values.any()
+    assert positions.tolist() == [0, 1, 1, 0]
+
+
+def test_scores_within_their_error_are_tied():
+    x = torch.tensor([0.3, 0.3 + 6e-8, 0.1])
+    (scale,) = scales(lambda x: torch.sin(x * 3).argmax().reshape(1), x)
+    assert scale.tolist() == [1.0]
+    (apart,) = scales(lambda x: torch.sin(x * 3).argmax().reshape(1), torch.tensor([0.3, 0.4]))
+    assert apart.tolist() == [0.0]
+
+
+def test_few_runs_use_the_neighbours_of_an_element():
+    (few,) = scales(lambda x: torch.exp(x) * torch.sin(x) - x, X.repeat(40), runs=2)
+    (many,) = scales(lambda x: torch.exp(x) * torch.sin(x) - x, X.repeat(40), runs=16)
+    assert (few > many / 16).all()
+
+
+def test_a_branch_rounds_inside():
+    def branch(x):
+        return torch.cond(x.sum() > 0, lambda x: torch.sin(x), lambda x: x.clone(), (x,))
+
+    (scale,) = scales(branch, X)
+    assert 0 < scale.max() < 100 * EPS
+
+
+def test_the_float64_reference_ignores_the_dtypes_of_the_graph():
+    def steps(x):
+        return (x.to(torch.float16) + 1).to(torch.float32) - torch.ones(24)
+
+    (exact,) = _run(run_in_float64, steps, X)
+    assert exact.dtype == torch.float64
+    torch.testing.assert_close(exact, X.double(), rtol=1e-12, atol=0)
+
+
+def test_ops_are_classified():
+    aten = torch.ops.aten
+    x = torch.ones(2)
+    assert kind_of(aten.view.default, (x, [2]), {}, x) is Kind.EXACT
+    assert kind_of(aten.add.Tensor, (x, x), {}, x) is Kind.ROUNDED
+    assert kind_of(aten.mm.default, (x, x), {}, x) is Kind.SUM
+    assert kind_of(aten.round.default, (x,), {}, x) is Kind.STEP
+    assert kind_of(aten._to_copy.default, (x,), {}, x.half()) is Kind.STEP
+    assert kind_of(aten._to_copy.default, (x.half(),), {}, x) is Kind.EXACT
+    assert kind_of(aten.max.dim, (x, 0), {}, (x, x)) is Kind.ORDER
+    assert kind_of(aten.tanh.default, (x,), {}, x) is Kind.GENERAL
