@@ -20,6 +20,7 @@ import torch
 import torch.fx as fx
 
 from ..torch_compat import HigherOrderOperator
+from .equal_terms import equal_terms_error
 from .noise import Noise, map_leaves, rounded, sum_error
 from .rounding import Kind, is_float, kind_of, least, order_is_arbitrary, units
 
@@ -54,8 +55,11 @@ class ErrorScale:
 class Analysis:
     """Run a graph with and without rounding errors."""
 
-    def __init__(self, module: fx.GraphModule, runs: int = ENOUGH, seed: int = 0) -> None:
-        self._module, self._runs, self._noise = module, runs, Noise(seed)
+    def __init__(
+        self, module: fx.GraphModule, runs: int = ENOUGH, seed: int = 0, device: str = "cpu"
+    ) -> None:
+        self._module, self._runs, self._device = module, runs, torch.device(device)
+        self._noise = Noise(seed, device)
         self._released = _last_uses(module.graph)
 
     def run(
@@ -87,10 +91,13 @@ class Analysis:
     ) -> Lanes:
         if node.op == "placeholder":
             given = feed[node]
-            return given if isinstance(given, Lanes) else self._narrowed(given)
+            return given if isinstance(given, Lanes) else self._narrowed(self._placed(given))
         if node.op == "get_attr":
-            return self._narrowed(operator.attrgetter(str(node.target))(self._module))
+            return self._narrowed(self._placed(operator.attrgetter(str(node.target))(self._module)))
         return self._call(node, env)
+
+    def _placed(self, value: Any) -> Any:
+        return value.to(self._device) if isinstance(value, torch.Tensor) else value
 
     def _narrowed(self, given: Any) -> Lanes:
         """Round 64-bit values, which the program stores in 32 bits."""
@@ -101,7 +108,8 @@ class Analysis:
     def _call(self, node: fx.Node, env: Mapping[fx.Node, Lanes]) -> Lanes:
         lanes = list(dict.fromkeys(node.all_input_nodes))
         exact = all(env[n].noisy is None for n in lanes)
-        call = _Call(node, [_arguments(node, env, lane) for lane in range(-1, self._runs)])
+        lanes_of = range(-1, self._runs)
+        call = _Call(node, [self._arguments(node, env, lane) for lane in lanes_of])
         base = call.evaluate(-1)
         if not _has_tensor(base) and exact:
             return Lanes(base)
@@ -126,20 +134,26 @@ class Analysis:
                 kind = Kind.GENERAL
         before, after = (0.0, 1.0)
         if kind is Kind.GENERAL:
-            before, after = units(target, call.arguments(-1)[0])
+            before, after = units(target, call.arguments(-1)[0], base)
+        equal = equal_terms_error(target, call.arguments(-1)[0]) if before else None
         noisy = []
         for lane in range(self._runs):
             if exact and not before and kind is not Kind.BODY:
                 value = base
             else:
-                value = self._evaluated(call, lane, base, before)
+                value = self._evaluated(call, lane, base, before, equal)
             noisy.append(rounded(kind, target, value, self._noise, error, after))
         return Lanes(base, tuple(noisy))
 
-    def _evaluated(self, call: _Call, lane: int, base: Any, before: float) -> Any:
+    def _evaluated(
+        self, call: _Call, lane: int, base: Any, before: float, equal: torch.Tensor | None
+    ) -> Any:
         """Run the op in one lane, with operands changed by `before` units."""
+        first = next((a for a in call.arguments(lane)[0] if is_float(a)), None)
 
         def change(value: Any) -> Any:
+            if equal is not None and value is first:
+                value = self._noise.rows(value, equal)
             if isinstance(value, fx.GraphModule):
                 return _NoisyBody(value, self._noise)
             return self._noise.relative(value, before) if before else value
@@ -157,7 +171,7 @@ class Analysis:
                 value, scale = env[operand].base, scales[operand]
                 signs = 1.0 if lane == 0 else -1.0 if lane == 1 else self._noise.signs_like(scale)
                 moved[operand] = Lanes(_shifted(value, scale * signs * (-1.0) ** place))
-            value = _Call(node, [_arguments(node, moved, -1)]).evaluate_or(base)
+            value = _Call(node, [self._arguments(node, moved, -1)]).evaluate_or(base)
             noisy.append(_repaired(value, base))
         return Lanes(base, tuple(noisy))
 
@@ -186,6 +200,15 @@ class Analysis:
         if arbitrary:
             reach = reach + 1e-12 * wide.abs().nan_to_num(0.0, 0.0, 0.0) + 1e-60
         return _shifted(wide, reach * self._noise.like(wide))
+
+    def _arguments(self, node: fx.Node, env: Mapping[fx.Node, Lanes], lane: int) -> tuple[Any, Any]:
+        def value(n: fx.Node) -> Any:
+            return env[n].base if lane < 0 else env[n][lane]
+
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": self._device}
+        return tuple(args), dict(kwargs)
 
 
 class _Call:
@@ -230,7 +253,7 @@ class _NoisyBody(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow 
         error = None
         if kind is Kind.SUM and is_float(result):
             error = sum_error(target, args, kwargs, result)
-        before, after = units(target, args) if kind is Kind.GENERAL else (0.0, 1.0)
+        before, after = units(target, args, result) if kind is Kind.GENERAL else (0.0, 1.0)
         return rounded(kind, target, result, self._noise, error, before + after)
 
 
@@ -238,15 +261,15 @@ def error_scale(lanes: Lanes) -> ErrorScale:
     """Return the largest change of each element over the noisy runs."""
     base = lanes.base
     if lanes.noisy is None:
-        return ErrorScale(base, torch.zeros(base.shape, dtype=torch.float32))
+        return ErrorScale(base, torch.zeros(base.shape, device=base.device))
     if not is_float(base):
-        differs = torch.zeros(base.shape, dtype=torch.bool)
+        differs = torch.zeros(base.shape, dtype=torch.bool, device=base.device)
         for other in lanes.noisy:
             differs |= other != base
         return ErrorScale(base, differs.float())
     wide = torch.float64 if base.dtype in (torch.float64, torch.complex128) else torch.float32
     center = _widened(base, wide)
-    scale = torch.zeros(base.shape, dtype=wide)
+    scale = torch.zeros(base.shape, dtype=wide, device=base.device)
     for other in lanes.noisy:
         value = _widened(other, wide)
         change = (value - center).abs()
@@ -327,12 +350,12 @@ def _differs(candidate: Any, base: Any) -> torch.Tensor:
     """Return which positions differ; the values in a candidate are floats."""
     if not isinstance(base, tuple | list):
         candidate, base = [candidate], [base]
-    flat = [torch.zeros(0, dtype=torch.bool)]
+    flat = []
     for some, other in zip(candidate, base, strict=True):
         if isinstance(some, torch.Tensor) and not is_float(some):
             same_shape = some.shape == other.shape
-            flat.append((some != other).flatten() if same_shape else torch.zeros(other.numel()) > 0)
-    return torch.cat(flat)
+            flat.append((some != other if same_shape else other != other).flatten())
+    return torch.cat(flat) if flat else torch.zeros(0, dtype=torch.bool)
 
 
 def _combined(base: Any, own: Any, candidate: Any) -> Any:
@@ -344,14 +367,6 @@ def _combined(base: Any, own: Any, candidate: Any) -> Any:
     if not isinstance(value, torch.Tensor) or value.shape != base.shape:
         return base
     return value.to(base.dtype)
-
-
-def _arguments(node: fx.Node, env: Mapping[fx.Node, Lanes], lane: int) -> tuple[Any, Any]:
-    def value(n: fx.Node) -> Any:
-        return env[n].base if lane < 0 else env[n][lane]
-
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
-    return tuple(args), dict(kwargs)
 
 
 def _has_tensor(value: Any) -> bool:

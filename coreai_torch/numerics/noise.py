@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..ir.types import narrow
+from .equal_terms import equal_terms_error
 from .rounding import Kind, is_float, terms, unit, weight_error
 
 _POOL = 1 << 20  # random numbers that are drawn once and then reused from random places
@@ -16,9 +17,9 @@ _POOL = 1 << 20  # random numbers that are drawn once and then reused from rando
 class Noise:
     """A source of random numbers between -1 and 1 that is faster than a generator."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, device: str = "cpu") -> None:
         self._generator = torch.Generator().manual_seed(seed)
-        self._pool = torch.rand(2 * _POOL, generator=self._generator) * 2 - 1
+        self._pool = (torch.rand(2 * _POOL, generator=self._generator) * 2 - 1).to(device)
 
     def like(self, value: torch.Tensor) -> torch.Tensor:
         """Return random numbers with the shape of a real tensor, in float32."""
@@ -44,6 +45,10 @@ class Noise:
         if value.dtype.itemsize == 1:  # float8 has no arithmetic
             return self.relative(value.float(), count * scale / unit(torch.float32)).to(value.dtype)
         return torch.addcmul(value, self.like(value).to(value.dtype), value, value=scale)
+
+    def rows(self, value: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
+        """Change each element by up to `units` of its last place, a tensor that broadcasts."""
+        return self.absolute(value, value.abs().float() * units * unit(narrow(value.dtype)))
 
     def absolute(self, value: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
         """Change each element of a float tensor by up to `amount`."""
@@ -71,6 +76,11 @@ def sum_error(
     size = result.abs().float()
     total_units = 1.0 + weight_error(target)
     error = unit(torch.float32) * (total_units * total.abs().float() + math.sqrt(count / 10) * size)
+    equal = equal_terms_error(target, args)
+    if equal is not None:
+        given = next(a for a in args if isinstance(a, torch.Tensor))
+        shift = _magnitude(given) * equal * unit(narrow(given.dtype))
+        error = error + target(shift, *args[1:], **kwargs).abs().float()
     dtype = narrow(result.dtype)
     return error + unit(dtype) * size if unit(dtype) > unit(torch.float32) else error
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..ir.types import narrow
 from ..torch_compat import HigherOrderOperator, OpOverload
 
 
@@ -155,19 +156,47 @@ def is_float(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-# (units of each operand, units of the result) that an op of kind GENERAL adds.
-_UNITS = {
-    "gelu": (1.0, 2.0),
-}
+def units(target: Any, args: tuple[Any, ...], result: Any) -> tuple[float, float]:
+    """Return the units of the last place that an op may change its operands and its result by.
 
-
-def units(target: Any, args: tuple[Any, ...]) -> tuple[float, float]:
-    """Return the units of the last place that the operands and the result are changed by."""
+    An op that sums up a row in 32 bits adds the error of that sum.
+    """
     name, _ = overload(target)
-    first = next((a for a in args if isinstance(a, torch.Tensor)), None)
-    if name == "scaled_dot_product_attention" and first is not None:
-        return max(1.0, math.sqrt(first.shape[-1]) / 4), 4.0
-    return _UNITS.get(name, (1.0, 2.0))
+    first = next((a for a in args if is_float(a)), None)
+    if first is None:
+        return 1.0, 2.0
+    ratio = unit(torch.float32) / unit(narrow(first.dtype))
+    if name == "scaled_dot_product_attention":
+        return 1.0 + ratio * math.sqrt(first.shape[-1]) / 4, 4.0
+    if name in _RECURRENT:
+        return 1.0 + ratio * math.sqrt(first.shape[-1]) / 4, 4.0 * math.sqrt(first.shape[0])
+    summed = ratio * math.sqrt(_row_length(name, first, args, result) / 10)
+    return (1.0 + summed if name in _CENTERED else 1.0), 2.0 + summed
+
+
+_RECURRENT = _names("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
+_CENTERED = _names("""
+    native_layer_norm layer_norm native_group_norm group_norm instance_norm batch_norm var std
+    var_mean std_mean _native_batch_norm_legit
+""")
+
+
+def _row_length(name: str, given: torch.Tensor, args: tuple[Any, ...], result: Any) -> float:
+    """Return how many elements an op adds up for an element of its result, 1 for pointwise ops."""
+    made = result[0] if isinstance(result, tuple | list) and result else result
+    if name in ("native_layer_norm", "layer_norm", "rms_norm"):
+        return float(math.prod(args[1]))
+    if name in ("native_group_norm", "group_norm"):
+        groups = args[6] if name == "native_group_norm" else args[1]
+        return float(given.numel() / max(1, given.shape[0] * groups))
+    if name in ("instance_norm", "batch_norm", "_native_batch_norm_legit") and given.dim() > 1:
+        return float(given.numel() / max(1, given.shape[1]))
+    if "softmax" in name or name in ("cumprod", "logcumsumexp"):
+        axis = args[1] if len(args) > 1 and isinstance(args[1], int) else -1
+        return float(given.shape[axis]) if given.dim() else 1.0
+    if isinstance(made, torch.Tensor) and 0 < made.numel() < given.numel():
+        return float(given.numel() / made.numel())
+    return 1.0
 
 
 def terms(target: Any, args: tuple[Any, ...], result: torch.Tensor) -> float:

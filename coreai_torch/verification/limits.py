@@ -17,6 +17,7 @@ from ..numerics.output_error import OutputError
 from ..numerics.tolerance import graph_limits
 from .subject import ReferenceCall, Subject
 
+_LARGE = 4 << 30  # bytes of weights that are not copied to float64
 Feed = dict[fx.Node, Any]
 NodeLimits = dict[fx.Node, Allowed]
 
@@ -88,6 +89,8 @@ class CallLimits:
 
     def _run_exact(self) -> dict[fx.Node, Any]:
         plan = self.subject.plan
+        if sum(value.nbytes for _, value in plan.constants.values()) > _LARGE:
+            return {}
         found: dict[fx.Node, Any] = {}
         wanted = result_nodes(self.subject)
         try:
@@ -113,6 +116,7 @@ class ErrorLimits:
 
     subject: Subject
     tolerance: float | None = None
+    device: str = "cpu"
     problem: str = ""  # why the analysis failed, if it did
 
     def of(self, calls: Sequence[ReferenceCall], runs: int) -> list[CallLimits]:
@@ -130,7 +134,7 @@ class ErrorLimits:
     def of_nodes(self, call: ReferenceCall, want: Mapping[fx.Node, torch.Tensor]) -> NodeLimits:
         """Return the limits of intermediate results of one call."""
         if self.tolerance is None and not self.problem:
-            analysis = Analysis(self.subject.exported.graph_module, ENOUGH)
+            analysis = Analysis(self.subject.exported.graph_module, ENOUGH, device=self.device)
             feed = feed_of(self.subject, call)
             return analysis.run(feed, want, lambda node, lanes: allowed_of(lanes, want[node]))
         return dict(zip(want, self._tabled(list(want.values())), strict=True))
@@ -143,7 +147,7 @@ class ErrorLimits:
 
     def _analyzed(self, calls: Sequence[ReferenceCall], runs: int) -> list[CallLimits]:
         subject, plan = self.subject, self.subject.plan
-        analysis = Analysis(subject.exported.graph_module, runs)
+        analysis = Analysis(subject.exported.graph_module, runs, device=self.device)
         found: dict[fx.Node, Lanes] = {}
         limits = []
         for step, call in enumerate(calls):
@@ -172,7 +176,7 @@ def allowed_of(lanes: Lanes, want: torch.Tensor) -> Allowed:
     if not isinstance(lanes.base, torch.Tensor):
         lanes = replace(lanes, base=torch.as_tensor(lanes.base), noisy=None)
     scale = error_scale(lanes)
-    error = allowed_error(scale, narrow(want.dtype)).expand(want.shape)
+    error = allowed_error(scale, narrow(want.dtype)).cpu().expand(want.shape)
     if want.is_floating_point() or want.is_complex():
         return Allowed(error)
-    return Allowed(error, (scale.scale > 0).expand(want.shape))
+    return Allowed(error, (scale.scale > 0).cpu().expand(want.shape))

@@ -137,7 +137,7 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
 def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Settings) -> Verdict:
     """Compare a program with a captured model; `leaves` are the flattened inputs."""
     began = time.monotonic()
-    limits = ErrorLimits(subject, options.tolerance)
+    limits = ErrorLimits(subject, options.tolerance, options.device)
     trials = Trials(subject, limits, options.named, options.seconds)
     steps = max(1, options.trials.steps) if subject.plan.states else 1
     engine, reason = chosen(options.engine, subject.exported, options.device)
