@@ -31,6 +31,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "MissingOverload",
     "OpOverload",
     "OpOverloadPacket",
+    "TorchDispatchMode",
     "aten",
     "check",
     "child_specs",

@@ -7,12 +7,29 @@ from typing import Any
 import torch
 
 from ..interpreter.devices import full_precision
-from ..torch_compat import pytree
+from ..torch_compat import TorchDispatchMode, pytree
 
 
 def on_device(module: torch.nn.Module, device: str) -> DeviceReference | None:
     """Return a reference that runs on the device, or None for the CPU."""
     return None if device == "cpu" else DeviceReference(module, torch.device(device))
+
+
+class _Redirect(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+    """Create tensors on another device where the program says `cpu`, as exported graphs do."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._device = device
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        wanted = given.get("device")
+        if wanted is not None and torch.device(wanted).type == "cpu":
+            given = {**given, "device": self._device}
+        return func(*args, **given)
 
 
 class DeviceReference:
@@ -46,7 +63,8 @@ class DeviceReference:
         moved = [_to(leaf, self._device) for leaf in leaves]
         buffers = {n: b.to(self._device, copy=True) for n, b in self._module.named_buffers()}
         tensors = {**self._parameters, **buffers}
-        with torch.device(self._device), full_precision(self._device):
+        device = self._device
+        with torch.device(device), _Redirect(device), full_precision(device):
             args, kwargs = pytree.tree_unflatten(moved, spec)
             result = torch.func.functional_call(self._module, tensors, args, kwargs)
         with torch.no_grad():

@@ -53,6 +53,14 @@ def test_model_and_program_run_on_the_device(net):
     assert net.linear.weight.device.type == "cpu"
 
 
+def test_an_exported_program_runs_on_the_device(net):
+    program = torch.export.export(net, (X,))
+    with pretended():
+        verdict = coreai_torch.verify(program, None, (X,), device=DEVICE, trials=FEW)
+    assert verdict.ok, str(verdict)
+    assert "the model ran on the CPU" not in str(verdict)
+
+
 def test_a_wrong_op_is_found_on_the_device(net):
     converter = TorchConverter()
 
