@@ -114,9 +114,13 @@ def _serve(mode: str) -> int:
     units = {u.name: u for u in programs.units()} if mode == "mutants" else {}
     for line in sys.stdin:
         name = line.rstrip("\n")
-        found = run.run(units[name]) if mode == "mutants" else [honest.run(name)]
-        for outcome in found:
-            print(json.dumps(asdict(outcome)), file=answers, flush=True)
+        found = run.run(units[name]) if mode == "mutants" else iter([honest.run(name)])
+        try:
+            for outcome in found:
+                print(json.dumps(asdict(outcome)), file=answers, flush=True)
+        except Exception as error:
+            broken = run.Outcome(name, "", "", 0.0, "none", run.BROKEN, repr(error)[:300])
+            print(json.dumps(asdict(broken)), file=answers, flush=True)
         print("null", file=answers, flush=True)
     return 0
 

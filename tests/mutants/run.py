@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from coreai_torch import to_torch
-from coreai_torch.errors import ConversionError
+from coreai_torch.errors import ConversionError, RunError
 from coreai_torch.lowering.program import Staged, build
 from coreai_torch.verification import Subject
 
@@ -90,13 +90,7 @@ def _mutant(
         return UNBUILT, _line(error)
     if not mutant.was_spoiled:
         return NOT_APPLICABLE, "the op was folded"
-    matters = any(
-        truth.is_significant(*row)
-        for row in zip(
-            mutant.outputs(), original.outputs(), original.eager, original.wide, strict=True
-        )
-    )
-    if not matters:
+    if not _matters(mutant, original):
         return HARMLESS, ""
     try:
         verdict = mutant.judge()
@@ -107,6 +101,16 @@ def _mutant(
         return CAUGHT, ""
     worst = max(verdict.worst().values(), key=lambda e: e.max_rel, default=None)
     return MISSED, "" if worst is None else str(worst)
+
+
+def _matters(mutant: Run, original: Run) -> bool:
+    """Return whether any of the inputs shows the mutant; one that fails to run matters."""
+    try:
+        outputs = mutant.outputs()
+    except RunError:
+        return True
+    rows = zip(outputs, original.outputs(), original.eager, original.wide, strict=True)
+    return any(truth.is_significant(*row) for row in rows)
 
 
 class Run:
@@ -123,9 +127,22 @@ class Run:
         self._module = to_torch(self._program)
         self._results: list[list[torch.Tensor]] | None = None
         if kind is None:
+            self._drop_rejected_inputs()
             count = range(len(loaded.inputs))
             self.eager = [loaded.eager(i) for i in count]
             self.wide = [loaded.wide(i) for i in count]
+
+    def _drop_rejected_inputs(self) -> None:
+        """Leave out random inputs that torch or the program rejects, such as wrong indices."""
+        kept = []
+        for number, given in enumerate(self._loaded.others, 1):
+            try:
+                self._loaded.eager(number)
+                self._outputs(*given)
+            except Exception:
+                continue
+            kept.append(given)
+        self._loaded.others = kept
 
     def judge(self) -> Any:
         """Return the verdict of `verify`."""
