@@ -134,6 +134,12 @@ class TorchFaultError(ConversionError):
     code = "CAT116"
 
 
+class SaveError(CodedError, RuntimeError):
+    """An asset or a page cannot be written, for example because the disk is full."""
+
+    code = "CAT118"
+
+
 class UnknownNameError(NamingError, KeyError):
     """The program has no function or op of this name; also a KeyError."""
 

@@ -19,9 +19,10 @@ from coreai.authoring import AIModelAsset, AIProgram, OSVersion
 from coreai.authoring.asset import _COREAI_PRODUCER
 from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 
-from ..errors import ConversionError
-from . import resources
+from ..errors import ConversionError, SaveError
+from . import resources, space
 from .mlir_module import mlir_module_of, strip
+from .scratch import announce_scratch
 from .summary import summarize
 
 REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
@@ -75,13 +76,20 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         """
         path, metadata = Path(path), _as_metadata(metadata)
         check_path(path)
+        space.check_space(path, space.saved_bytes(self.mlir_module))
         path.parent.mkdir(parents=True, exist_ok=True)
         workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
+        announce_scratch(workshop)
         try:
-            self._write(workshop / path.name, metadata, minimum_os)
-            _swap_in(workshop / path.name, path, workshop / "replaced")
+            with space.full_disk_reported(path):
+                self._write(workshop / path.name, metadata, minimum_os)
+                _swap_in(workshop / path.name, path, workshop / "replaced")
+        except SaveError:
+            raise
         except Exception as cause:
-            raise RuntimeError(f"{path} could not be saved: {cause}") from cause
+            raise SaveError(
+                f"{path} could not be saved: {cause}\n  try   pass another output path"
+            ) from cause
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
         return AIModelAsset.load(path)

@@ -4,6 +4,31 @@ Exit codes: 0 success; 1 a check failed; 2 wrong usage; 3 the command failed, wi
 that docs/errors.md explains; 130 interrupted.
 """
 
-from .app import app, main
+import signal
+import threading
+from collections.abc import Sequence
+from typing import Any
 
 __all__ = ["app", "main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the console script and exit with its exit code.
+
+    Ctrl-C ends the process without a traceback while the modules of the command are imported.
+    """
+    is_script = arguments is None and threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_script else None
+    from .app import main as run
+
+    if before is not None:
+        signal.signal(signal.SIGINT, before)
+    run(arguments)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from . import app
+
+        return app.app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

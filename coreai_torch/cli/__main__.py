@@ -1,5 +1,5 @@
 """Run the command as `python -m coreai_torch.cli` if the script is not installed."""
 
-from .app import main
+from . import main
 
 main()

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import REPORT_HINT, NativeError, SaveError
 from . import (
     bench,
     check,
@@ -26,6 +27,7 @@ from . import (
     verify,
 )
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
+from .supervisor import can_supervise, supervised
 
 _HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
 
@@ -99,9 +101,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=FutureWarning)  # raised inside torch
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.showwarning = print_warning
+    if arguments is None and can_supervise():
+        raise SystemExit(supervised(lambda: _run(given), lambda crash: _crashed(crash, as_json)))
+    raise SystemExit(_run(given))
+
+
+def _run(given: list[str]) -> int:
+    with json_only_stdout("--json" in given):
+        return _outcome(given, "--json" in given)
+
+
+def _crashed(crash: NativeError, as_json: bool) -> int:
     with json_only_stdout(as_json):
-        code = _outcome(given, as_json)
-    raise SystemExit(code)
+        return _failed(crash, as_json)
 
 
 def _outcome(given: list[str], as_json: bool) -> int:
@@ -139,8 +151,13 @@ def _failed(error: BaseException, as_json: bool) -> int:
     if isinstance(code, str) and code.startswith("CAT"):
         print_error(str(error), code, as_json=as_json)
         return ERROR
-    if not isinstance(error, OSError):  # a full disk is not a bug
-        traceback.print_exception(error)
-    message = f"{type(error).__name__}: {error}\n  code  CAT100"
+    if isinstance(error, OSError):  # a full disk is not a bug
+        where = f" {error.filename}" if error.filename else ""
+        hint = "free disk space, or pass another output path"
+        return _failed(SaveError(f"cannot write{where}: {error.strerror}\n  try   {hint}"), as_json)
+    traceback.print_exception(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f'\n  at    File "{frames[-1].filename}", line {frames[-1].lineno}' if frames else ""
+    message = f"{type(error).__name__}: {error}{at}\n  try   {REPORT_HINT}\n  code  CAT100"
     print_error(message, "CAT100", as_json=as_json)
     return ERROR

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .console import Inputs, Json, Source, answer, counted
+from .console import Inputs, Json, Source, answer, counted, error_data
 
 if TYPE_CHECKING:
     from ..lowering.survey import Blocker
@@ -34,7 +34,7 @@ def check(source: Source, inputs: Inputs = None, as_json: Json = False) -> None:
     try:
         program = loaded.capture(converter)
     except ExportError as error:
-        export = {"code": error.code, "message": str(error)}
+        export = error_data(str(error), error.code)
         answer({"ops": 0, "blockers": [], "export": export}, str(error), as_json=as_json, ok=False)
     blockers = converter.blockers(program)
     count = sum(n.op == "call_function" for n in program.graph.nodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -12,6 +13,7 @@ from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
+from ..errors import cut_lines
 from ..formatting import counted as counted
 from ..formatting import size as size
 
@@ -92,10 +94,29 @@ def answer(data: dict[str, Any], text: str | Iterable[str], *, as_json: bool, ok
 def print_error(message: str, code: str, *, as_json: bool) -> None:
     """Print an error to standard error, or as JSON."""
     if as_json:
-        data = {"ok": False, "error": {"code": code, "message": message}}
+        data = {"ok": False, "error": error_data(message, code)}
         _pending[:] = [json.dumps(data, indent=2)]
     else:
         _print(f"error: {message}", err=True)
+
+
+def error_data(message: str, code: str) -> dict[str, str | None]:
+    """Return the keys that every error has in JSON: code, message, hint, at."""
+    text = message.removesuffix(f"\n  code  {code}")
+    problem, hint, at = [], None, None
+    for block in re.split(r"\n(?=  (?:try|at)   )", text):
+        kind, line = (block[2:8].strip(), block[8:]) if block[:2] == "  " else ("", block)
+        line = re.sub(r"\n {8}", "\n", line)
+        if kind == "try":
+            hint = hint or line.partition("\n")[0]
+        elif kind == "at":
+            at = at or line
+        if not kind or text.count("\n  try   ") > 1:  # several errors in one keep all their lines
+            problem.append(block)
+    shown = "\n".join(problem)
+    if hint is None and (usage := re.search(r"[;:,.]? try  (?P<hint>\S.*)$", shown)):
+        shown, hint = shown[: usage.start()], usage["hint"]
+    return {"code": code, "message": shown, "hint": hint, "at": at}
 
 
 def print_warning(
@@ -107,7 +128,7 @@ def print_warning(
     line: str | None = None,
 ) -> None:
     """Print a warning without the source line that raised it."""
-    _print(f"warning: {message}", err=True)
+    _print(f"warning: {cut_lines(str(message))}", err=True)
 
 
 def check_function(asset: object, functions: Collection[str], wanted: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..asset.markup import Markup, element, joined, script_data
 from ..asset.reading import Program, Source, read
+from ..asset.space import check_space, full_disk_reported
 from ..asset.summary import Summary, file_bytes, summary_of
 from . import sections
 from .graph_data import SMALL, graph_data
@@ -48,11 +49,14 @@ def write_page(
     """Write the page atomically: to a temporary file that then replaces `path`."""
     page = html_page(source, title=title, verdict=verdict, timing=timing)
     path = Path(path)
+    data = page.encode()
+    check_space(path, len(data))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(path)
+        with full_disk_reported(path):
+            temporary.write_bytes(data)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path

@@ -1,0 +1,108 @@
+"""Run a command in a child process, so that a crash of native code is an error with a code.
+
+The child is forked before torch and coreai are imported, when the process has one thread and no
+native state. It reports its exit code and its unfinished files through a pipe. If it ends without
+an exit code, native code crashed: LLVM ends a process with exit code 1 when a disk is full, which
+would read as "a check failed".
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from ..errors import NativeError
+
+_EXIT, _FOLDER = "exit ", "folder "
+
+
+def can_supervise() -> bool:
+    """Return whether a child can be forked: no native library is loaded yet."""
+    return hasattr(os, "fork") and not {"torch", "coreai"} & set(sys.modules)
+
+
+def supervised(command: Callable[[], int], failed: Callable[[NativeError], int]) -> int:
+    """Run the command in a child and return its exit code; `failed` reports a crash."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _interrupt_once()
+        return _report(command, writer)
+    os.close(writer)
+    with _forwarded_signals(child), os.fdopen(reader, errors="replace") as pipe:
+        lines = pipe.read().splitlines()
+        _, status = os.waitpid(child, 0)
+    codes = [line.removeprefix(_EXIT) for line in lines if line.startswith(_EXIT)]
+    if codes:
+        return int(codes[-1])
+    for line in lines:
+        if line.startswith(_FOLDER):
+            shutil.rmtree(line.removeprefix(_FOLDER), ignore_errors=True)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGINT, signal.SIGTERM):
+        return 128 + os.WTERMSIG(status)
+    return failed(_crash(status))
+
+
+def _report(command: Callable[[], int], writer: int) -> int:
+    """Run the command in the child, and report its scratch folders and its exit code."""
+    from ..asset import scratch
+
+    scratch.on_scratch(lambda folder: _write(writer, f"{_FOLDER}{folder.absolute()}"))
+    code = command()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    _write(writer, f"{_EXIT}{code}")
+    return code
+
+
+def _write(writer: int, line: str) -> None:
+    os.write(writer, f"{line}\n".encode(errors="replace"))
+
+
+@contextmanager
+def _forwarded_signals(child: int) -> Iterator[None]:
+    """Pass SIGINT and SIGTERM on to the child while it runs."""
+
+    def forward(number: int, frame: object) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    before = {n: signal.signal(n, forward) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt_once() -> None:
+    """Ignore a second SIGINT: a terminal sends one to the child, and the parent passes one on."""
+    last = float("-inf")
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal last
+        before, last = last, time.monotonic()
+        if last - before > 1:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def _crash(status: int) -> NativeError:
+    if not os.WIFSIGNALED(status):
+        end = f"exited with code {os.waitstatus_to_exitcode(status)}"
+    else:
+        end = f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    hint = (
+        "use a machine with more memory: the system ends a process that takes too much"
+        if end.endswith("SIGKILL")
+        else "read the lines above, and report this with the model if they do not name a cause"
+    )
+    return NativeError(f"the native code {end} before the command finished\n  try   {hint}")

@@ -1,0 +1,187 @@
+"""Native crashes, full disks and interruptions end with an exit code, JSON and no debris."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from cli.shell import saved
+from torch import nn
+
+from coreai_torch.cli.console import error_data
+from coreai_torch.errors import SaveError
+
+ROOT = Path(__file__).parents[2]
+CRASHING = """
+import os, signal, time
+import torch
+from torch import nn
+from coreai_torch.asset.program import Program
+
+def relu():
+    return nn.ReLU(), (torch.ones(3),)
+
+def aborts():
+    os.abort()
+
+def full():
+    def write(self, folder, *rest):
+        folder.mkdir()
+        (folder / "main.mlirb").write_text("half")
+        os._exit(1)  # as LLVM does when the disk is full
+
+    Program._write = write
+    return relu()
+
+def waits():
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def command(tmp_path, *arguments, **options):
+    (tmp_path / "crashing.py").write_text(CRASHING)
+    return subprocess.Popen(
+        [sys.executable, "-m", "coreai_torch.cli", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("factory", "problem"),
+    [("aborts", "was killed by SIGABRT"), ("full", "exited with code 1")],
+)
+def test_native_crash_exits_with_3_and_leaves_no_files(tmp_path, factory, problem):
+    convert = ("convert", f"crashing.py:{factory}", "-o", "net.aimodel", "--no-verify", "--json")
+    process = command(tmp_path, *convert)
+    out, err = process.communicate()
+    assert process.returncode == 3, err
+    error = json.loads(out)["error"]
+    assert (error["code"], problem in error["message"]) == ("CAT201", True)
+    assert [name for name in os.listdir(tmp_path) if name != "__pycache__"] == ["crashing.py"]
+
+
+def test_interruption_shows_no_traceback(tmp_path):
+    process = command(tmp_path, "check", "crashing.py:waits", start_new_session=True)
+    assert process.stdout.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err == "error: interrupted; no partial file was written\n"
+
+
+@pytest.mark.parametrize("module", ["coreai_torch.cli.app", "typer", "coreai_torch.cli.verify"])
+def test_interruption_while_the_command_is_imported_shows_no_traceback(module):
+    script = (
+        "import os, signal, sys, coreai_torch.cli\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "coreai_torch.cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_interruption_of_the_parent_reaches_the_command(tmp_path):
+    process = command(tmp_path, "check", "crashing.py:waits", start_new_session=True)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err.count("\n")) == (130, 1)
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+
+
+class Large(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(512, 512))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("large") / "large.aimodel", Large(), torch.ones(1, 512))
+
+
+def test_free_space_is_checked_before_anything_is_written(shell, tmp_path, large, full_disk):
+    shutil.copytree(large, tmp_path / "large.aimodel")
+    before = sorted(os.listdir())
+    for arguments in (
+        ("convert", "models.py:with_args", "-o", "net.aimodel", "--no-verify"),
+        ("strip", "large.aimodel"),
+        ("report", "large.aimodel", "-o", "page.html"),
+    ):
+        result = shell(*arguments, "--json")
+        assert (result.code, result.json["error"]["code"]) == (3, "CAT118"), result
+        assert "could not be saved: it needs about" in result.json["error"]["message"]
+        assert result.json["error"]["hint"] == "free disk space, or pass another output path"
+        assert sorted(os.listdir()) == before
+    assert (large / "main.mlirb").read_bytes() == Path("large.aimodel/main.mlirb").read_bytes()
+
+
+def test_needed_space_is_that_of_the_asset(large):
+    from coreai_torch.asset.mlir_module import mlir_module_of
+    from coreai_torch.asset.resources import asset_at
+    from coreai_torch.asset.space import saved_bytes
+
+    written = (large / "main.mlirb").stat().st_size
+    assert abs(saved_bytes(mlir_module_of(asset_at(large).program)) - written) < 4096
+
+
+def test_disk_that_becomes_full_is_reported(shell, monkeypatch):
+    from coreai_torch.asset.program import Program
+
+    def fails(*given):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Program, "_write", fails)
+    result = shell("convert", "models.py:with_args", "-o", "n.aimodel", "--no-verify", "--json")
+    assert (result.code, result.json["error"]["code"]) == (3, "CAT118")
+    assert "the disk is full" in result.json["error"]["message"]
+    assert os.listdir() == ["models.py"]
+
+
+def test_save_error_is_a_runtime_error():
+    assert issubclass(SaveError, RuntimeError)
+
+
+def test_json_of_an_error_has_four_keys():
+    problem = "it failed: why\n        more"
+    message = f'{problem}\n  at    File "a.py", line 1\n  try   pass x\n  code  CAT109'
+    assert error_data(message, "CAT109") == {
+        "code": "CAT109",
+        "message": problem,
+        "hint": "pass x",
+        "at": 'File "a.py", line 1',
+    }
+    usage = error_data("'net' is not a file; try  models.py:net", "usage")
+    assert (usage["message"], usage["hint"]) == ("'net' is not a file", "models.py:net")
+    two = "no a\n  at    1\n  try   b\nno c\n  at    2\n  try   d\n  code  CAT102"
+    assert error_data(two, "CAT102") == {
+        "code": "CAT102",
+        "message": two.removesuffix("\n  code  CAT102"),
+        "hint": "b",
+        "at": "1",
+    }
