@@ -6,6 +6,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from errno import EDQUOT, ENOSPC
 from typing import Annotated, Any
 
 import typer
@@ -151,11 +152,12 @@ def _failed(error: BaseException, as_json: bool) -> int:
     if isinstance(code, str) and code.startswith("CAT"):
         print_error(str(error), code, as_json=as_json)
         return ERROR
-    if isinstance(error, OSError):  # a full disk is not a bug
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
         where = f" {error.filename}" if error.filename else ""
         hint = "free disk space, or pass another output path"
         return _failed(SaveError(f"cannot write{where}: {error.strerror}\n  try   {hint}"), as_json)
-    traceback.print_exception(error)
+    if not isinstance(error, OSError):  # a broken disk or connection is not a bug
+        traceback.print_exception(error)
     frames = traceback.extract_tb(error.__traceback__)
     at = f'\n  at    File "{frames[-1].filename}", line {frames[-1].lineno}' if frames else ""
     message = f"{type(error).__name__}: {error}{at}\n  try   {REPORT_HINT}\n  code  CAT100"
