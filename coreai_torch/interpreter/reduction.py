@@ -141,6 +141,8 @@ def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
         array = carriers.to_numpy(x)
         order = np.argsort(~array if descending else array, axis=axis, kind="stable")
         return carriers.from_numpy(order, x.device)
+    if x.dtype == torch.bool:  # CUDA does not sort it
+        x = x.to(torch.uint8)
     if descending:
         x = -x if x.dtype.is_floating_point else ~x
     return torch.sort(x, dim=axis, stable=True).indices
