@@ -144,6 +144,99 @@ CASES: dict[str, Callable[[], Call]] = {
         torch.isin,
         (torch.randint(0, 50_000, (100_000,)), torch.randint(0, 50_000, (10_000,))),
     ),
+    "pad 64x224x224": lambda: (
+        lambda x: functional.pad(x, (3, 3, 3, 3)),
+        (torch.randn(1, 64, 224, 224),),
+    ),
+    "pad 3x224x224": lambda: (
+        lambda x: functional.pad(x, (3, 3, 3, 3)),
+        (torch.randn(1, 3, 224, 224),),
+    ),
+    "reflection pad 64x128x128": lambda: (
+        lambda x: functional.pad(x, (1, 1, 1, 1), mode="reflect"),
+        (torch.randn(1, 64, 128, 128),),
+    ),
+    "max_pool2d 64x112x112": lambda: (
+        lambda x: functional.max_pool2d(x, 3, 2, 1),
+        (torch.randn(1, 64, 112, 112),),
+    ),
+    "avg_pool2d 64x112x112": lambda: (
+        lambda x: functional.avg_pool2d(x, 3, 2, 1),
+        (torch.randn(1, 64, 112, 112),),
+    ),
+    "conv2d 3x224x224": lambda: (torch.nn.Conv2d(3, 64, 7, 2, 3), (torch.randn(1, 3, 224, 224),)),
+    "interpolate bilinear 64x56x56": lambda: (
+        lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"),
+        (torch.randn(1, 64, 56, 56),),
+    ),
+    "interpolate nearest 64x56x56": lambda: (
+        lambda x: functional.interpolate(x, scale_factor=2),
+        (torch.randn(1, 64, 56, 56),),
+    ),
+    "grid_sample bilinear 256x256": lambda: (
+        lambda x, g: functional.grid_sample(x, g, align_corners=False),
+        (torch.randn(1, 3, 256, 256), torch.rand(1, 256, 256, 2) * 2 - 1),
+    ),
+    "unfold 64 of 56x56": lambda: (
+        lambda x: functional.unfold(x, 3, padding=1),
+        (torch.randn(1, 64, 56, 56),),
+    ),
+    "embedding 512 of 30,522x768": lambda: (
+        torch.nn.Embedding(30_522, 768),
+        (torch.randint(0, 30_522, (1, 512)),),
+    ),
+    "index_select 10,000 of 10,000x64": lambda: (
+        lambda x, i: x.index_select(0, i),
+        (torch.randn(10_000, 64), torch.randint(0, 10_000, (10_000,))),
+    ),
+    "gather 1,000x1,000": lambda: (
+        lambda x, i: x.gather(1, i),
+        (torch.randn(1_000, 1_000), torch.randint(0, 1_000, (1_000, 1_000))),
+    ),
+    "scatter_add 100,000x16": lambda: (
+        lambda x, i, y: x.scatter_add(0, i, y),
+        (torch.zeros(1_000, 16), torch.randint(0, 1_000, (100_000, 16)), torch.randn(100_000, 16)),
+    ),
+    "index_add 100,000x16": lambda: (
+        lambda x, i, y: x.index_add(0, i, y),
+        (torch.zeros(1_000, 16), torch.randint(0, 1_000, (100_000,)), torch.randn(100_000, 16)),
+    ),
+    "index_put 10,000x64": lambda: (
+        lambda x, i, y: x.index_put((i,), y),
+        (torch.zeros(20_000, 64), torch.randperm(20_000)[:10_000], torch.randn(10_000, 64)),
+    ),
+    "cumsum 64x8,192": lambda: (lambda x: x.cumsum(1), (torch.randn(64, 8_192),)),
+    "masked_select 1M": lambda: (
+        torch.masked_select,
+        (torch.randn(1_000_000), torch.rand(1_000_000) > 0.5),
+    ),
+    "nonzero 1M": lambda: (torch.nonzero, ((torch.rand(1_000_000) > 0.5).int(),)),
+    "layer_norm 512x768": lambda: (torch.nn.LayerNorm(768), (torch.randn(1, 512, 768),)),
+    "batch_norm 64x112x112": lambda: (torch.nn.BatchNorm2d(64), (torch.randn(1, 64, 112, 112),)),
+    "group_norm 64x112x112": lambda: (
+        torch.nn.GroupNorm(32, 64),
+        (torch.randn(1, 64, 112, 112),),
+    ),
+    "softmax 12x512x512": lambda: (lambda x: x.softmax(-1), (torch.randn(12, 512, 512),)),
+    "attention 12x512x64": lambda: (
+        functional.scaled_dot_product_attention,
+        tuple(torch.randn(1, 12, 512, 64) for _ in range(3)),
+    ),
+    "gelu 512x3,072": lambda: (functional.gelu, (torch.randn(512, 3_072),)),
+    "transpose and reshape 512x768": lambda: (
+        lambda x: x.reshape(1, 512, 12, 64).transpose(1, 2) * 1.0,
+        (torch.randn(1, 512, 768),),
+    ),
+    "flip 64x224x224": lambda: (lambda x: x.flip(-1), (torch.randn(1, 64, 224, 224),)),
+    "repeat 8 of 512x768": lambda: (lambda x: x.repeat(8, 1), (torch.randn(512, 768),)),
+    "tril 1,024x1,024": lambda: (torch.tril, (torch.randn(1_024, 1_024),)),
+    "pixel_shuffle 64x112x112": lambda: (
+        lambda x: functional.pixel_shuffle(x, 2),
+        (torch.randn(1, 64, 112, 112),),
+    ),
+    "var 64x8,192": lambda: (lambda x: x.var(1), (torch.randn(64, 8_192),)),
+    "argmax 64x30,522": lambda: (lambda x: x.argmax(1), (torch.randn(64, 30_522),)),
+    "cdist 1,000x64": lambda: (torch.cdist, (torch.randn(1_000, 64), torch.randn(1_000, 64))),
     "relative positions 512": lambda: _table(512),
     "lstm 1,000 steps": lambda: (torch.nn.LSTM(64, 64), (torch.randn(1_000, 1, 64),)),
     "lstm 10,000 steps": lambda: (torch.nn.LSTM(64, 64), (torch.randn(10_000, 1, 64),)),

@@ -1,5 +1,8 @@
 """Measure one call in this fresh process; print the figures as JSON.
 
+Run it as a script, so that its environment decides which `coreai_torch` is imported: with
+`--published`, that is the published converter, which runs in its own environment.
+
 Times are of the processor, summed over threads, so that other processes do not count. The peak
 memory is read last: it covers export, conversion, loading, running and eager torch.
 """
@@ -13,13 +16,13 @@ import resource
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from cases import CASES, define_nms
 from torch.utils import _pytree as pytree
-
-from benchmarks.ops.cases import CASES, define_nms
 
 # A runtime thread may use the interpreter while it shuts down, which aborts the process.
 atexit.register(time.sleep, 0.3)
@@ -91,24 +94,46 @@ async def timed(program: Any, args: tuple[Any, ...], wanted: list[torch.Tensor])
     return {"load": load, "run": min(times), "error": error(found, wanted)}
 
 
-def measure(name: str) -> dict[str, Any]:
+def convert(module: torch.nn.Module, args: tuple[Any, ...], published: bool) -> Any:
+    """Convert with the `coreai_torch` of this environment; both converters optimize."""
     import coreai_torch
 
+    if not published:
+        return coreai_torch.convert(module, args, verify=False)
+    with torch.no_grad():
+        program = torch.export.export(module, args)
+        program = program.run_decompositions(coreai_torch.get_decomp_table())
+    return coreai_torch.TorchConverter().add_exported_program(program).to_coreai()
+
+
+def measure(name: str, published: bool) -> dict[str, Any]:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     function, args = CASES[name]()
     module = function if isinstance(function, torch.nn.Module) else Call(function)
     start = time.process_time()
-    program = coreai_torch.convert(module.eval(), args, verify=False)
+    program = convert(module.eval(), args, published)
     figures: dict[str, Any] = {"convert": time.process_time() - start}
     before = peak_mb()
     with torch.no_grad():
         wanted = [w for w in pytree.tree_leaves(module(*args)) if isinstance(w, torch.Tensor)]
         figures["eager"] = best(lambda: module(*args))
     figures |= asyncio.run(timed(program, args, wanted))
+    if published:
+        libraries = ("coreai-torch", "coreai-core", "torch")
+        figures["versions"] = {library: version(library) for library in libraries}
     return figures | {"peak": peak_mb(), "grown": peak_mb() - before}
 
 
-if __name__ == "__main__":
-    library = define_nms() if sys.argv[1].startswith("nms") else None
-    print("\n" + json.dumps(measure(sys.argv[1])))
+def main() -> None:
+    name, *flags = sys.argv[1:]
+    library = define_nms() if name.startswith("nms") else None
+    try:
+        figures = measure(name, published="--published" in flags)
+    except Exception as problem:
+        figures = {"problem": f"{type(problem).__name__}: {problem}".splitlines()[0][:200]}
+    print("\n" + json.dumps(figures))
+    del library  # its ops are registered until here
+
+
+main()

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.provenance import describe
+
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 HEADING = "## Single ops at the sizes that models use"
 
@@ -14,9 +16,12 @@ runtime, with one thread. Seconds are processor seconds. Load is saving and load
 growth of the process's peak from the converted program on, eager torch included; error is the
 greatest difference from eager, relative to the greatest number of the output. Eager `nms` is a loop
 in torch, not torchvision's kernel, so its ratio is too low. `sort` is not stable in eager torch, so
-the places of equal numbers count as its error. A call keeps the figures of its last run, which may
-be of an earlier commit than the one below.
+the places of equal numbers count as its error. The last column is the published converter's run
+time as a multiple of this converter's, on the same runtime; *fails* means that it does not convert
+the call, or that the program does not run, and *wrong*, that its error is above 1e-3. A call keeps
+the figures of its last run.
 """
+WRONG = 1e-3
 
 COST = """### Declared costs
 
@@ -45,6 +50,7 @@ def _time(seconds: float) -> str:
 def results_table(figures: dict[str, dict[str, Any]]) -> str:
     """Return the measured calls as a table."""
     header = ["call", "convert", "load", "run", "eager", "run / eager", "memory MB", "error"]
+    header.append("published / ours")
     rows = []
     for name, f in figures.items():
         if "problem" in f:
@@ -52,8 +58,39 @@ def results_table(figures: dict[str, dict[str, Any]]) -> str:
             continue
         times = [_time(f[key]) for key in ("convert", "load", "run", "eager")]
         ratio = f"{f['run'] / f['eager']:,.0f}"
-        rows.append([name, *times, ratio, f"{f['grown']:,.0f}", f"{f['error']:.0e}"])
+        memory, error = f"{f['grown']:,.0f}", f"{f['error']:.0e}"
+        rows.append([name, *times, ratio, memory, error, _against(f)])
     return _markdown(header, rows)
+
+
+def _against(figures: dict[str, Any]) -> str:
+    """Return the published converter's run time as a multiple of this converter's."""
+    peer = figures.get("published")
+    if peer is None:
+        return ""
+    if "problem" in peer:
+        return "fails"
+    if peer["error"] > max(WRONG, figures["error"]):
+        return "wrong"
+    return f"{peer['run'] / figures['run']:.1f}"
+
+
+def _measured(figures: dict[str, dict[str, Any]]) -> str:
+    """Return a sentence for each commit that calls were measured at, and one on the peer."""
+    calls: dict[str, list[str]] = {}
+    for name, f in figures.items():
+        calls.setdefault(describe(f["measured"]), []).append(name)
+    latest = max(calls.values(), key=len)
+    lines = [
+        sentence if names is latest else f"{sentence[:-1]}: {', '.join(names)}."
+        for sentence, names in calls.items()
+    ]
+    peers = (f.get("published") or {} for f in figures.values())
+    versions = next((p["versions"] for p in peers if "versions" in p), None)
+    if versions:
+        named = ", ".join(f"{n} {v.partition('+')[0]}" for n, v in versions.items())
+        lines.append(f"The published converter: {named}.")
+    return "\n\n".join(lines)
 
 
 def section_of(text: str) -> str:
@@ -61,10 +98,10 @@ def section_of(text: str) -> str:
     return text[text.index(HEADING) :] if HEADING in text else ""
 
 
-def write(figures: dict[str, dict[str, Any]], families: Iterable[Any], measured: str) -> None:
+def write(figures: dict[str, dict[str, Any]], families: Iterable[Any]) -> None:
     """Replace the section in the page, which it ends."""
     text = PAGE.read_text()
     before = text.removesuffix(section_of(text)).rstrip("\n")
-    parts = (HEADING + "\n", INTRODUCTION, measured + "\n", results_table(figures), COST)
+    parts = (HEADING + "\n", INTRODUCTION, _measured(figures) + "\n", results_table(figures), COST)
     section = "\n".join([*parts, complexity_table(families)])
     PAGE.write_text(f"{before}\n\n{section}")

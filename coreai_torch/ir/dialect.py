@@ -11,6 +11,7 @@ from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import Attribute, RankedTensorType, Type, Value
 
+from . import padding as padding_
 from . import shapes, types
 from .broadcasting import broadcast_operands, or_identity
 from .build import SMALL, Build
@@ -125,6 +126,11 @@ tan = _unary(gen.TanOp)
 tanh = _unary(gen.TanhOp)
 
 
+def may_be_empty(x: Value) -> bool:
+    """Return whether a value may have no elements at run time."""
+    return Build.current().zero_sizes.of(x)
+
+
 def relu(x: Value) -> Value:
     """Return `max(x, 0)`.
 
@@ -199,7 +205,7 @@ def like(x: Value, number: Any) -> Value:
 
 def zeros(x: Value, dims: Sequence[Dim]) -> Value:
     """Return zeros of the element type of `x` in the given sizes."""
-    return broadcast_to(like(x, 0), dims)
+    return padding_.filled(like(x, 0), dims)
 
 
 def create_complex(real: Value, imaginary: Value) -> Value:
@@ -312,16 +318,27 @@ def tile(x: Value, repeats: Sequence[Dim]) -> Value:
     return gen.TileOp(x, shapes.vector(repeats, torch.uint32)).result
 
 
-def pad(
-    x: Value, padding: Sequence[tuple[Dim, Dim]], value: Value | None = None, mode: str = "constant"
+def pad(x: Value, padding: padding_.Counts, value: Value | None = None) -> Value:
+    """Pad each axis before and after with a number; counts are not negative."""
+    if padding_.is_nothing(padding) or not padding_.can_copy(x, padding):
+        return pad_op(x, padding, value)
+    return padding_.copy_into_filled(x, padding, like(x, 0) if value is None else value)
+
+
+def pad_op(
+    x: Value, padding: padding_.Counts, value: Value | None = None, mode: str = "constant"
 ) -> Value:
-    """Pad each axis before and after; counts are not negative. Modes: constant, reflect, ..."""
-    flat = [count for pair in padding for count in pair]
-    if all(isinstance(c, int) and c == 0 for c in flat):
+    """Pad by the dialect's op, in a mode: constant, reflect, replicate or circular.
+
+    A convolution or pool has no padding in the dialect, so a compiler for a device can only find
+    it as this op before the window op.
+    """
+    if padding_.is_nothing(padding):
         return x
+    flat = [count for pair in padding for count in pair]
     filler = like(x, 0) if value is None else value
     counts = shapes.vector(flat, torch.uint32)
-    axis = int(all(isinstance(c, int) and c == 0 for c in flat[:2]))  # whether axis 0 is not padded
+    axis = int(padding_.is_nothing(padding[:1]))  # whether axis 0 is not padded
     return _with_extra_row(x, axis, lambda rows: _coreai.pad(rows, counts, filler, mode))
 
 

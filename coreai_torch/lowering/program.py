@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..asset.program import Program
 from ..capture.io_plan import IOPlan, Output
@@ -88,7 +89,7 @@ def entrypoint(staged: Staged, walk: Walk, observe: Observer | None = None) -> N
         by_node = dict(zip(_output_nodes(module), stored, strict=True))
         return graph.Results(
             [_value(by_node[s.written], s.node.meta["val"], s.name) for s in plan.states],
-            [(o.name, _output(o, by_node)) for o in plan.outputs],
+            list(zip([o.name for o in plan.outputs], _outputs(plan.outputs, by_node), strict=True)),
         )
 
     graph.entrypoint(staged.entrypoint, states, inputs, body)
@@ -97,6 +98,22 @@ def entrypoint(staged: Staged, walk: Walk, observe: Observer | None = None) -> N
 def _output_nodes(module: torch.fx.GraphModule) -> list[Any]:
     (output,) = (n for n in module.graph.nodes if n.op == "output")
     return list(output.args[0])
+
+
+def _outputs(outputs: Sequence[Output], by_node: dict[Any, Any]) -> list[Value]:
+    """Return the output values, those with data-dependent sizes computed once."""
+    values = [_output(o, by_node) for o in outputs]
+    dependent = [
+        i
+        for i, o in enumerate(outputs)
+        if isinstance(o.value, torch.fx.Node)
+        and free_unbacked_symbols(o.value.meta["val"])
+        and types.DYNAMIC in values[i].type.shape
+    ]
+    once = graph.compute_once([values[i] for i in dependent])
+    for i, value in zip(dependent, once, strict=True):
+        values[i] = value
+    return values
 
 
 def _output(output: Output, by_node: dict[Any, Any]) -> Value:

@@ -107,7 +107,7 @@ def test_cost_grows_no_faster_than_declared(family):
 
 @pytest.mark.parametrize("name", LOADED)
 def test_loading_takes_little_memory(name):
-    command = [sys.executable, "-m", "benchmarks.ops.child", name]
+    command = [sys.executable, ROOT / "benchmarks" / "ops" / "child.py", name]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120

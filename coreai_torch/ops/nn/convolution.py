@@ -46,7 +46,7 @@ def _per_axis(given: Sequence[int], spatial: int) -> tuple[int, ...]:
 
 
 def _pad(x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
-    return cai.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
+    return cai.pad_op(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
 
 
 def _forward(ctx: Ctx, x: Value, weight: Value, w: _Window) -> Value:

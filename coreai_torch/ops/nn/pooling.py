@@ -69,7 +69,7 @@ def _as_planes(slides: Sequence[Slide]) -> list[Slide]:
 
 def _padded(x: Value, slides: Sequence[Slide], filler: float) -> Value:
     rooms = [s.padding_to_fit(e) for s, e in zip(slides, cai.sizes(x)[2:], strict=True)]
-    return cai.pad(x, [(0, 0), (0, 0), *rooms], cai.like(x, filler))
+    return cai.pad_op(x, [(0, 0), (0, 0), *rooms], cai.like(x, filler))
 
 
 def _pooled_sizes(x: Value, slides: Sequence[Slide]) -> list[Dim]:

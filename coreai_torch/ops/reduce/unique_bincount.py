@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 from ...ir import dialect as cai
-from ...ir import shapes
+from ...ir import graph, shapes, types
 from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, case, lowers
 from ...lowering.cases import b1, f32, i32, i64, u8
@@ -87,16 +90,72 @@ _UNIQUE = [
 ]
 
 
+# The table of a narrow range has at most this many entries per element. An entry takes about 30 ns,
+# and sorting an element more than 1 us (coreai-core 1.0.0b3, x86).
+_ENTRIES = 16
+
+
+def _sorted_unique(flat: Value) -> tuple[Value, Value, Value]:
+    """Return the unique values in order, each element's index in them, and their counts."""
+    places = order(flat, 0)
+    values, run, counts = _runs(cai.gather_along_axis(flat, places, 0))
+    return values, _unsorted(run, places), counts
+
+
+def _narrow_range_unique(flat: Value, low: Value, high: Value) -> tuple[Value, Value, Value]:
+    """Return the same for integers, by a table of the counts of all values from low to high."""
+    position = cai.sub(flat, low)
+    extent = cai.add(cai.sub(high, low), cai.i32(1))
+    table = cai.broadcast_to(cai.i32(0), [extent])
+    counts = cai.scatter_along_axis(table, position, _ones(flat, torch.int32), 0, "add")
+    present = cai.greater(counts, cai.i32(0))
+    found = cai.shrink_dims(cai.non_zero(present), [1])
+    index = cai.sub(running_total(cai.raw_cast(present, torch.int32), 0), cai.i32(1))
+    inverse = cai.gather_along_axis(index, position, 0)
+    return cai.add(found, low), inverse, cai.gather_along_axis(counts, found, 0)
+
+
+def _integer_unique(ctx: Ctx, flat: Value) -> list[Value | None]:
+    """Sort only if the range of the values is wide."""
+    low = shapes.scalar(cai.reduce_min(flat, [0]))
+    high = shapes.scalar(cai.reduce_max(flat, [0]))
+    # In float32, as the difference of two integers may overflow.
+    span = cai.sub(cai.cast(high, torch.float32), cai.cast(low, torch.float32))
+    entries = shapes.mul(cai.size(flat, 0), _ENTRIES)
+    limit = cai.cast(shapes.number(entries), torch.float32)
+    count, length = types.DYNAMIC, flat.type.shape[0]
+    kinds = [types.tensor([n], flat.type.element_type) for n in (count, length, count)]
+    used = [i for i in range(3) if ctx.uses(i)]
+
+    def chosen(results: Sequence[Any]) -> list[Any]:
+        return [results[i] for i in used]
+
+    found = graph.branch(
+        cai.greater(limit, span),
+        chosen(kinds),
+        lambda: chosen(_narrow_range_unique(flat, low, high)),
+        lambda: chosen(_sorted_unique(flat)),
+    )
+    return [found[used.index(i)] if i in used else None for i in range(3)]
+
+
 @lowers(
     aten._unique2.default,
     ignore=_FLAGS,  # sorted=False allows any order; results not requested are not read
-    cases=_UNIQUE,
+    cases=[
+        *_UNIQUE,
+        case(i64(6, values=(2**31 - 1, -(2**31), 5, 5, 0, -(2**31))), True, True, True),
+        case(i64(6, values=(-3, 40, -3, 7, 7, 7)), True, True, True),
+    ],
 )
 def unique(ctx: Ctx, x: Value) -> list[Value | None]:
     flat = _flat(x)
-    places = order(flat, 0)
-    values, run, counts = _runs(cai.gather_along_axis(flat, places, 0))
-    return _wanted(ctx, values, cai.reshape(_unsorted(run, places), cai.sizes(x)), counts)
+    if cai.is_float(x) or cai.may_be_empty(flat):
+        values, inverse, counts = _wanted(ctx, *_sorted_unique(flat))
+    else:
+        values, inverse, counts = _integer_unique(ctx, cai.cast(flat, torch.int32))
+    shaped = None if inverse is None else cai.reshape(inverse, cai.sizes(x))
+    return [None if values is None else cai.cast(values, cai.dtype(x)), shaped, counts]
 
 
 def _to_front(x: Value, axis: int) -> tuple[Value, list[int]]:
