@@ -8,6 +8,7 @@ from . import (
     diffusers_models,
     diffusers_recent,
     multimodal,
+    published_sizes,
     recent_audio_and_multimodal,
     recent_text,
     recent_vision,
@@ -43,6 +44,9 @@ for _library in (
         if _row.name in ROWS:
             raise ValueError(f"two rows have the name {_row.name}")
         ROWS[_row.name] = _row
+
+# Models at their published sizes; `python tests/models/published_sizes.py` judges them.
+PUBLISHED_SIZES: dict[str, Row] = {row.name: row for row in published_sizes.ROWS}
 
 # The cheapest models of each family, about two CPU seconds each; `make test` runs them.
 FAST: tuple[str, ...] = (

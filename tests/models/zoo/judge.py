@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import re
+import resource
 import tempfile
 import time
 import traceback
@@ -45,7 +46,7 @@ def judge(name: str, dtype: str = "") -> Verdict:
 
     import zoo
 
-    row = zoo.ROWS[name]
+    row = zoo.ROWS.get(name) or zoo.PUBLISHED_SIZES[name]
     verdict = Verdict(name)
     torch.set_num_threads(1)
     try:
@@ -55,6 +56,16 @@ def judge(name: str, dtype: str = "") -> Verdict:
         verdict.trace = traceback.format_exc()
     verdict.cpu = time.process_time()
     return verdict
+
+
+SECONDS, GIGABYTES = 90, 8  # limits of a model at its published sizes, in processor seconds
+
+
+def judge_within_limits(name: str, dtype: str = "") -> Verdict:
+    """Return the verdict on a model; the system stops this process at the limits."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_DATA, (GIGABYTES << 30, GIGABYTES << 30))
+    return judge(name, dtype)
 
 
 class _Stages:

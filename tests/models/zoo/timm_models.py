@@ -8,7 +8,7 @@ from . import torchvision_library
 from .row import Dynamic, Row, normal
 
 
-def _build(name: str, keywords: dict[str, Any]) -> Any:
+def build(name: str, keywords: dict[str, Any]) -> Any:
     torchvision_library.load()  # timm imports it
     import timm
 
@@ -27,7 +27,7 @@ def _row(
         f"timm_{name}",
         "timm",
         "vision",
-        lambda: _build(name, keywords),
+        lambda: build(name, keywords),
         {"x": normal(batch, 3, size, size)},
         **(more or {}),
     )

@@ -1,0 +1,56 @@
+"""Judge the models at their published sizes: `python tests/models/published_sizes.py [names]`.
+
+Without names, those without a verdict are judged; with `--all`, all. The verdicts are stored with
+the commit and the versions that they were measured with, and `page.py` prints them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import zoo
+from zoo.child import judged
+from zoo.judge import judge_within_limits
+
+KEPT = Path(__file__).parent / "published_sizes.json"
+PATIENCE = 1_800  # seconds that a model may wait for a processor on a busy machine
+
+
+def load() -> dict[str, Any]:
+    """Return the stored verdicts by model, and the commit and versions of each run."""
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {"runs": [], "models": {}}
+
+
+def verdict_on(name: str) -> Any:
+    """Return the verdict on one model, from a child process with limits of time and memory."""
+    return judged(name, patience=PATIENCE, work=judge_within_limits)
+
+
+def _store(verdicts: dict[str, Any], runs: list[dict[str, str]]) -> None:
+    ordered = {name: verdicts[name] for name in zoo.PUBLISHED_SIZES if name in verdicts}
+    used = {verdict["commit"] for verdict in ordered.values()}
+    by_commit = {run["commit"]: run for run in runs if run["commit"] in used}
+    stored = {"runs": list(by_commit.values()), "models": ordered}
+    KEPT.write_text(json.dumps(stored, indent=1, allow_nan=False) + "\n")
+
+
+def main(arguments: list[str]) -> None:
+    import page  # page imports this module
+
+    kept = load()
+    missing = [name for name in zoo.PUBLISHED_SIZES if name not in kept["models"]]
+    names = list(zoo.PUBLISHED_SIZES) if arguments == ["--all"] else arguments or missing
+    this = page.versions()
+    for name in names:
+        kept["models"][name] = {**page.summary(verdict_on(name)), "commit": this["commit"]}
+        sys.stdout.write(f"{name}: {kept['models'][name]['failure'] or 'passes'}\n")
+        sys.stdout.flush()
+        _store(kept["models"], [*kept["runs"], this])
+    page.main([])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
