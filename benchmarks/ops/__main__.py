@@ -22,25 +22,35 @@ from tests.provenance import current
 ROOT = Path(__file__).parents[2]
 CHILD = Path(__file__).parent / "child.py"
 KEPT = HOME / "ops.json"  # the figures of calls that are not measured now
-SECONDS = 300
 
 
-def measured(name: str, environment: Environment) -> dict[str, Any]:
-    """Return the figures of one call, or why there are none."""
-    peer = environment is not OWN
-    command = [environment.python, CHILD, name, *(["--published"] if peer else [])]
-    variables = {**os.environ, "PYTHONPATH": "" if peer else str(ROOT), "PYTHONWARNINGS": "ignore"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SECONDS, cwd=HOME, env=variables
+class Server:
+    """A process that measures calls in one environment, each in a fork."""
+
+    def __init__(self, environment: Environment) -> None:
+        peer = environment is not OWN
+        variables = {**os.environ, "PYTHONPATH": "" if peer else str(ROOT)}
+        self._process = subprocess.Popen(
+            [environment.python, CHILD, *(["--published"] if peer else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=HOME,
+            env={**variables, "PYTHONWARNINGS": "ignore"},
         )
-    except subprocess.TimeoutExpired:
-        return {"problem": f"over {SECONDS} s"}
-    lines = done.stdout.splitlines()
-    if lines and lines[-1].startswith("{"):
-        figures: dict[str, Any] = json.loads(lines[-1])
-        return figures
-    return {"problem": f"exit code {done.returncode}"}
+
+    def measured(self, name: str) -> dict[str, Any]:
+        """Return the figures of one call, or why there are none."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(name + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                figures: dict[str, Any] = json.loads(line)
+                return figures
+        return {"problem": "the process ended"}
 
 
 def main() -> None:
@@ -49,12 +59,13 @@ def main() -> None:
     problem = "not requested" if "--own" in sys.argv else PUBLISHED.make()
     if problem:
         print(f"the published converter is not measured: {problem}", flush=True)
+    ours, theirs = Server(OWN), None if problem else Server(PUBLISHED)
     known = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for name in CASES:
         if not wanted or any(part in name for part in wanted):
             before = known.get(name, {}).get("published")
-            peer = before if problem else measured(name, PUBLISHED)
-            known[name] = measured(name, OWN) | {"published": peer, "measured": current()}
+            peer = theirs.measured(name) if theirs else before
+            known[name] = ours.measured(name) | {"published": peer, "measured": current()}
             print(name, known[name], flush=True)
             KEPT.write_text(json.dumps(known))
     page.write({name: known[name] for name in CASES if name in known}, FAMILIES)

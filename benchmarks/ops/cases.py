@@ -132,6 +132,10 @@ CASES: dict[str, Callable[[], Call]] = {
         lambda x, n: torch.repeat_interleave(x, n, 0),
         (torch.randn(10_000, 64), torch.randint(0, 4, (10_000,))),
     ),
+    "repeat_interleave 3 of 10,000x64": lambda: (
+        lambda x: torch.repeat_interleave(x, 3, 0),
+        (torch.randn(10_000, 64),),
+    ),
     "one_hot 4,096 of 1,000": lambda: (
         lambda x: functional.one_hot(x, 1_000),
         (torch.randint(0, 1_000, (4_096,)),),

@@ -1,7 +1,8 @@
-"""Measure one call in this fresh process; print the figures as JSON.
+"""Measure one call in a fresh process; print the figures as JSON.
 
 Run it as a script, so that its environment decides which `coreai_torch` is imported: with
-`--published`, that is the published converter, which runs in its own environment.
+`--published`, that is the published converter, which runs in its own environment. Without a name,
+calls are read from stdin, and each is measured in a fork.
 
 Times are of the processor, summed over threads, so that other processes do not count. The peak
 memory is read last: it covers export, conversion, loading, running and eager torch.
@@ -12,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
+import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +31,7 @@ from torch.utils import _pytree as pytree
 atexit.register(time.sleep, 0.3)
 NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
 BUDGET = 2.0  # seconds spent on repeating a run
+SECONDS = 300  # limit of one call
 
 
 class Call(torch.nn.Module):
@@ -125,15 +129,43 @@ def measure(name: str, published: bool) -> dict[str, Any]:
     return figures | {"peak": peak_mb(), "grown": peak_mb() - before}
 
 
-def main() -> None:
-    name, *flags = sys.argv[1:]
+def report(name: str, published: bool) -> str:
+    """Return the figures of one call, or why there are none, as JSON."""
     library = define_nms() if name.startswith("nms") else None
     try:
-        figures = measure(name, published="--published" in flags)
+        figures = measure(name, published)
     except Exception as problem:
         figures = {"problem": f"{type(problem).__name__}: {problem}".splitlines()[0][:200]}
-    print("\n" + json.dumps(figures))
     del library  # its ops are registered until here
+    return "\n" + json.dumps(figures)
+
+
+def serve(published: bool) -> None:
+    """Measure each call named on stdin in a fork, which has imported the libraries."""
+    import coreai.runtime  # noqa: F401
+    import coreai_torch  # noqa: F401
+
+    for line in sys.stdin:
+        process = os.fork()
+        if not process:
+            signal.alarm(SECONDS)
+            print(report(line.strip(), published), flush=True)
+            time.sleep(0.3)
+            os._exit(0)
+        _, status = os.waitpid(process, 0)
+        if status:
+            code = os.waitstatus_to_exitcode(status)
+            problem = f"over {SECONDS} s" if code == -signal.SIGALRM else f"exit code {code}"
+            print("\n" + json.dumps({"problem": problem}), flush=True)
+
+
+def main() -> None:
+    names = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    published = "--published" in sys.argv
+    if names:
+        print(report(names[0], published))
+    else:
+        serve(published)
 
 
 main()

@@ -11,8 +11,8 @@ from tests.provenance import describe
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 HEADING = "## Single ops at the sizes that models use"
 
-INTRODUCTION = """Written by `make bench-ops`: each call in a separate process, on the bundled
-runtime, with one thread. Seconds are processor seconds. Load is saving and loading; memory is the
+INTRODUCTION = """Written by `make bench-ops`: each call in a separate process (a fork that has imported
+the libraries), on the bundled runtime, with one thread. Seconds are processor seconds. Load is saving and loading; memory is the
 growth of the process's peak from the converted program on, eager torch included; error is the
 greatest difference from eager, relative to the greatest number of the output. Eager `nms` is a loop
 in torch, not torchvision's kernel, so its ratio is too low. `sort` is not stable in eager torch, so
