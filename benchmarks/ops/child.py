@@ -143,6 +143,7 @@ def report(name: str, published: bool) -> str:
 def serve(published: bool) -> None:
     """Measure each call named on stdin in a fork, which has imported the libraries."""
     import coreai.runtime  # noqa: F401
+
     import coreai_torch  # noqa: F401
 
     for line in sys.stdin:

@@ -11,15 +11,15 @@ from tests.provenance import describe
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 HEADING = "## Single ops at the sizes that models use"
 
-INTRODUCTION = """Written by `make bench-ops`: each call in a separate process (a fork that has imported
-the libraries), on the bundled runtime, with one thread. Seconds are processor seconds. Load is saving and loading; memory is the
-growth of the process's peak from the converted program on, eager torch included; error is the
-greatest difference from eager, relative to the greatest number of the output. Eager `nms` is a loop
-in torch, not torchvision's kernel, so its ratio is too low. `sort` is not stable in eager torch, so
-the places of equal numbers count as its error. The last column is the published converter's run
-time as a multiple of this converter's, on the same runtime; *fails* means that it does not convert
-the call, or that the program does not run, and *wrong*, that its error is above 1e-3. A call keeps
-the figures of its last run.
+INTRODUCTION = """Written by `make bench-ops`: each call in a separate process (a fork with the
+libraries imported), on the bundled runtime, with one thread. Seconds are processor seconds. Load is
+saving and loading; memory is the growth of the process's peak from the converted program on, eager
+torch included; error is the greatest difference from eager, relative to the greatest number of the
+output. Eager `nms` is a loop in torch, not torchvision's kernel, so its ratio is too low. `sort` is
+not stable in eager torch, so the places of equal numbers count as its error. The last column is the
+published converter's run time as a multiple of this converter's, on the same runtime; *fails* means
+that it does not convert the call, or that the program does not run, and *wrong*, that its error is
+above 1e-3. A call keeps the figures of its last run.
 """
 WRONG = 1e-3
 

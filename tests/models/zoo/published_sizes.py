@@ -48,7 +48,7 @@ _NO_CACHE = {"use_cache": False}
 
 ROWS = [
     _text("mpnet", "MPNetModel", 512, {**ONE_LAYER, "max_position_embeddings": 514}),
-    _timm("volo_d1_224", layers=(1, 1, 1, 1)),
+    _timm("volo_d1_224"),
     _text("bert", "BertModel", 512),
     _text("roberta", "RobertaModel", 512, {**ONE_LAYER, "max_position_embeddings": 514}),
     _text("distilbert", "DistilBertModel", 512, {"n_layers": 1}),
@@ -154,7 +154,7 @@ ROWS = [
     _timm("mobilevitv2_050", 256),
     _timm("repvit_m0_9"),
     _timm("edgenext_xx_small", 256),
-    _timm("xcit_nano_12_p16_224", depth=1),
+    _timm("xcit_nano_12_p16_224"),
     _timm("davit_tiny", depths=(1, 1, 1, 1)),
     _timm("inception_next_atto"),
     _timm("sequencer2d_s", layers=(1, 1, 1, 1)),
