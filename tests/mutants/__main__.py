@@ -22,6 +22,8 @@ from typing import Any
 
 from . import page, pool
 
+MEASURED = "measured"  # the line with commit and versions
+
 
 def main() -> int:
     options = _options()
@@ -29,11 +31,14 @@ def main() -> int:
         return _serve(options.serve)
     names = [n for n in _names(options) if re.search(options.only, n)]
     known = _read(options.out)
-    left = [n for n in names if n not in known]
+    left = [] if options.collect else [n for n in names if n not in known]
     print(f"{len(names)} units, {len(names) - len(left)} of them already done", flush=True)
     began = time.monotonic()
     mode = "honest" if options.honest else "mutants"
     with options.out.open("a") as file:
+        if MEASURED not in known:
+            known[MEASURED] = page.measured(options.commit)
+            print(json.dumps([MEASURED, known[MEASURED]]), file=file, flush=True)
         for count, (name, outcomes) in enumerate(pool.run_all(left, options.workers, mode), 1):
             known[name] = outcomes
             print(json.dumps([name, outcomes]), file=file, flush=True)
@@ -42,7 +47,7 @@ def main() -> int:
                 print("the time limit was reached; run again to continue")
                 break
     rows = [o for name in names for o in known.get(name, [])]
-    summary = page.summary(rows, options.honest, options.commit)
+    summary = page.summary(rows, options.honest, known[MEASURED])
     print(page.text(summary))
     if options.record:
         page.record(summary, options.honest)
@@ -60,6 +65,7 @@ def _options() -> Any:
     parser.add_argument("--out", type=Path, default=None, help="the file of JSON lines")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after this time")
     parser.add_argument("--commit", default="", help="the commit to record, outside a checkout")
+    parser.add_argument("--collect", action="store_true", help="run nothing; sum up the file")
     parser.add_argument("--record", action="store_true", help="write the score and the page")
     parser.add_argument("--verbose", action="store_true", help="show every unit")
     parser.add_argument("--serve", choices=("mutants", "honest"), help=argparse.SUPPRESS)
@@ -79,7 +85,7 @@ def _names(options: Any) -> list[str]:
     return names[:: options.every]
 
 
-def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
+def _read(path: Path) -> dict[str, Any]:
     lines = path.read_text().splitlines() if path.exists() else []
     return dict(json.loads(line) for line in lines)
 

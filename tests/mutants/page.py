@@ -19,13 +19,15 @@ BAD = ("missed", "false alarm", "crashed", "broken")
 LEAST = 0.995
 
 
-def summary(rows: Sequence[dict[str, Any]], honest: bool, commit: str = "") -> dict[str, Any]:
+def summary(
+    rows: Sequence[dict[str, Any]], honest: bool, versions: dict[str, str]
+) -> dict[str, Any]:
     """Return the totals of a run."""
-    measured = _measured(commit)
-    return _honest(rows, measured) if honest else _mutants(rows, measured)
+    return _honest(rows, versions) if honest else _mutants(rows, versions)
 
 
-def _measured(commit: str) -> dict[str, str]:
+def measured(commit: str = "") -> dict[str, str]:
+    """Return the commit and the versions of this run."""
     import sys
 
     sys.path.insert(0, str(HERE.parent))
@@ -38,7 +40,7 @@ def _measured(commit: str) -> dict[str, str]:
     return {**found, "commit": commit} if commit else found
 
 
-def _mutants(rows: Sequence[dict[str, Any]], measured: dict[str, str]) -> dict[str, Any]:
+def _mutants(rows: Sequence[dict[str, Any]], versions: dict[str, str]) -> dict[str, Any]:
     from .judging import ENGINE
     from .kinds import KINDS
 
@@ -56,7 +58,7 @@ def _mutants(rows: Sequence[dict[str, Any]], measured: dict[str, str]) -> dict[s
     models = {r["unit"].split("/")[0][6:] for r in rows if r["unit"].startswith("model ")}
     bad = [r for r in rows if r["outcome"] in BAD]
     return {
-        "measured": measured,
+        "measured": versions,
         "engine": ENGINE,
         "ops": len(ops),
         "models": sorted(models),
@@ -69,13 +71,13 @@ def _mutants(rows: Sequence[dict[str, Any]], measured: dict[str, str]) -> dict[s
     }
 
 
-def _honest(rows: Sequence[dict[str, Any]], measured: dict[str, str]) -> dict[str, Any]:
+def _honest(rows: Sequence[dict[str, Any]], versions: dict[str, str]) -> dict[str, Any]:
     by_dtype: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         by_dtype[row["kind"]][row["outcome"]] += 1
     bad = [r for r in rows if r["outcome"] not in ("accepted", "skipped")]
     return {
-        "measured": measured,
+        "measured": versions,
         "dtypes": {dtype: dict(counts) for dtype, counts in by_dtype.items()},
         "bad": [{k: r[k] for k in ("unit", "outcome", "detail")} for r in bad],
     }
