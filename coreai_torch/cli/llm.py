@@ -20,6 +20,7 @@ HELP = """Export, check and run language models.
   coreai-torch llm chat     qwen3_0_6b
   coreai-torch llm generate qwen3_0_6b "Once upon a time" -n 64
   coreai-torch llm bench    qwen3_0_6b
+  coreai-torch llm eval     qwen3_0_6b --text wiki.txt --model Qwen3-0.6B/
 """
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
@@ -40,11 +41,27 @@ class Dtype(StrEnum):
     FLOAT32 = "float32"
 
 
+class CheckedBy(StrEnum):
+    """The engine that runs a bundle."""
+
+    AUTO = "auto"
+    RUNTIME = "runtime"
+    TORCH = "torch"
+
+
+class RunBy(StrEnum):
+    """The engine that runs a bundle."""
+
+    RUNTIME = "runtime"
+    TORCH = "torch"
+
+
 _EXPORT = """Write a bundle for Apple's language-model engine from the folder of a model.
 
 \b
   coreai-torch llm export Qwen3-0.6B/ -o qwen3_0_6b
   coreai-torch llm export Qwen3-0.6B/ -o qwen3_0_6b --dtype float16 --max-context-length 8192
+  coreai-torch llm export Qwen3-0.6B/ -o qwen3_4bit --compression 4bit
 
 The bundle contains metadata.json, the .aimodel and the tokenizer.
 """
@@ -67,6 +84,9 @@ def export(
     dtype: Annotated[
         Dtype | None, typer.Option(help="Dtype of the weights; by default as stored.")
     ] = None,
+    compression: Annotated[
+        str, typer.Option(help="4bit, 8bit, mixed, none, or a YAML file of coreai-opt.")
+    ] = "none",
     verify: Annotated[bool, typer.Option(help="Compare the bundle with the model.")] = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing bundle.")] = False,
     as_json: Json = False,
@@ -81,6 +101,7 @@ def export(
         name=name,
         max_context_length=max_context_length,
         dtype=None if dtype is None else dtype.value,
+        compression=compression,
         verify=verify,
         overwrite=overwrite,
     )
@@ -107,10 +128,63 @@ def check(
     model: Annotated[
         Path | None, typer.Option(help="The folder of the model to compare with.")
     ] = None,
+    engine: Annotated[
+        CheckedBy, typer.Option(help="The engine; auto is torch for float16, else the runtime.")
+    ] = CheckedBy.AUTO,
+    device: Annotated[str, typer.Option(help="The device of torch, such as cuda.")] = "cpu",
     as_json: Json = False,
 ) -> None:
     """Check a bundle."""
     from ..llm import check as check_bundle
 
-    report = check_bundle(bundle, model)
+    report = check_bundle(bundle, model, engine=engine.value, device=device)
     answer(report.as_dict(), str(report), as_json=as_json, ok=report.ok)
+
+
+_EVAL = """Measure perplexity and multiple-choice accuracy of a bundle.
+
+\b
+  coreai-torch llm eval qwen3_4bit --text wiki.txt --model Qwen3-0.6B/
+  coreai-torch llm eval qwen3_4bit --task questions.jsonl --resume results.jsonl
+  coreai-torch llm eval qwen3_4bit --task arc.yaml --engine torch --device cuda
+
+With --model, the same is measured in torch, so that the change by conversion and the change by
+compression are shown apart. --resume stores each result and continues an interrupted run.
+"""
+
+
+@app.command("eval", help=_EVAL, no_args_is_help=True)
+def evaluate(
+    bundle: Bundle,
+    text: Annotated[Path | None, typer.Option(help="A text file for the perplexity.")] = None,
+    task: Annotated[
+        list[Path] | None,
+        typer.Option(help="A .jsonl file, or a .yaml task of the harness; may be repeated."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="The folder of the uncompressed model.")
+    ] = None,
+    engine: Annotated[RunBy, typer.Option(help="The engine that runs the bundle.")] = RunBy.RUNTIME,
+    device: Annotated[str, typer.Option(help="The device of torch, such as cuda.")] = "cpu",
+    window: Annotated[int, typer.Option(min=2, help="Tokens that are scored together.")] = 512,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Windows, and questions of each task.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="A file that stores the results.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a bundle."""
+    from ..llm import evaluate as evaluate_bundle
+
+    report = evaluate_bundle(
+        bundle,
+        text=text,
+        tasks=task or (),
+        model=model,
+        engine=engine.value,
+        device=device,
+        window=window,
+        limit=limit,
+        resume=resume,
+    )
+    answer(report.as_dict(), str(report), as_json=as_json, ok=True)

@@ -4,6 +4,7 @@ Only the conversion imports `transformers`; running a saved asset does not need 
 """
 
 from .bundle.conformance import BundleReport, check
+from .bundle.evaluation import EvaluationReport, evaluate
 from .bundle.exporting import export
 from .bundle.language_model import LanguageModel, load
 from .converting import convert
@@ -12,11 +13,13 @@ from .program import GenerationProgram
 
 __all__ = [
     "BundleReport",
+    "EvaluationReport",
     "GenerationProgram",
     "Generator",
     "LanguageModel",
     "check",
     "convert",
+    "evaluate",
     "export",
     "load",
 ]

@@ -29,7 +29,12 @@ OMITTED = {"extra_repr"}
 
 # Returned by other calls: omit the signature of the constructor.
 RETURNED = {"Comparator", "Ctx", "Function", "LevelOrderStrategy", "Module", "Program", "Validator"}
-RETURNED |= {"llm.GenerationProgram"}
+RETURNED |= {
+    "llm.GenerationProgram",
+    "llm.BundleReport",
+    "llm.EvaluationReport",
+    "llm.LanguageModel",
+}
 
 
 @dataclass(frozen=True)
@@ -146,8 +151,10 @@ SECTIONS = (
     Section(
         "Generation",
         "coreai_torch.llm",
-        "Decoders with their cache as state: [generation](generation.md).",
-        ("convert", "GenerationProgram", "Generator"),
+        "Bundles of [language models](language-models.md), and decoders with their cache as state: "
+        "[generation](generation.md).",
+        ("export", "check", "BundleReport", "load", "LanguageModel", "evaluate")
+        + ("EvaluationReport", "convert", "GenerationProgram", "Generator"),
         prefix="llm.",
     ),
     Section(

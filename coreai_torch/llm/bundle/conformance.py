@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import torch
+
 from ...errors import CodedError, GenerationError
 from ...progress import stages
 from . import engine_runs
@@ -25,7 +27,7 @@ from .metadata import (
     BundleMetadata,
     problems,
 )
-from .runtime import BundleRuntime
+from .runtime import BundleRuntime, open_bundle
 from .tokenizer_folder import FOLDER, chat_template, engine_stops, load_tokenizer, mid_turn
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
@@ -79,6 +81,8 @@ class _Subject:
     bundle: Path
     model: Any = None
     reference_tokenizer: Any = None
+    engine: str = "auto"
+    device: str = "cpu"
     tokenizer: Any = None
     trial: Trial | None = None
 
@@ -86,7 +90,9 @@ class _Subject:
 Step: TypeAlias = Callable[[_Subject], str]
 
 
-def check(bundle: Path | str, model: Any = None) -> BundleReport:
+def check(
+    bundle: Path | str, model: Any = None, *, engine: str = "auto", device: str = "cpu"
+) -> BundleReport:
     """Run the ten conformance steps on a bundle and return their results.
 
     The steps emulate the sequential engine: structure of the folder, stop tokens, descriptors,
@@ -97,6 +103,10 @@ def check(bundle: Path | str, model: Any = None) -> BundleReport:
     Args:
         bundle: the folder of the bundle.
         model: the model that the bundle was made from, or its folder.
+        engine: "runtime" runs the bundle on the runtime of this machine, "torch" computes it op by
+            op in torch. By default it is the runtime, and torch for float16, which the Linux
+            runtime accumulates in 16 bits.
+        device: the device of torch, such as "cuda".
     """
     folder = Path(bundle)
     if not folder.is_dir():
@@ -104,7 +114,7 @@ def check(bundle: Path | str, model: Any = None) -> BundleReport:
             f"there is no bundle at {folder}\n"
             "  try   write one with coreai_torch.llm.export(model, folder)"
         )
-    subject = _Subject(folder, *_reference(model))
+    subject = _Subject(folder, *_reference(model), engine, device)
     results: list[StepResult] = []
     with stages() as stage:
         for name, step in _STEPS:
@@ -245,9 +255,15 @@ def _check_ports(subject: _Subject) -> str:
     found = [message for holds, message in checks if not holds]
     if found:
         raise StepError("; ".join(found))
+    half = runtime.state_dtype == torch.float16
+    engine = subject.engine
+    if engine == "auto":
+        engine = "torch" if half or subject.device != "cpu" else "runtime"
+    if engine == "torch":
+        runtime = open_bundle(subject.bundle, engine, subject.device)
     subject.trial = Trial(runtime, subject.model)
     layers, _, heads, _, width = shape
-    return f"{layers} layers of {heads} heads of {width}, {states[0].dtype}"
+    return f"{layers} layers of {heads} heads of {width}, {states[0].dtype}, run by {engine}"
 
 
 def _is_private(name: str) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from .metadata import KEYS
 from .runtime import CHUNK, FIRST_SLOTS, BundleRuntime, Sequence
 from .verifying import difference, eager_logits, limit_of, random_tokens
 
@@ -18,7 +17,7 @@ CHUNKED = 1100
 LARGEST_STATE = 4 << 30  # bytes of both states
 
 # Two runs of the same program on the same tokens: sums may run in another order.
-_SAME = {"float32": 2e-3, "float16": 2e-2, "bfloat16": 5e-2}
+_SAME = {torch.float32: 2e-3, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 
 
 class StepError(Exception):
@@ -36,7 +35,7 @@ class Trial:
         self.runtime, self.model = runtime, model
         self.context = runtime.metadata.max_context_length
         self.vocabulary = runtime.metadata.vocab_size
-        self.dtype = str(runtime.ports.state_descriptor(KEYS).dtype)
+        self.dtype = runtime.state_dtype
 
     def tokens(self, length: int, seed: int = 0) -> Tensor:
         """Return random tokens."""
@@ -173,11 +172,11 @@ def many_slots(trial: Trial) -> str:
     slots = FIRST_SLOTS
     while slots <= trial.context:
         slots *= 2
-    port = trial.runtime.ports.state_descriptor(KEYS)
-    sizes = [slots if size < 0 else size for size in port.shape]
-    if int(port.shape[3]) > 0:
+    shape = trial.runtime.state_shape
+    if shape[3] > 0:
         raise StepSkippedError("the number of slots is fixed")
-    if 2 * np.prod(sizes, dtype=np.int64) * np.dtype(port.dtype).itemsize > LARGEST_STATE:
+    sizes = [slots if size < 0 else size for size in shape]
+    if 2 * math.prod(sizes) * trial.dtype.itemsize > LARGEST_STATE:
         raise StepSkippedError(f"{slots} slots need more than {LARGEST_STATE >> 30} GiB")
     tokens = trial.tokens(min(8, trial.context), 8)
     gap = trial.same(trial.sequence(slots).append(tokens), trial.logits(tokens), f"{slots} slots")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ...converter import TorchConverter
 from ...errors import ConversionError
 from ...progress import Stages, stages
 from ..converting import check_model
+from . import weight_compression
 from .metadata import FILE, GENERATION_KEY, BundleMetadata
 from .tokenizer_folder import FOLDER, check_tokenizer, write_tokenizer
 
@@ -35,6 +37,7 @@ def export(
     name: str | None = None,
     max_context_length: int | None = None,
     dtype: str | None = None,
+    compression: Path | str = "none",
     verify: bool = True,
     overwrite: bool = False,
     turn_weights: bool = True,
@@ -62,6 +65,9 @@ def export(
             the number of positions of the model, which it must not exceed.
         dtype: "float16", "bfloat16" or "float32" to load the weights of a folder as; by default
             the dtype in which they are stored. A model is exported in its dtype.
+        compression: "4bit" (blocks of 32), "8bit", "mixed" (8 bits for the layers that are most
+            sensitive, 4 bits for the others), "none", or a YAML file in the form of coreai-opt.
+            `verify` then compares with the compressed model.
         verify: run the written bundle and compare its logits with the model's.
         overwrite: replace an existing bundle.
         turn_weights: store the weights of linear layers transposed, which makes the Linux runtime
@@ -75,12 +81,15 @@ def export(
             source = _load(model, tokenizer, dtype)
             layers = _layer_shapes(source.model)
             request = _Request.of(source, name or target.absolute().name, max_context_length)
+        with stage("compressing"):
+            source = _compressed(source, compression)
         with _replacing(target) as folder:
             write_tokenizer(source.tokenizer, folder / FOLDER, request.eos_token_ids)
-            _write_asset(
-                source.model, layers, folder / request.asset, turn_weights, recognize, stage
-            )
-            (folder / FILE).write_text(request.metadata(source).to_json(), "utf-8")
+            converter = TorchConverter(recognize=recognize)
+            _stage_model(converter, source.model, layers, request, turn_weights, stage)
+            _write_asset(converter, folder / request.asset, stage)
+            metadata = request.metadata(source, weight_compression.label(compression))
+            (folder / FILE).write_text(metadata.to_json(), "utf-8")
             if verify:
                 from .verifying import verify_bundle
 
@@ -96,6 +105,7 @@ class _Source:
     model: Any
     tokenizer: Any
     model_id: str
+    is_own: bool  # loaded here, so that it may be changed
 
 
 @dataclass(frozen=True)
@@ -125,7 +135,7 @@ class _Request:
     def asset(self) -> str:
         return f"{self.name}.aimodel"
 
-    def metadata(self, source: _Source) -> BundleMetadata:
+    def metadata(self, source: _Source, compression: str | None) -> BundleMetadata:
         generation = source.model.generation_config.to_diff_dict()
         generation.pop("transformers_version", None)
         return BundleMetadata(
@@ -135,6 +145,7 @@ class _Request:
             vocab_size=self.vocab_size,
             max_context_length=self.max_context_length,
             hf_model_id=source.model_id,
+            compression=compression,
             user_data={GENERATION_KEY: json.dumps(generation, sort_keys=True)},
         )
 
@@ -172,8 +183,8 @@ def _load(model: Any, tokenizer: Any, dtype: str | None) -> _Source:
     """Return the model and its tokenizer, loaded from their folders if needed."""
     if dtype is not None and dtype not in _DTYPES:
         raise ConversionError(f"unknown dtype {dtype!r}\n  try   pass one of {list(_DTYPES)}")
-    model_id = _model_id(model)
-    if isinstance(model, str | Path):
+    model_id, is_own = _model_id(model), isinstance(model, str | Path)
+    if is_own:
         folder = Path(model)
         if not (folder / "config.json").is_file():
             raise ConversionError(
@@ -191,7 +202,16 @@ def _load(model: Any, tokenizer: Any, dtype: str | None) -> _Source:
             f"  try   pass model.to(torch.{dtype})"
         )
     check_model(model)
-    return _Source(model, _tokenizer(tokenizer), model_id)
+    return _Source(model, _tokenizer(tokenizer), model_id, is_own)
+
+
+def _compressed(source: _Source, compression: Path | str) -> _Source:
+    """Return the source with compressed weights; a model of the caller is copied first."""
+    if str(compression) == "none":
+        return source
+    model = source.model if source.is_own else copy.deepcopy(source.model)
+    weight_compression.compress_decoder(model, compression, source.tokenizer)
+    return replace(source, model=model)
 
 
 def _model_id(model: Any) -> str:
@@ -254,19 +274,22 @@ def _layer_shapes(model: Any) -> list[Any]:
     return [LayerShape.of(*pair) for pair in pairs]
 
 
-def _write_asset(
+def _stage_model(
+    converter: TorchConverter,
     model: Any,
     layers: list[Any],
-    path: Path,
+    request: _Request,
     turn_weights: bool,
-    recognize: bool | Collection[str],
     stage: Stages,
 ) -> None:
     from .graph import Main, stage_main
 
-    converter = TorchConverter(recognize=recognize)
+    main = Main(model, layers)
     with stage("exporting"):
-        stage_main(converter, Main(model, layers), turn_weights=turn_weights)
+        stage_main(converter, main, request.max_context_length, turn_weights=turn_weights)
+
+
+def _write_asset(converter: TorchConverter, path: Path, stage: Stages) -> None:
     with stage("converting", live=False):
         program = converter.to_coreai()
     with stage("optimizing"):

@@ -17,6 +17,7 @@ from torch.export import Dim
 
 from ...capture.prepare import prepare
 from ...converter import TorchConverter, capture_rules
+from ...errors import ExportError
 from ..pretranspose import transpose_weights
 from .cache_ops import register_cache_ops
 from .metadata import INPUTS, KEYS, LOGITS, VALUES
@@ -61,7 +62,9 @@ class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         return torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
 
 
-def stage_main(converter: TorchConverter, main: Main, *, turn_weights: bool) -> None:
+def stage_main(
+    converter: TorchConverter, main: Main, max_context_length: int, *, turn_weights: bool
+) -> None:
     """Export the module and stage it as the function `main`."""
     register_cache_ops(converter)
     example = (
@@ -69,9 +72,19 @@ def stage_main(converter: TorchConverter, main: Main, *, turn_weights: bool) -> 
         torch.arange(_TOTAL, dtype=torch.int32)[None],
         *main.empty_states(_SLOTS),
     )
-    slots = Dim("slots")
-    sizes = ({1: Dim("query")}, {1: Dim("total")}, {3: slots}, {3: slots})
-    program = prepare(main, example, None, sizes, rules=capture_rules(converter)).program
+    rules = capture_rules(converter)
+    try:
+        program = prepare(main, example, None, _sizes(Dim("total")), rules=rules).program
+    except ExportError:
+        # A model with a table of positions, such as MPT's biases, has no more tokens than these.
+        limited = Dim("total", max=max_context_length)
+        program = prepare(main, example, None, _sizes(limited), rules=rules).program
     if turn_weights:
         transpose_weights([program])
     converter.add_exported_program(program, list(INPUTS), [LOGITS], [KEYS, VALUES])
+
+
+def _sizes(total: Any) -> tuple[Any, ...]:
+    """Return the dynamic sizes of the inputs and states."""
+    slots = Dim("slots")
+    return ({1: Dim("query")}, {1: total}, {3: slots}, {3: slots})

@@ -14,7 +14,7 @@ from ...errors import GenerationError
 from . import prompt_cache as cache_file
 from .metadata import GENERATION_KEY, BundleMetadata
 from .prompts import Prompt, cut_at, read_prompt
-from .runtime import BundleRuntime
+from .runtime import open_bundle
 from .streaming import stream_text
 from .tokenizer_folder import FOLDER, chat_template, load_tokenizer
 
@@ -33,15 +33,17 @@ _UNSUPPORTED = (
 )
 
 
-def load(bundle: Path | str) -> LanguageModel:
+def load(bundle: Path | str, *, engine: str = "runtime", device: str = "cpu") -> LanguageModel:
     """Load a bundle that `export` wrote, to generate text on this machine.
+
+    `engine="torch"` computes the program op by op in torch, on `device`.
 
     ```text
     model = llm.load("qwen3_0_6b")
     print(model.chat("Why is the sky blue?", temperature=0.7, seed=0))
     ```
     """
-    return LanguageModel(bundle)
+    return LanguageModel(bundle, engine=engine, device=device)
 
 
 class LanguageModel:
@@ -52,11 +54,11 @@ class LanguageModel:
     one as far as their tokens are equal. Concurrent calls from several threads are not allowed.
     """
 
-    def __init__(self, bundle: Path | str) -> None:
+    def __init__(self, bundle: Path | str, *, engine: str = "runtime", device: str = "cpu") -> None:
         """Load the asset and the tokenizer of a bundle."""
         from .decoder import BundleDecoder
 
-        runtime = BundleRuntime(bundle)
+        runtime = open_bundle(bundle, engine, device)
         self.metadata: BundleMetadata = runtime.metadata
         self.tokenizer = load_tokenizer(Path(bundle) / FOLDER)
         stored = json.loads(self.metadata.user_data.get(GENERATION_KEY, "{}"))

@@ -8,10 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import ml_dtypes
-import numpy as np
 import torch
 
 from ...errors import GenerationError
@@ -42,7 +39,7 @@ def write(path: Path, row: Row, length: int) -> None:
     from safetensors.torch import save_file
 
     tensors = {
-        name: _to_torch(row.sequence.states.numpy(name)[:, :, :, :length])
+        name: row.sequence.states.content(name)[:, :, :, :length].cpu().contiguous()
         for name in (KEYS, VALUES)
     }
     tensors["tokens"] = torch.tensor(row.tokens[:length], dtype=torch.int32)
@@ -75,12 +72,12 @@ def read(path: Path, runtime: BundleRuntime) -> Row:
             f"{path} belongs to another bundle than {runtime.metadata.name}\n"
             "  try   delete it and write it again with this bundle"
         )
-    states = States(*(_to_numpy(tensors[name]) for name in (KEYS, VALUES)))
+    states = States(*(tensors[name] for name in (KEYS, VALUES)))
     length = len(tensors["tokens"])
     slots = runtime.states().slots
     while slots < length:
         slots *= 2
-    sequence = Tokens(runtime, states.resized(slots, length))
+    sequence = Tokens(runtime, states.resized(runtime, slots, length))
     sequence.length = length
     return Row(tuple(map(int, tensors["tokens"])), sequence)
 
@@ -107,16 +104,3 @@ def around(pool: RowPool, rows: Sequence[Sequence[int]], path: Path | str | None
     row = next((one for one in pool.rows if one.tokens[: len(prompt)] == prompt), None)
     if row is not None and not complete:
         write(file, row, len(prompt))
-
-
-def _to_torch(values: np.ndarray[Any, Any]) -> torch.Tensor:
-    dense = np.ascontiguousarray(values)
-    if dense.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(dense.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(dense)
-
-
-def _to_numpy(values: torch.Tensor) -> np.ndarray[Any, Any]:
-    if values.dtype == torch.bfloat16:
-        return np.asarray(values.view(torch.uint16).numpy().view(ml_dtypes.bfloat16))
-    return np.asarray(values.numpy())

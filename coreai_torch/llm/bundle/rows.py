@@ -31,7 +31,7 @@ class Row:
 
     def copy(self) -> Row:
         """Return an independent row with the same content."""
-        sequence = Sequence(self.sequence.runtime, self.sequence.states.copy())
+        sequence = Sequence(self.sequence.runtime, self.sequence.states.copy(self.sequence.runtime))
         sequence.length = self.sequence.length
         return Row(self.tokens, sequence)
 

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from coreai.runtime import NDArray
@@ -19,11 +18,25 @@ from torch import Tensor
 from ...asset import resources
 from ...asset.worker import to_numpy
 from ...errors import GenerationError
+from ...numerics.arrays import array, tensor
 from ..generator import EXIT_DELAY, load_model
 from .metadata import INPUTS, KEYS, LOGITS, MAIN, VALUES, BundleMetadata
 
 FIRST_SLOTS = 256  # the engine starts with this many slots and doubles them
 WHOLE_PROMPT, CHUNK = 1024, 512  # a longer prompt runs in chunks
+
+
+def open_bundle(bundle: Path | str, engine: str = "runtime", device: str = "cpu") -> BundleRuntime:
+    """Load a bundle to run on the runtime of this machine, or in torch on a device."""
+    if engine not in ("runtime", "torch"):
+        raise GenerationError(f"unknown engine {engine!r}\n  try   pass 'runtime' or 'torch'")
+    if engine == "torch":
+        return TorchRuntime(bundle, device)
+    if device != "cpu":
+        raise GenerationError(
+            f"the runtime of this machine does not run on {device}\n  try   pass engine='torch'"
+        )
+    return BundleRuntime(bundle)
 
 
 class BundleRuntime:
@@ -33,36 +46,46 @@ class BundleRuntime:
         """Load the asset of a bundle."""
         self.bundle = Path(bundle)
         self.metadata = BundleMetadata.read(self.bundle)
-        path = self.bundle / self.metadata.asset
-        if not path.is_dir():
+        self.asset = self.bundle / self.metadata.asset
+        if not self.asset.is_dir():
             raise GenerationError(
                 f"{self.bundle} has no asset {self.metadata.asset}\n"
                 "  try   export the bundle again with coreai_torch.llm.export"
             )
+        self._load()
+
+    def _load(self) -> None:
         # The thread has its own event loop: a notebook already runs one in the main thread.
         self._thread = ThreadPoolExecutor(1, "coreai-bundle")
         self._loop = asyncio.new_event_loop()
         weakref.finalize(self, _release, self._thread, self._loop)
         atexit.register(time.sleep, EXIT_DELAY)
         # Keep the model: functions return garbage once it is garbage-collected.
-        self._model = self._wait(load_model(resources.asset_at(path)))
+        self._model = self._wait(load_model(resources.asset_at(self.asset)))
         self.function_names = list(self._model.function_names)
-        if MAIN not in self.function_names:
-            raise GenerationError(
-                f"{path} has the functions {self.function_names}, but not {MAIN!r}\n"
-                "  try   export the bundle again with coreai_torch.llm.export"
-            )
+        self._check_main()
         self._function = self._model.load_function(MAIN)
         self.ports = self._function.desc
+        port = self.ports.state_descriptor(KEYS)
+        self.state_shape = tuple(map(int, port.shape))
+        self.state_dtype = tensor(np.zeros(1, dtype=port.dtype)).dtype
+
+    def _check_main(self) -> None:
+        if MAIN not in self.function_names:
+            raise GenerationError(
+                f"{self.asset} has the functions {self.function_names}, but not {MAIN!r}\n"
+                "  try   export the bundle again with coreai_torch.llm.export"
+            )
 
     def states(self, slots: int = FIRST_SLOTS, fill: float = 0.0) -> States:
         """Return states with a number of slots, all with one value."""
-        arrays = []
-        for name in (KEYS, VALUES):
-            port = self.ports.state_descriptor(name)
-            shape = [slots if size < 0 else int(size) for size in port.shape]
-            arrays.append(np.full(shape, fill, dtype=port.dtype))
-        return States(*arrays)
+        shape = [slots if size < 0 else size for size in self.state_shape]
+        made = (torch.full(shape, fill, dtype=self.state_dtype) for _ in range(2))
+        return States(*map(self.store, made))
+
+    def store(self, content: Tensor) -> Any:
+        """Return the content of a state in the form that the function updates in place."""
+        return NDArray(array(content))
 
     def __call__(self, tokens: Tensor, total: int, states: States) -> Tensor:
         """Append tokens `[q]` so that the cache contains `total`; return logits `[q, vocab]`."""
@@ -71,40 +94,73 @@ class BundleRuntime:
             INPUTS[1]: NDArray(np.arange(total, dtype=np.int32)[None]),
         }
         results = self._wait(self._function(feeds, state=states.arrays))
-        return torch.from_numpy(np.array(to_numpy(results[LOGITS]), copy=True))[0]
+        return tensor(to_numpy(results[LOGITS]))[0]
 
     def _wait(self, work: Any) -> Any:
         return self._thread.submit(self._loop.run_until_complete, work).result()
 
 
-class States:
-    """Keys and values `[layers, 1, heads, slots, width]`, updated in place by the runtime."""
+class TorchRuntime(BundleRuntime):
+    """The same function, computed op by op in torch, on the CPU or a GPU."""
 
-    def __init__(self, keys: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
-        self.arrays = {KEYS: NDArray(keys), VALUES: NDArray(values)}
+    def __init__(self, bundle: Path | str, device: str = "cpu") -> None:
+        """Load the asset of a bundle onto a device."""
+        self.device = torch.device(device)
+        super().__init__(bundle)
+
+    def _load(self) -> None:
+        from ...interpreter import to_torch
+
+        module = to_torch(self.asset).to(self.device)
+        self.function_names = list(module.functions)
+        self._check_main()
+        self._in_torch = module.function(MAIN)
+        port = self._in_torch.states[KEYS]
+        self.state_shape = tuple(max(int(size), -1) for size in port.shape)
+        self.state_dtype = port.dtype
+
+    def store(self, content: Tensor) -> Any:
+        """Return the content on the device."""
+        return content.to(self.device)
+
+    def __call__(self, tokens: Tensor, total: int, states: States) -> Tensor:
+        """Append tokens `[q]` so that the cache contains `total`; return logits `[q, vocab]`."""
+        feeds = {
+            INPUTS[0]: tokens.reshape(1, -1).to(torch.int32),
+            INPUTS[1]: torch.arange(total, dtype=torch.int32)[None],
+        }
+        return torch.as_tensor(self._in_torch(feeds, state=states.arrays)[LOGITS][0].cpu())
+
+
+class States:
+    """Keys and values `[layers, 1, heads, slots, width]`, updated in place by the function."""
+
+    def __init__(self, keys: Any, values: Any) -> None:
+        self.arrays: dict[str, Any] = {KEYS: keys, VALUES: values}
 
     @property
     def slots(self) -> int:
         """Return the number of slots."""
-        return int(self.numpy(KEYS).shape[3])
+        return int(self.arrays[KEYS].shape[3])
 
-    def numpy(self, name: str) -> np.ndarray[Any, Any]:
-        """Return the current content of one state."""
-        return to_numpy(self.arrays[name])
+    def content(self, name: str) -> Tensor:
+        """Return a copy of one state as a tensor."""
+        value = self.arrays[name]
+        return value.clone() if isinstance(value, Tensor) else tensor(to_numpy(value))
 
-    def resized(self, slots: int, used: int) -> States:
+    def resized(self, runtime: BundleRuntime, slots: int, used: int) -> States:
         """Return states with other slots that contain the first `used` rows."""
         new = []
         for name in (KEYS, VALUES):
-            old = self.numpy(name)
-            grown = np.zeros((*old.shape[:3], slots, old.shape[4]), dtype=old.dtype)
+            old = self.content(name)
+            grown = old.new_zeros(*old.shape[:3], slots, old.shape[4])
             grown[:, :, :, :used] = old[:, :, :, :used]
-            new.append(grown)
+            new.append(runtime.store(grown))
         return States(*new)
 
-    def copy(self) -> States:
+    def copy(self, runtime: BundleRuntime) -> States:
         """Return an independent copy."""
-        return States(*(np.array(self.numpy(name), copy=True) for name in (KEYS, VALUES)))
+        return States(*(runtime.store(self.content(name)) for name in (KEYS, VALUES)))
 
 
 class Sequence:
@@ -129,7 +185,7 @@ class Sequence:
         if total > slots:
             while slots < total:
                 slots *= 2
-            self.states = self.states.resized(slots, self.length)
+            self.states = self.states.resized(self.runtime, slots, self.length)
         logits = self.runtime(tokens, total, self.states)
         self.length = total
         return logits
@@ -137,11 +193,6 @@ class Sequence:
     def rewind(self, length: int) -> None:
         """Forget the tokens after the first `length`; their rows stay in the cache."""
         self.length = min(length, self.length)
-
-
-def is_half(dtype: Any) -> bool:
-    """Return whether a state has 16 bits per number."""
-    return np.dtype(dtype) in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop) -> None:
