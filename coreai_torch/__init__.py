@@ -50,6 +50,9 @@ _HOME = {
     "lint": "linting",
     "to_torch": "interpreter",
     "verify": "verification",
+    # of the published converter 0.4.3, for quantizers
+    "_patch_model_for_externalization": "compat.externalization",
+    "_subexport_and_restore": "compat.externalization",
 }
 
 # A saved `.pt2` refers to the compression ops by name, so they must be registered before one is

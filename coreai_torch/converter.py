@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -19,12 +20,14 @@ from .capture.io_plan import Names, plan
 from .capture.validate import Rules
 from .errors import ArgumentTypeError, ConversionError, NamingError, NothingStagedError
 from .kernels.metal import TorchMetalKernel, lowerings
+from .lowering import opaque_calls
 from .lowering.legacy import LegacyLowering
-from .lowering.op_names import overload_named, registered_name
+from .lowering.op_names import RESERVED, is_reserved, overload_named, registered_name
 from .lowering.program import Staged, build
 from .lowering.registry import BUILTIN, Lowering, Registry
 from .lowering.survey import Blocker, survey
 from .ops import recognized_composites
+from .passes.externalize.by_hand import ExternalizedProgram
 from .passes.externalize.mark import marked
 from .passes.externalize.spec import Match, as_specs, matches
 from .passes.fold_constants import is_foldable
@@ -35,7 +38,7 @@ from .passes.recognize import (
 )
 from .progress import progress
 
-RESERVED = ("aten", "higher_order", "coreai", "coreaix")
+OPTIMIZE = "COREAI_TORCH_OPTIMIZE"  # environment variable: 1 optimizes in `to_coreai`, 0 never
 
 
 def get_decomp_table() -> dict[Any, Callable[..., Any]]:
@@ -63,6 +66,10 @@ class TorchConverter:
     Args:
         mode: how much debug information each op records: a `Mode` or its name, such as "debug";
             `Mode.RELEASE` by default.
+        optimize: True runs `optimize()` in `to_coreai`; False never does, so that `save_asset`
+            writes the program as it was converted. By default the environment variable
+            `COREAI_TORCH_OPTIMIZE` decides (1 or 0); without it, `to_coreai` returns the program
+            as it was converted and `save_asset` optimizes it.
         recognize: turn norms, rotary embeddings, attention and experts that the model computes
             step by step into composites: all of them, or a list of names; `recognition_report`
             lists the results.
@@ -82,12 +89,14 @@ class TorchConverter:
         self,
         mode: TorchConverter.Mode | str | None = None,
         *,
+        optimize: bool | None = None,
         recognize: bool | Collection[str] = False,
         decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
         dump_passes: Path | str | None = None,
     ) -> None:
         """Create a converter with the built-in lowerings and nothing staged."""
         self._mode = _mode(mode)
+        self._optimize = _optimize(optimize)
         self._registry = Registry(BUILTIN)
         self._staged: dict[str, Staged] = {}
         self._composites = wanted_composites(recognize)
@@ -104,6 +113,8 @@ class TorchConverter:
         output_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
         entrypoint_name: str = "main",
+        *,
+        _externalized_exported_programs: Sequence[ExternalizedProgram] | None = None,
     ) -> TorchConverter:
         """Stage a decomposed program and return the converter.
 
@@ -114,7 +125,12 @@ class TorchConverter:
         argument_checks.check_program(exported_program)
         self._check_unused(entrypoint_name)
         names = Names(input_names, output_names, state_names)
-        return self._stage(exported_program, names, entrypoint_name)
+        found: Sequence[Match] = ()
+        if _externalized_exported_programs:
+            exported_program, found = opaque_calls.restored(
+                exported_program, _externalized_exported_programs, self.decomposition_table()
+            )
+        return self._stage(exported_program, names, entrypoint_name, found)
 
     def _stage(
         self,
@@ -125,31 +141,36 @@ class TorchConverter:
     ) -> TorchConverter:
         before = program.graph_module if self._composites and self._dump_passes else None
         program, report = self._recognized(program, entrypoint, externalized)
-        validate.check(program, capture_rules(self))
+        missing = validate.check(program, capture_rules(self))
         aliased_inputs.warn(program)
         guards.warn(program)
         self._reports[entrypoint] = report
         ports = plan(program, names)
-        self._staged[entrypoint] = Staged(entrypoint, program, ports, externalized, before)
+        self._staged[entrypoint] = Staged(entrypoint, program, ports, externalized, before, missing)
         return self
 
     def add_pytorch_module(
         self,
-        module: torch.nn.Module,
-        export_fn: Callable[[torch.nn.Module], torch.export.ExportedProgram],
+        module: torch.nn.Module | None = None,
+        export_fn: Callable[[torch.nn.Module], torch.export.ExportedProgram] | None = None,
         externalize_modules: Sequence[Any] | None = None,
         input_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
         entrypoint_name: str = "main",
+        *,
+        model: torch.nn.Module | None = None,
     ) -> TorchConverter:
         """Stage the decomposed program that `export_fn(module)` returns, and return the converter.
 
         While `export_fn` runs, functions that read tensor values are rewritten as in `convert`.
         Instances of `externalize_modules`, `ExternalizeSpec`s or classes, stay separate graphs.
-        Names are those of `add_exported_program`.
+        Names are those of `add_exported_program`. `model` is another name for `module`.
         """
+        module = module if model is None else model
         argument_checks.check_module(module, export_fn)
+        assert module is not None
+        assert export_fn is not None
         self._check_unused(entrypoint_name)  # before the export, which may take long
         found = list(matches(module, as_specs(externalize_modules)))
         with marked(found):
@@ -162,7 +183,7 @@ class TorchConverter:
         """Convert all staged programs, or the named ones, into one program; they stay staged."""
         if not self._staged:
             raise NothingStagedError(
-                "nothing is staged\n"
+                "No programs to convert: nothing is staged\n"
                 "  try   call add_exported_program(...) or add_pytorch_module(...) first"
             )
         chosen = [self._staged[name] for name in self._staged_names(entrypoints)]
@@ -171,17 +192,22 @@ class TorchConverter:
                 f"entrypoints is empty; the staged entrypoints are {list(self._staged)}\n"
                 "  try   pass one or more of these, or omit the argument to convert all"
             )
+        validate.reject([n for one in chosen for n in one.missing if not self._supports(n)])
         for one in chosen:
             overflow.warn(one.program)
         count = sum(len(one.program.graph.nodes) for one in chosen)
         with progress("converting", count) as advance:
-            return build(
+            program = build(
                 chosen,
                 self._registry,
                 debug=self._mode is TorchConverter.Mode.DEBUG,
                 on_node=advance,
                 dump_passes=self._dump_passes,
+                optimize_at_save=self._optimize is None,
             )
+        if self._optimize:
+            program.optimize()
+        return program
 
     @property
     def recognition_report(self) -> RecognitionReport:
@@ -277,15 +303,19 @@ class TorchConverter:
 
     def _checked_name(self, qualified_name: str, allow_override: bool) -> str:
         name = registered_name(qualified_name)
-        namespace = name.partition("::")[0]
-        if namespace in RESERVED and not allow_override:
+        if allow_override:
+            return name
+        if self._registry.get(name) is not None:
             raise ConversionError(
-                f"{qualified_name!r}: the namespace {namespace!r} is built in\n"
-                "  try   pass allow_override=True to replace a built-in lowering"
+                f"a lowering of {qualified_name!r} is already registered{_builtin_note(name)}\n"
+                "  try   pass allow_override=True to replace it"
             )
-        if self._registry.get(name) is not None and not allow_override:
+        if is_reserved(name):
+            namespace = name.partition("::")[0]
             raise ConversionError(
-                f"{qualified_name!r} has a lowering already\n  try   pass allow_override=True"
+                f"{qualified_name!r}: the namespace {namespace!r} is built in, and your program "
+                "does not define this op\n  try   define it in torch before registering its "
+                "lowering, or pass allow_override=True"
             )
         return name
 
@@ -319,6 +349,22 @@ class TorchConverter:
         if node.target in self._decompositions.functions:
             return False
         return self._registry.for_node(node) is not None or is_foldable(node)
+
+
+def _builtin_note(name: str) -> str:
+    namespace = name.partition("::")[0]
+    return f": the namespace {namespace!r} is built in" if namespace in RESERVED else ""
+
+
+def _optimize(given: bool | None) -> bool | None:
+    if given is not None:
+        if not isinstance(given, bool):
+            raise ArgumentTypeError(f"optimize is {given!r}\n  try   pass True, False or None")
+        return given
+    text = os.environ.get(OPTIMIZE, "")
+    if text not in ("", "0", "1"):
+        raise ConversionError(f"{OPTIMIZE} is {text!r}\n  try   set it to 1 or 0")
+    return None if text == "" else text == "1"
 
 
 def _mode(given: TorchConverter.Mode | str | None) -> TorchConverter.Mode:

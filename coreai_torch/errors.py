@@ -262,8 +262,9 @@ def unsupported(missing: Iterable[tuple[fx.Node, str]]) -> UnsupportedOpError:
 
 
 def wrong_count(what: str, given: Sequence[str], existing: Sequence[str]) -> NamingError:
-    """Return the error for a list of names with the wrong length."""
+    """Return the error for a list of names with the wrong length; `what` is "input_names"."""
+    kind = what.removesuffix("_names")
     return NamingError(
-        f"{what} has {len(given)} names, {list(given)}, but the program has {len(existing)}: "
-        f"{list(existing)}\n  try   pass one name for each, in this order"
+        f"{what} has {len(given)} names, {list(given)}, but the program has {len(existing)} live "
+        f"{kind}s: {list(existing)}\n  try   pass one name for each, in this order"
     )

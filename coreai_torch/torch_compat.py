@@ -156,6 +156,11 @@ def has_composite_kernel(op: OpOverload) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key))
 
 
+def defined_in_python(name: str) -> bool:
+    """Return whether a Python program defined the op `namespace::op`."""
+    return name in torch.library._defs
+
+
 def has_symbolic_sizes(tensor: torch.Tensor) -> bool:
     """Return whether a size or stride is symbolic, ten times as fast as reading the shape."""
     return bool(tensor._has_symbolic_sizes_strides)

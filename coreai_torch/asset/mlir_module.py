@@ -11,9 +11,9 @@ from coreai.authoring import AIProgram
 
 def mlir_module_of(program: AIProgram) -> Any:
     """Return the raw module: an attribute of the program in 1.0.0b2, one level down in 1.0.0b3."""
-    if hasattr(program, "_mlir_module"):
-        return program._mlir_module
-    return program._module._mlir_module
+    if hasattr(program, "_module"):
+        return program._module._mlir_module
+    return program._mlir_module
 
 
 def strip(module: Any) -> None:

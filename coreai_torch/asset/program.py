@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
@@ -23,6 +23,7 @@ from ..errors import ConversionError, SaveError
 from . import resources, space
 from .mlir_module import mlir_module_of, strip
 from .scratch import announce_scratch
+from .states import OPTIMIZES_ON_REQUEST, find_graph, set_shapes
 from .summary import summarize
 
 REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
@@ -36,7 +37,13 @@ _ATTEMPTS = 10  # at replacing an asset while another process replaces it too
 
 
 class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types that mypy follows
-    """An `AIProgram` that can be optimized in place and never loses a saved asset."""
+    """An `AIProgram` that can be optimized in place and never loses a saved asset.
+
+    A conversion returns an object of the class `AIProgram` itself, which has these methods too:
+    see `asset.extension`.
+    """
+
+    _optimize_at_save = False
 
     @property
     def mlir_module(self) -> Any:
@@ -45,10 +52,12 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
 
     def optimize(self) -> None:
         """Run the compiler's rewrite in place; a second time changes nothing."""
-        module = self.mlir_module
+        module = mlir_module_of(self)
         with module.context:
             pipeline = str(PassManager.parse(REWRITE)).replace(UNSOUND, "")
             PassManager.parse(pipeline).run(module.operation)
+        if getattr(self, "_optimize_at_save", False):
+            self._optimize_at_save = False
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: ports, composites, ops and constants."""
@@ -58,11 +67,6 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         """Return what rich prints in a terminal."""
         return summarize(self).__rich__()
 
-    def get_graph(self, name: str) -> Any:
-        """Return the graph of an entry point, or None."""
-        look = getattr(super(), "get_graph", None) or self._get_graph
-        return look(name)
-
     def save_asset(
         self,
         path: Path | str,
@@ -71,18 +75,21 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
     ) -> AIModelAsset:
         """Write the asset beside `path`, then rename it; a failure keeps the old asset.
 
-        `metadata` may be a dictionary: `author`, `license`, `model_description`, and entries of
-        others. An asset stores text only, so other values are stored as JSON.
+        A converted program is optimized first, unless `optimize()` ran before or its converter has
+        `optimize=False`. `metadata` may be a dictionary: `author`, `license`, `model_description`,
+        and entries of others. An asset stores text only, so other values are stored as JSON.
         """
         path, metadata = Path(path), _as_metadata(metadata)
         check_path(path)
+        if self._optimize_at_save:
+            self.optimize()
         space.check_space(path, space.saved_bytes(self.mlir_module))
         path.parent.mkdir(parents=True, exist_ok=True)
         workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
         announce_scratch(workshop)
         try:
             with space.full_disk_reported(path):
-                self._write(workshop / path.name, metadata, minimum_os)
+                _write(self, workshop / path.name, metadata, minimum_os)
                 _swap_in(workshop / path.name, path, workshop / "replaced")
         except SaveError:
             raise
@@ -94,13 +101,18 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
             shutil.rmtree(workshop, ignore_errors=True)
         return AIModelAsset.load(path)
 
-    def _write(self, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
-        """Write the three files of the asset; the bytes are hashed as a stream."""
-        asset = _AIModelAsset._create(path=str(folder), metadata=metadata)
-        self._save_bytecode(asset._program_bytecode_path, minimum_os=minimum_os)
-        asset.update_metadata(updates=_stamp)
-        with open(asset._program_bytecode_path, "rb") as file:
-            asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
+    def set_static_shape_config(
+        self, entrypoint: str, shapes_config: Mapping[str, Mapping[str, Sequence[int]]]
+    ) -> None:
+        """Replace an entry point by one for each entry of the configuration, with static sizes.
+
+        `shapes_config` maps a suffix of the entry point's name to the shapes of inputs and states.
+        With coreai-core 1.0.0b2 the entry point is replaced by `optimize()`, later at once.
+        """
+        set_shapes(find_graph(self, entrypoint), shapes_config)
+        self._optimize_at_save = True
+        if not OPTIMIZES_ON_REQUEST:
+            self.optimize()
 
 
 def check_path(path: Path) -> None:
@@ -142,6 +154,15 @@ def _as_metadata(given: Any) -> Any:
         else:
             made.set_custom(name, text)
     return made
+
+
+def _write(program: AIProgram, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
+    """Write the three files of the asset; the bytes are hashed as a stream."""
+    asset = _AIModelAsset._create(path=str(folder), metadata=metadata)
+    program._save_bytecode(asset._program_bytecode_path, minimum_os=minimum_os)
+    asset.update_metadata(updates=_stamp)
+    with open(asset._program_bytecode_path, "rb") as file:
+        asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
 
 
 def _stamp(metadata: Any) -> None:

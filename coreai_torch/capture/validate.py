@@ -1,9 +1,9 @@
-"""Check that a program can be lowered, and report everything that cannot at once."""
+"""Find what prevents a program from being lowered, and report all of it in one error."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,13 +47,18 @@ def calls(module: fx.GraphModule, include_dead: bool = False) -> Iterator[fx.Nod
                 yield from calls(value, include_dead)
 
 
-def check(program: torch.export.ExportedProgram, rules: Rules) -> None:
-    """Raise one error for everything in the program that cannot be lowered."""
+def check(program: torch.export.ExportedProgram, rules: Rules) -> list[fx.Node]:
+    """Raise if the program was not decomposed; return the calls that cannot be lowered yet."""
     live = list(calls(program.graph_module))
     torch_faults.repair(live)
     nodes, missing = _find_problems(program, live, rules)
     if nodes:
         raise NotDecomposedError(_undecomposed_message(nodes, rules.table_name))
+    return missing
+
+
+def reject(missing: Sequence[fx.Node]) -> None:
+    """Raise one error for all calls without a lowering."""
     if missing:
         raise unsupported([(node, hint(node)) for node in missing])
 

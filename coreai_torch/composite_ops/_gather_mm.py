@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from ._shapes import INDICES, differ, require_dtype, shape_text
@@ -49,4 +50,6 @@ def _gather(x: Tensor, indices: Tensor | None, num_batch_axes: int = 0) -> Tenso
             f"{_OP}: cannot gather axis {num_batch_axes} (num_batch_axes) of an operand of shape "
             f"{shape_text(x.shape)}"
         )
+    if indices.dtype not in (torch.int32, torch.int64):
+        indices = indices.to(torch.int32)  # torch reads uint8 as a mask and rejects the others
     return x[(slice(None),) * num_batch_axes + (indices,)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-INDICES = (torch.int32, torch.int64)
+INDICES = (torch.int32, torch.int64, torch.int16, torch.uint8, torch.uint16)
 
 
 def require_dtype(op: str, allowed: Sequence[torch.dtype], **tensors: Tensor | None) -> None:

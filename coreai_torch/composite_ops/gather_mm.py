@@ -10,9 +10,10 @@ from ._gather_mm import gather_mm
 class GatherMM(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """Compute `matmul(gather(lhs), gather(rhs))`; an operand without indices is not gathered.
 
-    Indices (int32 or int64) select along axis `num_batch_axes` of the operand, and their axes
-    replace that axis: rhs `[2, E, D, H]` with indices `[B, T, K]` and `num_batch_axes=1` becomes
-    `[2, B, T, K, D, H]`, and the product with lhs `[B, T, 1, 1, D]` is `[2, B, T, K, 1, H]`.
+    Indices (int32, int64, int16, uint8 or uint16) select along axis `num_batch_axes` of the
+    operand, and their axes replace that axis: rhs `[2, E, D, H]` with indices `[B, T, K]` and
+    `num_batch_axes=1` becomes `[2, B, T, K, D, H]`, and the product with lhs `[B, T, 1, 1, D]` is
+    `[2, B, T, K, 1, H]`.
     """
 
     def __init__(self, num_batch_axes: int = 0) -> None:

@@ -50,11 +50,16 @@ class RMSNorm(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         if dim < 1 or (n_heads is not None and n_heads < 1):
             raise ValueError(f"RMSNorm: dim={dim}, n_heads={n_heads}; sizes must be 1 or more")
         self.weight = nn.Parameter(torch.ones((dim,) if n_heads is None else (n_heads, 1, dim)))
-        self.norm = RMSNormImpl(eps=eps)
-        self.version = self.norm.version
+        self.rmsnorm_impl = RMSNormImpl(eps=eps)
+        self.version = self.rmsnorm_impl.version
+
+    @property
+    def norm(self) -> RMSNormImpl:
+        """The inner module without the weight."""
+        return self.rmsnorm_impl
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(x, self.weight)
+        return self.rmsnorm_impl(x, self.weight)
 
     def extra_repr(self) -> str:
         return f"weight={list(self.weight.shape)}"

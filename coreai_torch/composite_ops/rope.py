@@ -24,7 +24,8 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         `1 / base ** (i / (embed / 2))`.
 
     Computed angles and the rotation are float32; with `cos` and `sin` the rotation runs in the
-    wider of their dtype and the input's. The result has the input's dtype.
+    wider of their dtype and the input's. The result has the input's dtype. With `_use_hf_impl`
+    cosines and sines are rounded to the input's dtype before the rotation, as in `transformers`.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         base: float = 1e4,
         dims: int | None = None,
         interleaved: bool = False,
+        _use_hf_impl: bool = False,
     ) -> None:
         super().__init__()
         if dims is not None and (dims < 2 or dims % 2):
@@ -46,6 +48,7 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         self.dims = dims
         self.interleaved = interleaved
         self.version = 1
+        self._use_hf_impl = _use_hf_impl
 
     def forward(
         self,
@@ -67,6 +70,8 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         if cos is None or sin is None:
             angles = self._angles(input, width // 2, position_ids, freqs, offset)
             cos, sin = angles.cos(), angles.sin()
+        if self._use_hf_impl:
+            cos, sin = cos.to(input.dtype), sin.to(input.dtype)
         cos_first, cos_second = self._table("cos", cos, input, width)
         sin_first, sin_second = self._table("sin", sin, input, width)
         rotates_all = width == input.shape[-1]
@@ -146,3 +151,20 @@ class RoPE(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
             require_expandable("RoPE", "offset", offset.shape, (batch, 1)[: offset.dim()])
             positions = offset.float().reshape(-1, 1) + positions
         return positions if self.scale == 1.0 else positions * self.scale
+
+
+def rope(
+    input: Tensor,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    freqs: Tensor | None = None,
+    offset: Tensor | None = None,
+    scale: float = 1.0,
+    base: float = 1e4,
+    dims: int | None = None,
+    interleaved: bool = False,
+) -> Tensor:
+    """Rotate pairs of features as a function; see `RoPE` for the arguments."""
+    rotate = RoPE(scale, base, dims, interleaved)
+    return rotate(input, cos, sin, position_ids, freqs, offset)

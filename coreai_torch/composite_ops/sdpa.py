@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ._sdpa import scaled_dot_product_attention
+from .attention import scaled_dot_product_attention
 
 
 class SDPA(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
@@ -22,10 +22,16 @@ class SDPA(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
 
     Logits, softmax and sum are float32; the result is rounded once, to query's dtype. A query
     without visible keys returns zeros, as in `torch.nn.functional.scaled_dot_product_attention`.
+    `_use_hf_impl` selects the arithmetic of `transformers` instead, which rounds each step to the
+    dtype of the model.
     """
 
     def __init__(
-        self, scale: float | None = None, is_causal: bool = False, window_size: int = 0
+        self,
+        scale: float | None = None,
+        is_causal: bool = False,
+        window_size: int = 0,
+        _use_hf_impl: bool = False,
     ) -> None:
         super().__init__()
         if window_size < 0:
@@ -34,6 +40,7 @@ class SDPA(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         self.is_causal = is_causal
         self.window_size = window_size
         self.version = 1
+        self._use_hf_impl = _use_hf_impl
 
     def forward(
         self,
@@ -44,7 +51,15 @@ class SDPA(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         sinks: Tensor | None = None,
     ) -> Tensor:
         return scaled_dot_product_attention(
-            query, key, value, attn_mask, sinks, self.scale, self.is_causal, self.window_size
+            query,
+            key,
+            value,
+            attn_mask,
+            sinks,
+            self.scale,
+            self.is_causal,
+            self.window_size,
+            self._use_hf_impl,
         )
 
     def extra_repr(self) -> str:

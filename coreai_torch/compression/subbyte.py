@@ -128,6 +128,16 @@ class _PackedIntegers(SubbyteTensor):
         pack = pack_intx if cls.signed else pack_uintx
         return cls(pack(values, bits), bits, values.shape)
 
+    @classmethod
+    def from_unpacked(cls, unpacked: torch.Tensor, nbits: int) -> _PackedIntegers:
+        """Pack like `from_values`; the name that coreai-opt 0.3.0 calls."""
+        return cls.from_values(unpacked, nbits)
+
+    @property
+    def nbits(self) -> int:
+        """The number of bits per element."""
+        return self.bits
+
     def unpack(self) -> torch.Tensor:
         """Return the integers, one byte each."""
         unpacked: torch.Tensor = torch.ops.coreai.unpack_bits(

@@ -16,11 +16,13 @@ from coreai._compiler.ir import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
+    Location,
     StringAttr,
     UnitAttr,
     Value,
 )
 
+from ..errors import ConversionError
 from . import graph
 from .build import Build
 
@@ -64,10 +66,13 @@ def declaration(
 
 def generate_composite_decl(
     context: Context,
-    op_name: str,
-    input_names: Sequence[str],
-    output_names: Sequence[str],
-    op_attributes: Mapping[str, Any],
+    op_name: str | None = None,
+    input_names: Sequence[str] = (),
+    output_names: Sequence[str] = (),
+    op_attributes: Mapping[str, Any] | None = None,
+    version: int = 1,
+    *,
+    composite_name: str | None = None,
 ) -> Attribute:
     """Return the `composite_decl` attribute for a `coreai.graph` that a custom lowering builds.
 
@@ -76,16 +81,19 @@ def generate_composite_decl(
         op_name: the name that the compiler looks for.
         input_names: the names of the operands, in order.
         output_names: the names of the results.
-        op_attributes: None, bools, integers, floats, strings, lists and dictionaries of them;
-            `version` must be among them.
+        op_attributes: None, bools, integers, floats, strings, lists and dictionaries of them.
+        version: the version of the composite, unless `op_attributes` has one.
+        composite_name: another name for the argument `op_name`.
     """
-    if "version" not in op_attributes:
-        raise ValueError(
-            f"op_attributes of composite {op_name!r} must hold 'version'; it has "
-            f"{sorted(op_attributes)}\n  try   op_attributes={{..., 'version': 1}}"
+    name = op_name if composite_name is None else composite_name
+    if name is None or (op_name is not None and composite_name is not None):
+        raise ConversionError(
+            f"op_name is {op_name!r} and composite_name {composite_name!r}\n"
+            "  try   pass the name of the composite as one of them"
         )
-    with context:
-        return declaration(op_name, input_names, output_names, op_attributes)
+    with context, Location.unknown():
+        attributes = {"version": version, **(op_attributes or {})}
+        return declaration(name, input_names, output_names, attributes)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class LegacyLowering:
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Call the function with the values so far, the node and the location."""
-        return self.fn(ValuesMap(call.scope), call.node, here())
+        return self.fn(ValuesMap(call.scope, lower_subgraph), call.node, here())
 
 
 def get_operand(values_map: Mapping[str, Value], node: fx.Node, i: int, loc: Any = None) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ..asset.extension import converted
 from ..asset.program import Program
 from ..capture.io_plan import IOPlan, Output
 from ..ir import graph, types
@@ -33,6 +34,7 @@ class Staged:
     plan: IOPlan
     externalized: Sequence[Match] = ()
     before_recognition: torch.fx.GraphModule | None = None  # if recognition rewrote the graph
+    missing: Sequence[torch.fx.Node] = ()  # calls that had no lowering when it was staged
 
 
 def build(
@@ -42,10 +44,12 @@ def build(
     debug: bool,
     on_node: Callable[[], None],
     dump_passes: Path | None = None,
+    optimize_at_save: bool = False,
 ) -> Program:
     """Lower all staged programs into one module; equal constants are shared between them.
 
     `dump_passes` is a folder for the graph of each entry point after each pass.
+    `optimize_at_save` makes `save_asset` optimize a program that has not been optimized.
     """
     module = Build()
     with module.open():
@@ -54,8 +58,7 @@ def build(
             locations = Locations(one.entrypoint, debug)
             observe = None if dump_passes is None else _observer(one, dump_passes)
             entrypoint(one, Walk(registry, locations, on_node, one.externalized), observe)
-    program: Program = Program._from_mlir_module(module.module)
-    return program
+    return converted(module.module, optimize_at_save=optimize_at_save)
 
 
 def _observer(staged: Staged, folder: Path) -> Observer:

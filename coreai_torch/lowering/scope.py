@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,12 +61,12 @@ class ValuesMap(Mapping[str, Value]):
     A node with several results appears under `name#0`, `name#1`, ... .
     """
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    def __init__(self, scope: Scope, lower_subgraph: Callable[..., list[Any]]) -> None:
+        self.scope, self.lower_subgraph = scope, lower_subgraph
 
     def __getitem__(self, name: str) -> Value:
         base, _, index = name.partition("#")
-        value = self._scope.value(self._scope.by_name[base])
+        value = self.scope.value(self.scope.by_name[base])
         if not index:
             return value
         if not isinstance(value, list) or int(index) >= len(value):
@@ -74,7 +74,7 @@ class ValuesMap(Mapping[str, Value]):
         return value[int(index)]
 
     def __iter__(self) -> Iterator[str]:
-        for node, stored in self._scope.nodes.items():
+        for node, stored in self.scope.nodes.items():
             if isinstance(stored, list | tuple):
                 yield from (f"{node.name}#{i}" for i in range(len(stored)))
             else:

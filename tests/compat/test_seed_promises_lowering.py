@@ -293,6 +293,7 @@ def test_lowering_can_build_a_composite():
     assert_close(run(program, {"x": X, "y": Y})["result"], X + 0.5 * Y)
 
 
-def test_composite_declaration_needs_a_version():
-    with coreai.authoring.Context() as context, pytest.raises(ValueError, match="version"):
-        generate_composite_decl(context, "scaled_add", ["x"], ["output"], {"scale": 0.5})
+def test_composite_declaration_has_version_one_by_default():
+    with coreai.authoring.Context() as context:
+        made = generate_composite_decl(context, "scaled_add", ["x"], ["output"], {"scale": 0.5})
+    assert "version = 1 : si64" in str(made)

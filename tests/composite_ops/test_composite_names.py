@@ -30,12 +30,12 @@ def test_functional_forms():
         ("RMSNorm", "dim eps=1e-05 n_heads=None", "x"),
         (
             "RoPE",
-            "scale=1.0 base=10000.0 dims=None interleaved=False",
+            "scale=1.0 base=10000.0 dims=None interleaved=False _use_hf_impl=False",
             "input cos=None sin=None position_ids=None freqs=None offset=None",
         ),
         (
             "SDPA",
-            "scale=None is_causal=False window_size=0",
+            "scale=None is_causal=False window_size=0 _use_hf_impl=False",
             "query key value attn_mask=None sinks=None",
         ),
         ("GatherMM", "num_batch_axes=0", "lhs rhs lhs_indices=None rhs_indices=None"),

@@ -154,8 +154,9 @@ def test_static_result_shape_with_dynamic_input_raises():
 
 def test_unregistered_kernel_raises_with_a_hint():
     program = decomposed(Relu(), torch.ones(8))
+    converter = TorchConverter().add_exported_program(program)
     with pytest.raises(ValueError, match="no lowering for coreai_kernels") as caught:
-        TorchConverter().add_exported_program(program)
+        converter.to_coreai()
     assert "register_custom_kernels([...]) with the Metal kernel 'converted_relu'" in str(
         caught.value
     )

@@ -16,6 +16,7 @@ from ...errors import ArgumentTypeError, ConversionError, module_path
 from ...torch_compat import OpOverload
 from ..externalize.cut import Region, is_mark, regions
 from ..externalize.spec import Match as Externalized
+from ..graph import with_graph
 from . import attention, experts, rms_norm, rotary
 from .pattern import Match, Mismatch, Surroundings, Writer, dtype_of, same_sizes, shape_of
 from .report import Found, Missed, RecognitionReport
@@ -61,18 +62,7 @@ def recognized(
                 weights if inner is module else frozenset(), externalized
             )
             inner.recompile()
-    changed = torch.export.ExportedProgram(
-        root=module,
-        graph=module.graph,
-        graph_signature=program.graph_signature,
-        state_dict=program.state_dict,
-        range_constraints=program.range_constraints,
-        module_call_graph=program.module_call_graph,
-        example_inputs=program.example_inputs,
-        constants=program.constants,
-        verifiers=program.verifiers,
-    )
-    return changed, RecognitionReport(tuple(found), tuple(missed))
+    return with_graph(program, module), RecognitionReport(tuple(found), tuple(missed))
 
 
 def _copied(module: fx.GraphModule) -> fx.GraphModule:

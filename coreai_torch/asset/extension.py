@@ -1,0 +1,101 @@
+"""The methods of `Program` on the class `AIProgram` of coreai-core.
+
+Other programs test `type(program) is AIProgram`, so a conversion cannot return a subclass. Methods
+that `AIProgram` lacks are added to it. Those that it has keep their behavior for the programs of
+others and are replaced for converted ones only. `docs/adr/0015` has the reasons.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, cast
+
+from coreai.authoring import AIProgram
+
+from .mlir_module import mlir_module_of
+from .program import Program
+from .states import find_graph, to_tensors
+
+_MARK = "_optimize_at_save"  # an attribute of converted programs only
+
+
+def converted(mlir_module: Any, *, optimize_at_save: bool = False) -> Program:
+    """Return a program whose class is `AIProgram`, with the methods of `Program`."""
+    program = AIProgram._from_mlir_module(mlir_module)
+    setattr(program, _MARK, optimize_at_save)
+    return cast(Program, program)
+
+
+def _get_graph(self: AIProgram, name: str) -> Any:
+    """Return the graph of an entry point, or None."""
+    try:
+        return find_graph(self, name)
+    except ValueError:
+        return None
+
+
+def _set_hardware_constraints(
+    self: AIProgram, entrypoint: str, hw_constraint_config: Mapping[str, Any]
+) -> None:
+    """Set constraints on inputs, states and outputs; 1.0.0b2 takes states as tensors only."""
+    graph = find_graph(self, entrypoint)
+    with graph.operation.context:
+        to_tensors(graph)
+    self._optimize_at_save = True
+    _ORIGINALS["set_hardware_constraints"](self, entrypoint, hw_constraint_config)
+
+
+def _deep_copy(self: AIProgram, memo: dict[int, Any]) -> AIProgram:
+    """Copy the module, and what is known about the program."""
+    other = _ORIGINALS["__deepcopy__"](self, memo)
+    for name in vars(self).keys() - vars(other).keys():
+        setattr(other, name, copy.deepcopy(vars(self)[name], memo))
+    return cast(AIProgram, other)
+
+
+_ADDED: dict[str, Any] = {
+    "optimize": Program.optimize,
+    "get_graph": _get_graph,
+    "_get_graph": _get_graph,
+    "mlir_module": Program.mlir_module,
+    "module": Program.mlir_module,
+    "_repr_html_": Program._repr_html_,
+    "__rich__": Program.__rich__,
+}
+_REPLACED: dict[str, Callable[..., Any]] = {
+    "save_asset": Program.save_asset,
+    "set_static_shape_config": Program.set_static_shape_config,
+    "__deepcopy__": _deep_copy,
+}
+_ORIGINALS: dict[str, Callable[..., Any]] = {}
+
+
+def _extend() -> None:
+    """Add the methods; a second import of this package must not replace the replacements."""
+    replaced = dict(_REPLACED)
+    if hasattr(AIProgram, "optimize"):  # 1.0.0b2
+        replaced["optimize"] = Program.optimize
+        replaced["set_hardware_constraints"] = _set_hardware_constraints
+    else:
+        AIProgram._mlir_module = property(mlir_module_of)  # an attribute in 1.0.0b2
+    for name, added in _ADDED.items():
+        if not hasattr(AIProgram, name):
+            setattr(AIProgram, name, added)
+    for name, own in replaced.items():
+        _ORIGINALS[name] = getattr(AIProgram, name)
+        setattr(AIProgram, name, _for_converted(own, _ORIGINALS[name]))
+
+
+def _for_converted(own: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def method(self: AIProgram, *args: Any, **kwargs: Any) -> Any:
+        chosen = own if hasattr(self, _MARK) else original
+        return chosen(self, *args, **kwargs)
+
+    return method
+
+
+if not hasattr(AIProgram, "mlir_module"):
+    _extend()

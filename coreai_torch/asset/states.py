@@ -1,0 +1,107 @@
+"""States of an entry point as tensors: the form that shapes and constraints are set on.
+
+The converter emits a state as a handle that is read once and written once. Up to coreai-core
+1.0.0b3, `enumerated-shape-entry-points-from-arg-attrs` fails on a handle ("has a
+coreai.enumerated_shapes but is not a ranked tensor"), and `set_hardware_constraints` of 1.0.0b2
+reads its shape. The compiler's rewrite turns the tensors back into handles at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coreai._compiler.dialects import coreai as _coreai
+from coreai._compiler.ir import Attribute, DictAttr, FunctionType, StringAttr, TypeAttr
+from coreai.authoring import AIProgram
+
+MUTATION = "MutableBuffers.buffer_mutation"  # on an argument: the name of its new value
+NAME = "coreai.name"
+OPTIMIZES_ON_REQUEST = hasattr(AIProgram, "optimize")  # 1.0.0b2; later versions have no method
+# `get_graph` in 1.0.0b2, `_get_graph` in 1.0.0b3; `asset.extension` adds the other one.
+_LOOK = AIProgram._get_graph if hasattr(AIProgram, "_get_graph") else AIProgram.get_graph
+
+
+def find_graph(program: AIProgram, name: str) -> Any:
+    """Return the graph of an entry point."""
+    graph = _LOOK(program, name)
+    if graph is None:
+        raise ValueError(f"graph {name!r} not found in program")
+    return graph
+
+
+def set_shapes(graph: Any, config: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+    """Record static shapes of inputs and states, for the compiler's rewrite to expand."""
+    with graph.operation.context:
+        to_tensors(graph)
+        types = list(graph.operation.regions[0].blocks[0].arguments)
+        pairs = zip(graph.arg_attrs, types, strict=True)
+        graph.arg_attrs = [_with_shapes(a, value.type, config) for a, value in pairs]
+
+
+def _with_shapes(
+    attributes: Any, type_: Any, config: Mapping[str, Mapping[str, Sequence[int]]]
+) -> Attribute:
+    name = name_of(attributes)
+    shapes = {
+        key: shape for key, named in config.items() for n, shape in named.items() if n == name
+    }
+    for shape in shapes.values():
+        if len(shape) != type_.rank or not all(size > 0 for size in shape):
+            raise RuntimeError(
+                f"the static shape {list(shape)} of {name!r} does not fit {type_}\n"
+                f"  try   pass {type_.rank} sizes greater than 0"
+            )
+    if not shapes:
+        return attributes
+    listed = ", ".join(f"{key} = [{', '.join(map(str, s))}]" for key, s in shapes.items())
+    shaped = {"coreai.enumerated_shapes": Attribute.parse(f"{{{listed}}}")}
+    return DictAttr.get({**entries(attributes), **shaped})
+
+
+def to_tensors(graph: Any) -> None:
+    """Make each state an argument and a result of the graph, connected by an attribute."""
+    block = graph.operation.regions[0].blocks[0]
+    handles = [a for a in block.arguments if isinstance(a.type, _coreai.HandleType)]
+    if not handles:
+        return
+    output = list(block.operations)[-1].operation
+    calls = [_read_and_write(handle) for handle in handles]
+    names = [entries(attributes) for attributes in graph.arg_attrs]
+    for handle, (read, write) in zip(handles, calls, strict=True):
+        place = list(output.operands).index(write.results[0])
+        names[handle.arg_number][MUTATION] = entries(graph.res_attrs[place])[NAME]
+        output.operands[place] = write.operands[1]
+        token = read.operands[1].owner
+        handle.set_type(read.results[0].type)
+        write.erase()
+        read.results[0].replace_all_uses_with(handle)
+        read.erase()
+        token.erase()
+    inputs = [a.type for a in block.arguments]
+    results = [v.type for v in output.operands]
+    graph.operation.attributes["function_type"] = TypeAttr.get(FunctionType.get(inputs, results))
+    graph.arg_attrs = [DictAttr.get(one) for one in names]
+
+
+def entries(attributes: Any) -> dict[str, Attribute]:
+    """Return the attributes of an argument or a result by name."""
+    return {entry.name: entry.attr for entry in attributes}
+
+
+def name_of(attributes: Any) -> str | None:
+    """Return the name of an argument or a result."""
+    found = entries(attributes).get(NAME)
+    return None if found is None else str(StringAttr(found).value)
+
+
+def _read_and_write(handle: Any) -> tuple[Any, Any]:
+    users = [use.owner.operation for use in handle.uses]
+    reads = [op for op in users if op.name == "coreai.read_handle"]
+    writes = [op for op in users if op.name == "coreai.write_handle"]
+    if len(users) != 2 or len(reads) != 1 or len(writes) != 1:
+        raise RuntimeError(
+            f"the state of type {handle.type} is used {len(users)} times; set shapes and "
+            "constraints before optimize()\n  try   convert the program again"
+        )
+    return reads[0], writes[0]

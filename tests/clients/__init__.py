@@ -1,0 +1,1 @@
+"""Programs built on the converter, each in an environment of its own."""

@@ -1,0 +1,47 @@
+"""Run the flows of programs that other people built on the converter, unmodified.
+
+    python -m tests.clients                 all of them; exit code 1 if one fails
+    python -m tests.clients executorch      one of them
+
+Each program has an environment of its own in the folder of `tests.matrix`, which is reused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+from tests.matrix.environment import ROOT
+
+from .environment import CLIENTS, Client
+
+
+def run(client: Client) -> int:
+    """Run the flow of one client and return the exit code of pytest."""
+    command = [client.interpreter, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-rfE"]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [*command, *client.tests], cwd=ROOT, env=variables, check=False
+    ).returncode
+
+
+def main() -> int:
+    """Build the environments, run what is asked for and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("clients", nargs="*", help=", ".join(client.name for client in CLIENTS))
+    chosen = parser.parse_args().clients
+    failed = []
+    for client in CLIENTS:
+        if not chosen or client.name in chosen:
+            client.build()
+            print(f"{client.name} {client.version}", flush=True)  # noqa: T201
+            if run(client):
+                failed.append(client.name)
+    print(f"failed: {failed}" if failed else "all flows pass")  # noqa: T201
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
