@@ -1,4 +1,5 @@
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 torch.set_num_threads(1)  # the workers of pytest-xdist share the cores
+# Tests compare programs before and after `optimize()`, so saving must not call it.
+os.environ["COREAI_TORCH_OPTIMIZE"] = "0"
 
 import lazy_import  # noqa: E402
 import lean_torch  # noqa: E402  found by the line above

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from coreai._compiler.ir import Module
 from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIProgram
 
@@ -14,6 +15,11 @@ def mlir_module_of(program: AIProgram) -> Any:
     if hasattr(program, "_module"):
         return program._module._mlir_module
     return program._mlir_module
+
+
+def as_program(source: Any) -> Any:
+    """Return a program for a raw module; a program, an asset or a path as it is."""
+    return AIProgram._from_mlir_module(source) if isinstance(source, Module) else source
 
 
 def strip(module: Any) -> None:

@@ -47,6 +47,36 @@ class ModuleTiming:
     operations: int
 
 
+class ModuleTimings(list[ModuleTiming]):
+    """The times of modules, slowest first: a list that can also be asked by module name."""
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the timing of a module by its name, or by its place."""
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        found = {timing.module: timing for timing in self}
+        return found[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys() if isinstance(key, str) else super().__contains__(key)
+
+    def keys(self) -> list[str]:
+        """Return the names of the modules."""
+        return [timing.module for timing in self]
+
+    def values(self) -> list[ModuleTiming]:
+        """Return the timings."""
+        return list(self)
+
+    def items(self) -> list[tuple[str, ModuleTiming]]:
+        """Return the timings with the names of the modules."""
+        return [(timing.module, timing) for timing in self]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the timing of a module, or the default."""
+        return next((timing for timing in self if timing.module == key), default)
+
+
 @dataclass(frozen=True)
 class BenchmarkResult:
     """The times of calls, and of operations in further calls under the profiler.
@@ -62,8 +92,8 @@ class BenchmarkResult:
         """The median time of a call in milliseconds."""
         return 1e3 * statistics.median(self.seconds)
 
-    def get_module_timings(self) -> list[ModuleTiming]:
-        """Return the times of the modules, slowest first."""
+    def get_module_timings(self) -> ModuleTimings:
+        """Return the times of the modules, slowest first; `timings["encoder"]` works too."""
         spent: dict[str, float] = defaultdict(float)
         count: dict[str, int] = defaultdict(int)
         for timing in self.operations:
@@ -72,7 +102,7 @@ class BenchmarkResult:
                 count[module] += 1
         total = spent.get("") or 1.0
         rows = (ModuleTiming(m, ms, ms / total, count[m]) for m, ms in spent.items())
-        return sorted(rows, key=lambda row: (-row.milliseconds, row.module))
+        return ModuleTimings(sorted(rows, key=lambda row: (-row.milliseconds, row.module)))
 
     def write_summary(self, stream: IO[str]) -> None:
         """Write the times of calls and of the slowest modules and operations as text."""
@@ -97,7 +127,6 @@ class BenchmarkResult:
 
 
 async def benchmark_coreai_program(
-    *,
     coreai_program: reading.Source,
     inputs: Inputs,
     num_runs: int = 50,

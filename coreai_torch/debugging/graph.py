@@ -13,6 +13,7 @@ import torch.fx as fx
 from torch.export import ExportedProgram
 
 from ..asset import reading
+from ..asset.mlir_module import as_program
 from ..asset.reading import Op
 from ..asset.summary import ops_of
 from ..errors import ArgumentTypeError, UnknownNameError, module_path, source_line, target_name
@@ -83,6 +84,30 @@ class Graph:
             rows += [[] for _ in range(level + 1 - len(rows))]
             rows[level].append(operation)
         return tuple(tuple(row) for row in rows)
+
+    def get_nodes(self) -> list[Operation]:
+        """Return the operations in topological order."""
+        return list(self.operations)
+
+    def get_op_ids(self) -> list[Key]:
+        """Return the keys of the operations in topological order."""
+        return [operation.key for operation in self.operations]
+
+    def get_node_by_id(self, key: Key) -> Operation | None:
+        """Return the operation with this key, or None."""
+        return self.by_key.get(key)
+
+    def get_max_depth(self) -> int:
+        """Return the largest level."""
+        return len(self.levels) - 1
+
+    def get_nodes_at_depth(self, depth: int) -> list[Operation]:
+        """Return the operations of one level."""
+        return list(self.levels[depth])
+
+    def get_nodes_by_depth(self) -> dict[int, list[Operation]]:
+        """Return the operations by level."""
+        return {depth: list(row) for depth, row in enumerate(self.levels)}
 
     def inputs_of(self, key: Key) -> tuple[Key, ...]:
         """Return the keys of the operations whose results this one takes."""
@@ -185,6 +210,16 @@ def operation_ids(program: reading.Program) -> list[tuple[str, Op, int]]:
 def graph_of_coreai_program(program: reading.Source, function: str = "main") -> Graph:
     """Return the graph of a function; a call or an op with regions is one operation."""
     return graph_of_function(reading.read(program), function)
+
+
+def create_graph_from_exported_program(program: ExportedProgram) -> Graph:
+    """Return the graph of an exported program, as `graph_of_exported_program`."""
+    return graph_of_exported_program(program)
+
+
+def create_graph_from_coreai_program(module: Any, entry_point: str = "main") -> Graph:
+    """Return the graph of a function of a program or of its raw MLIR module."""
+    return graph_of_coreai_program(as_program(module), entry_point)
 
 
 def graph_of_function(program: reading.Program, function: str) -> Graph:

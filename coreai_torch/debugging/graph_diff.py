@@ -10,10 +10,11 @@ from torch.export import ExportedProgram
 from ..asset.reading import Source
 from .diff_report import html_page, text_page
 from .graph import Graph, graph_of_coreai_program, graph_of_exported_program
-from .graph_match import GraphDiff, matched
+from .graph_match import GraphDiff, GraphDiffSummary, matched
 
 __all__ = [
     "GraphDiff",
+    "GraphDiffSummary",
     "compute_coreai_program_diff",
     "compute_exported_program_diff",
     "write_diff",

@@ -14,6 +14,23 @@ from .graph import Graph, Key, Operation
 Pairs = dict[Key, Key]
 
 
+class GraphDiffSummary(str):
+    """A difference in one line, with its counts as attributes."""
+
+    source_node_count: int
+    target_node_count: int
+    source_edge_count: int
+    target_edge_count: int
+    mapped_node_count: int
+    modified_node_count: int
+    unmapped_source_node_count: int
+    unmapped_target_node_count: int
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the counts."""
+        return dict(vars(self))
+
+
 @dataclass(frozen=True)
 class GraphDiff:
     """Two graphs, and the pairs of operations that correspond to each other."""
@@ -58,15 +75,45 @@ class GraphDiff:
         return [(ours[a], theirs[b]) for a, b in self.pairs.items()]
 
     @property
-    def summary(self) -> str:
-        """The difference in one line."""
+    def source_to_target_mapping(self) -> dict[Key, Key]:
+        """The keys of corresponding operations."""
+        return dict(self.pairs)
+
+    @property
+    def target_to_source_mapping(self) -> dict[Key, Key]:
+        """The keys of corresponding operations, from the target."""
+        return {target: source for source, target in self.pairs.items()}
+
+    @property
+    def unmapped_source_nodes(self) -> list[Key]:
+        """The keys of operations that the target lacks."""
+        return [operation.key for operation in self.only_in_source]
+
+    @property
+    def unmapped_target_nodes(self) -> list[Key]:
+        """The keys of operations that the source lacks."""
+        return [operation.key for operation in self.only_in_target]
+
+    @property
+    def summary(self) -> GraphDiffSummary:
+        """The difference in one line, with its counts as attributes."""
         counts = (
             f"{len(self.source_graph)} and {len(self.target_graph)} operations, "
             f"{len(self.pairs)} in both, {len(self.only_in_source)} only in the source, "
             f"{len(self.only_in_target)} only in the target, {len(self.rewired)} rewired, "
             f"{len(self.weights)} weights with different values"
         )
-        return f"{'isomorphic' if self.is_isomorphic else 'different'}: {counts}"
+        line = f"{'isomorphic' if self.is_isomorphic else 'different'}: {counts}"
+        summary = GraphDiffSummary(line)
+        summary.source_node_count = len(self.source_graph)
+        summary.target_node_count = len(self.target_graph)
+        summary.source_edge_count = sum(len(o.inputs) for o in self.source_graph)
+        summary.target_edge_count = sum(len(o.inputs) for o in self.target_graph)
+        summary.mapped_node_count = len(self.pairs)
+        summary.modified_node_count = len(self.rewired) + len(self.weights)
+        summary.unmapped_source_node_count = len(self.only_in_source)
+        summary.unmapped_target_node_count = len(self.only_in_target)
+        return summary
 
 
 def fingerprints(graph: Graph) -> Mapping[Key, str]:

@@ -49,6 +49,35 @@ class TorchInspector:
         return values_of_nodes(self._model, inputs, set(ids).__contains__)
 
 
+TorchFXInspector = TorchInspector  # the name in the published converter
+
+
+class CachingInspector:
+    """Remembers the values that another inspector read, as long as the inputs are the same."""
+
+    def __init__(self, inspector: Inspector) -> None:
+        self.graph, self._inspector = inspector.graph, inspector
+        self.clear_cache()
+
+    def clear_cache(self) -> None:
+        """Forget all values."""
+        self._inputs: Inputs | None = None
+        self._values: Values = {}
+        self._asked: set[Any] = set()
+
+    async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
+        """Return the results of these operations; only unknown ones are read."""
+        if inputs is not self._inputs:  # an equal copy would have to be compared element by element
+            self.clear_cache()
+            self._inputs = inputs
+        new = [key for key in ids if key not in self._asked]
+        if new:
+            found = await self._inspector.get_intermediates_for_ops(new, inputs=inputs)
+            self._values.update(found)
+            self._asked.update(new)
+        return {key: self._values[key] for key in ids if key in self._values}
+
+
 def values_of_nodes(
     program: ExportedProgram, inputs: Inputs, wanted: Callable[[str], bool]
 ) -> Values:

@@ -2,44 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 import torch.fx as fx
 from torch.export import ExportedProgram
 
 from .graph import check_exported
-from .inspector import Inputs, values_of_nodes
+from .inspector import Inputs, names_of_inputs, values_of_nodes
 
-_FILE = "intermediates.pt"
+FOLDER = "main.aimodelintermediates"
+_FILE = "metadata.json"
+_KINDS = ("inputs", "outputs", "intermediates")
+
+NodeFilter: TypeAlias = "Callable[[fx.Node], bool] | Callable[[fx.Node, Any], bool]"
+Saved: TypeAlias = "torch.Tensor | tuple[torch.Tensor, ...]"
+
+
+class DebugTrace(dict[str, Saved]):
+    """The tensors of computed FX nodes by name, and the same in groups.
+
+    `inputs` are those of the program, which the dictionary itself does not contain.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Saved],
+        outputs: Mapping[str, Saved],
+        intermediates: Mapping[str, Saved],
+    ) -> None:
+        super().__init__({**intermediates, **outputs})
+        self.inputs, self.outputs, self.intermediates = inputs, outputs, intermediates
+        self.mappings = None
 
 
 def save_intermediates(
     program: ExportedProgram,
     inputs: Inputs,
     output_dir: Path | str,
-    node_filter: Callable[[fx.Node], bool] | None = None,
+    node_filter: NodeFilter | None = None,
 ) -> Path:
-    """Run the program in torch, write the tensors of its nodes, and return the file's path.
+    """Run the program in torch, write the tensors of its nodes, and return the path of the index.
 
-    Pass `inputs` by name or in order; `node_filter` selects FX nodes.
+    Pass `inputs` by name or in order. `node_filter` selects FX nodes; it takes the node, or the
+    node and its value. The folder `main.aimodelintermediates` gets a file for each tensor.
     """
     check_exported(program)
-    calls = [n for n in program.graph.nodes if n.op == "call_function"]
-    wanted = {n.name for n in calls if node_filter is None or node_filter(n)}
-    found = values_of_nodes(program, inputs, wanted.__contains__)
-    path = Path(output_dir) / _FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({name: list(values) for name, values in found.items()}, path)
+    given = set(names_of_inputs(program))
+    nodes = [n for n in program.graph.nodes if n.op == "call_function" or n.name in given]
+    found = values_of_nodes(program, inputs, {n.name for n in nodes}.__contains__)
+    (end,) = (n for n in program.graph.nodes if n.op == "output")
+    returned = {n.name for n in end.all_input_nodes}
+    folder = Path(output_dir) / FOLDER
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    index: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+    for node in nodes:
+        values = found.get(node.name)
+        if values is None or not _selected(node_filter, node, values):
+            continue
+        kind = "inputs" if node.name in given else "outputs"
+        kind = kind if node.name in given | returned else "intermediates"
+        index[kind][node.name] = _saved(folder, node, values)
+    path = folder / _FILE
+    path.write_text(json.dumps(index, indent=2), encoding="utf-8")
     return path
 
 
-def load_intermediates(path: Path | str) -> dict[str, torch.Tensor | tuple[torch.Tensor, ...]]:
+def load_intermediates(path: Path | str, device: torch.device | str = "cpu") -> DebugTrace:
     """Return the tensors by the names of their FX nodes; a node with several gives a tuple.
 
-    `path` is the file, or the directory that it was saved in.
+    `path` is what `save_intermediates` returned, or a directory around it.
     """
     path = Path(path)
-    saved = torch.load(path / _FILE if path.is_dir() else path, weights_only=True)
-    return {name: v[0] if len(v) == 1 else tuple(v) for name, v in saved.items()}
+    if path.is_dir():
+        path = path / _FILE if (path / _FILE).exists() else path / FOLDER / _FILE
+    index = json.loads(path.read_text(encoding="utf-8"))
+    groups = ({n: _loaded(path.parent, e, device) for n, e in index[k].items()} for k in _KINDS)
+    return DebugTrace(*groups)
+
+
+def _selected(node_filter: Any, node: fx.Node, values: Sequence[torch.Tensor]) -> bool:
+    if node_filter is None:
+        return True
+    value = values[0] if len(values) == 1 else tuple(values)
+    return bool(node_filter(node, value) if _takes_two(node_filter) else node_filter(node))
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _saved(folder: Path, node: fx.Node, values: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """Write the tensors of a node and return its entry; numpy lacks bfloat16 and 8-bit floats."""
+    files = []
+    for place, value in enumerate(values):
+        plain = value.detach().cpu()
+        narrow = plain.is_floating_point() and plain.dtype not in (torch.float64, torch.float16)
+        files.append(f"data/{node.name}_{place:04d}.npy")
+        np.save(folder / files[-1], (plain.float() if narrow else plain).numpy())
+    return {
+        "node_name": node.name,
+        "node_op": node.op,
+        "node_target": str(node.target),
+        "data_file": files[0],
+        "data_files": files,
+        "shape": list(values[0].shape),
+        "torch_dtype": str(values[0].dtype),
+        "torch_dtypes": [str(value.dtype) for value in values],
+        "numel": values[0].numel(),
+    }
+
+
+def _loaded(folder: Path, entry: Mapping[str, Any], device: torch.device | str) -> Saved:
+    tensors = tuple(_tensors(folder, entry, device))
+    return tensors[0] if len(tensors) == 1 else tensors
+
+
+def _tensors(
+    folder: Path, entry: Mapping[str, Any], device: torch.device | str
+) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a node; an entry of another writer has one file."""
+    files = entry.get("data_files") or [entry["data_file"]]
+    dtypes = entry.get("torch_dtypes") or [entry["torch_dtype"]]
+    for file, name in zip(files, dtypes, strict=True):
+        dtype = getattr(torch, name.removeprefix("torch."))
+        yield torch.from_numpy(np.load(folder / file)).to(device, dtype)

@@ -91,7 +91,7 @@ SURFACE = {
         "self, ids, *, inputs"
     ),
     "coreai_torch.debugging.benchmarker:benchmark_coreai_program": (
-        "*, coreai_program, inputs, num_runs=50"
+        "coreai_program, inputs, num_runs=50"
     ),
     "coreai_torch.debugging.benchmarker:BenchmarkResult.write_summary": "self, stream",
     "coreai_torch.debugging.benchmarker:BenchmarkResult.get_module_timings": "self",

@@ -67,8 +67,8 @@ SECTIONS = (
     Section(
         "Programs",
         "coreai_torch.asset.program",
-        "The result of a conversion, a subclass of `AIProgram` of `coreai.authoring`; `str` gives "
-        "its MLIR.",
+        "The methods of converted programs, objects of `AIProgram` of `coreai.authoring`; `str` gives "
+        "the MLIR.",
         ("Program",),
     ),
     Section(

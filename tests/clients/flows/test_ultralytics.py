@@ -1,0 +1,42 @@
+"""The Core AI export of ultralytics: convert, save, run, compare."""
+
+import asyncio
+import os
+
+import numpy as np
+import pytest
+import torch
+from coreai.authoring import AIModelAsset
+from coreai.runtime import NDArray
+
+SIZE = 64
+
+
+@pytest.mark.parametrize("name", ["yolo11n", "yolov8n-seg"])
+def test_export(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.environ.update(
+        YOLO_AUTOINSTALL="false", YOLO_OFFLINE="true", YOLO_CONFIG_DIR=str(tmp_path / "settings")
+    )
+    ultralytics = pytest.importorskip("ultralytics")
+    yolo = ultralytics.YOLO(f"{name}.yaml")
+    exported = []
+    yolo.add_callback("on_export_end", exported.append)
+    path = yolo.export(format="coreai", imgsz=SIZE)
+    asset = AIModelAsset.load(path)
+    assert "op_id" in asset.program.mlir_module.operation.get_asm(enable_debug_info=True)
+    image = torch.rand(1, 3, SIZE, SIZE)
+    with torch.no_grad():
+        want = exported[0].model(image)
+    want = [w for w in (want if isinstance(want, list | tuple) else [want])]
+    got = asyncio.run(_run(asset, image))
+    for expected, actual in zip(want, got, strict=False):
+        torch.testing.assert_close(torch.from_numpy(actual), expected, rtol=1e-3, atol=1e-3)
+
+
+async def _run(asset, image):
+    async with asset.executable() as model:
+        function = model.load_function("main")
+        (name,) = function.desc.input_names
+        result = await function({name: NDArray(image.numpy())})
+        return [np.array(result[n].numpy()) for n in function.desc.output_names]
