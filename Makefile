@@ -6,7 +6,7 @@ CONSTRAINTS := constraints.txt
 TORCHVISION := 0.28.0
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-newest op test-plain-torch lint sweep bench bench-ops model-sizes mutants docs clean matrix matrix-quick
+.PHONY: clients demo test test-newest op test-plain-torch lint sweep bench bench-ops model-sizes mutants docs clean matrix matrix-quick
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -39,6 +39,9 @@ matrix-quick: $(VENV)/.test             ## imports, seeds, op cases and five mod
 mutants: $(VENV)/.test                  ## sabotage every lowering: does verify notice? into docs/verify.md
 	$(BIN)/python -W ignore -m tests.mutants --record --out build/mutants.jsonl
 	$(BIN)/python -W ignore -m tests.mutants --record --honest --out build/honest.jsonl
+
+clients: $(VENV)/.test                  ## programs that other people built on the converter, unmodified
+	$(BIN)/python -m tests.clients
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .

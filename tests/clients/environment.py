@@ -23,6 +23,7 @@ class Client:
     tests: tuple[str, ...]  # arguments of pytest
     libraries: tuple[str, ...]  # its dependencies
     alone: tuple[str, ...] = ()  # installed without dependencies, which would replace torch
+    own_tests: tuple[str, ...] = ()  # modules of its package, run by unittest
 
     @property
     def folder(self) -> Path:
@@ -55,7 +56,7 @@ CLIENTS = (
     Client(
         "coreai-opt",
         "0.3.0",
-        ("tests/clients/flows/test_coreai_opt.py",),
+        ("tests/clients/flows/test_coreai_opt.py", "tests/compression/test_coreai_opt.py"),
         (
             "ninja",
             "pydantic>=2",
@@ -76,12 +77,26 @@ CLIENTS = (
     Client(
         "executorch",
         "1.5.1",
-        ("tests/clients/flows/test_executorch.py", "--pyargs", "executorch.backends.apple.coreai"),
+        ("tests/clients/flows/test_executorch.py",),
         (
             *("flatbuffers", "hydra-core>=1.3", "hypothesis", "kgb", "mpmath==1.3.0", "omegaconf"),
             *("pandas>=2.2.2", "parameterized", "py-cpuinfo", "pyyaml", "requests"),
             *("ruamel.yaml", "scikit-learn", "tabulate", "torchao==0.18.0"),
+            *("ninja", "pydantic>=2", "safetensors", "tqdm"),  # for the quantizer, coreai-opt
         ),
-        ("pytorch-tokenizers",),
+        ("coreai-opt==0.3.0", "pytorch-tokenizers"),
+        tuple(
+            f"executorch.backends.apple.coreai.{name}"
+            for name in (
+                "passes.test.test_narrow_dtypes",
+                "passes.test.test_replace_copy_ops",
+                "test.test_io_compat",
+                "test.test_partitioner",
+                "test.test_preprocess",
+                "test.test_quantizer",
+                "test.test_recipes",
+                "test.test_shape_config",
+            )
+        ),
     ),
 )

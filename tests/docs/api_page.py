@@ -67,8 +67,8 @@ SECTIONS = (
     Section(
         "Programs",
         "coreai_torch.asset.program",
-        "The methods of converted programs, objects of `AIProgram` of `coreai.authoring`; `str` gives "
-        "the MLIR.",
+        "The methods of converted programs, which are objects of `AIProgram` of "
+        "`coreai.authoring`; `str` gives the MLIR.",
         ("Program",),
     ),
     Section(

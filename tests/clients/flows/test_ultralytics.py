@@ -18,7 +18,7 @@ def test_export(name, tmp_path, monkeypatch):
     os.environ.update(
         YOLO_AUTOINSTALL="false", YOLO_OFFLINE="true", YOLO_CONFIG_DIR=str(tmp_path / "settings")
     )
-    ultralytics = pytest.importorskip("ultralytics")
+    ultralytics = pytest.importorskip("ultralytics", reason="ultralytics is not installed")
     yolo = ultralytics.YOLO(f"{name}.yaml")
     exported = []
     yolo.add_callback("on_export_end", exported.append)
@@ -28,9 +28,9 @@ def test_export(name, tmp_path, monkeypatch):
     image = torch.rand(1, 3, SIZE, SIZE)
     with torch.no_grad():
         want = exported[0].model(image)
-    want = [w for w in (want if isinstance(want, list | tuple) else [want])]
+    want = want if isinstance(want, list | tuple) else [want]
     got = asyncio.run(_run(asset, image))
-    for expected, actual in zip(want, got, strict=False):
+    for expected, actual in zip(want, got, strict=False):  # torch also returns raw features
         torch.testing.assert_close(torch.from_numpy(actual), expected, rtol=1e-3, atol=1e-3)
 
 
