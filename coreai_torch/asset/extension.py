@@ -16,7 +16,7 @@ from coreai.authoring import AIProgram
 
 from .mlir_module import mlir_module_of
 from .program import Program
-from .states import find_graph, to_tensors
+from .states import find_graph, has_shapes, to_handles, to_tensors
 
 _MARK = "_optimize_at_save"  # an attribute of converted programs only
 
@@ -43,8 +43,9 @@ def _set_hardware_constraints(
     graph = find_graph(self, entrypoint)
     with graph.operation.context:
         to_tensors(graph)
-    self._optimize_at_save = True
     _ORIGINALS["set_hardware_constraints"](self, entrypoint, hw_constraint_config)
+    if not has_shapes(find_graph(self, entrypoint)):
+        to_handles(mlir_module_of(self))
 
 
 def _deep_copy(self: AIProgram, memo: dict[int, Any]) -> AIProgram:

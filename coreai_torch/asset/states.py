@@ -13,10 +13,12 @@ from typing import Any
 
 from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import Attribute, DictAttr, FunctionType, StringAttr, TypeAttr
+from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIProgram
 
 MUTATION = "MutableBuffers.buffer_mutation"  # on an argument: the name of its new value
 NAME = "coreai.name"
+SHAPES = "coreai.enumerated_shapes"
 OPTIMIZES_ON_REQUEST = hasattr(AIProgram, "optimize")  # 1.0.0b2; later versions have no method
 # `get_graph` in 1.0.0b2, `_get_graph` in 1.0.0b3; `asset.extension` adds the other one.
 _LOOK = AIProgram._get_graph if hasattr(AIProgram, "_get_graph") else AIProgram.get_graph
@@ -55,8 +57,19 @@ def _with_shapes(
     if not shapes:
         return attributes
     listed = ", ".join(f"{key} = [{', '.join(map(str, s))}]" for key, s in shapes.items())
-    shaped = {"coreai.enumerated_shapes": Attribute.parse(f"{{{listed}}}")}
+    shaped = {SHAPES: Attribute.parse(f"{{{listed}}}")}
     return DictAttr.get({**entries(attributes), **shaped})
+
+
+def has_shapes(graph: Any) -> bool:
+    """Return whether static shapes were recorded that the rewrite has not expanded yet."""
+    return any(SHAPES in entries(attributes) for attributes in graph.arg_attrs)
+
+
+def to_handles(module: Any) -> None:
+    """Make handles of the states that `to_tensors` made tensors."""
+    with module.context:
+        PassManager.parse("builtin.module(update-signature-to-handles)").run(module.operation)
 
 
 def to_tensors(graph: Any) -> None:
