@@ -89,7 +89,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         announce_scratch(workshop)
         try:
             with space.full_disk_reported(path):
-                _write(self, workshop / path.name, metadata, minimum_os)
+                Program._write(self, workshop / path.name, metadata, minimum_os)
                 _swap_in(workshop / path.name, path, workshop / "replaced")
         except SaveError:
             raise
@@ -100,6 +100,14 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
         return AIModelAsset.load(path)
+
+    def _write(self, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
+        """Write the three files of the asset; the bytes are hashed as a stream."""
+        asset = _AIModelAsset._create(path=str(folder), metadata=metadata)
+        self._save_bytecode(asset._program_bytecode_path, minimum_os=minimum_os)
+        asset.update_metadata(updates=_stamp)
+        with open(asset._program_bytecode_path, "rb") as file:
+            asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
 
     def set_static_shape_config(
         self, entrypoint: str, shapes_config: Mapping[str, Mapping[str, Sequence[int]]]
@@ -154,15 +162,6 @@ def _as_metadata(given: Any) -> Any:
         else:
             made.set_custom(name, text)
     return made
-
-
-def _write(program: AIProgram, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
-    """Write the three files of the asset; the bytes are hashed as a stream."""
-    asset = _AIModelAsset._create(path=str(folder), metadata=metadata)
-    program._save_bytecode(asset._program_bytecode_path, minimum_os=minimum_os)
-    asset.update_metadata(updates=_stamp)
-    with open(asset._program_bytecode_path, "rb") as file:
-        asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
 
 
 def _stamp(metadata: Any) -> None:
