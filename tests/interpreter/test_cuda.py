@@ -16,10 +16,10 @@ from coreai_torch import to_torch
 from coreai_torch.interpreter.devices import full_precision
 from coreai_torch.verification import TrialPlan
 
-pytestmark = [
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch has no CUDA device here"),
-    pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning"),
-]
+if not torch.cuda.is_available():
+    pytest.skip("torch has no CUDA device here", allow_module_level=True)
+
+pytestmark = pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning")
 
 EVERY = 7
 FEW = TrialPlan(seeds=1, sizes=1, edges=True)

@@ -71,7 +71,7 @@ def opened(browser, tmp_path):
         path = tmp_path / f"{len(pages)}.html"
         path.write_text(text, encoding="utf-8")
         pages.append(browser.new_page(**options))
-        pages[-1].set_default_timeout(5000)
+        pages[-1].set_default_timeout(20_000)  # a busy machine renders slowly
         return Opened(pages[-1], path)
 
     yield open_

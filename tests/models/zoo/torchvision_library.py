@@ -1,10 +1,11 @@
-"""Load torchvision from its own folder, with its ops written in Python.
+"""Load torchvision from its own folder; with a CPU build of torch, its ops are Python functions.
 
 The wheel on PyPI is linked to CUDA: with a CPU build of torch its ops fail to load, importing it
 fails, and so does every library that imports it if it is installed. So it is installed in a folder
 outside site-packages, and only the child processes that build a model with it see it. The ops are
 loops written from the documentation of torchvision, independent of the converter: eager torch runs
-them as the reference.
+them as the reference. With a CUDA build of torch its own ops load and are the reference; defining
+them twice would abort the process.
 """
 
 from __future__ import annotations
@@ -29,18 +30,23 @@ _library: Any = None
 
 def load() -> None:
     """Make `import torchvision` work."""
-    global _library
-    if _library is not None:
+    if str(FOLDER) in sys.path:
         return
     sys.path.append(str(FOLDER))
+    if torch.version.cuda is None:
+        _define_ops()
+    import torchvision.extension
+
+    torchvision.extension._has_ops = lambda: True
+
+
+def _define_ops() -> None:
+    global _library
     _library = torch.library.Library("torchvision", "DEF")
     for name, schema in _SCHEMAS.items():
         _library.define(name + schema)
     _library.impl("nms", nms, "CPU")
     _library.impl("roi_align", roi_align, "CPU")
-    import torchvision.extension
-
-    torchvision.extension._has_ops = lambda: True
 
 
 def models(path: str) -> Any:
