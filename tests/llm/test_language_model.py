@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from decoders import prompt
+from lazy_import import lazy_import
 from tiny_tokenizer import END
 
 from coreai_torch import llm
 from coreai_torch.errors import GenerationError
-from coreai_torch.llm.bundle.decoder import unpadded
 from coreai_torch.llm.bundle.prompts import cut_at
 from coreai_torch.llm.bundle.streaming import before_stop
+
+unpadded = lazy_import("coreai_torch.llm.bundle.decoder", "unpadded")  # imports transformers
 
 
 @pytest.fixture(scope="module")
