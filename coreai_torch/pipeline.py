@@ -16,7 +16,7 @@ from .capture.prepare import Captured, Source, prepare
 from .converter import TorchConverter, capture_rules, check_converter
 from .errors import ArgumentTypeError, ConversionError
 from .progress import Stages, stages
-from .verification import Settings, Subject, examine
+from .verification import Mode, Settings, Subject, check_mode, examine
 
 
 def convert(
@@ -29,7 +29,7 @@ def convert(
     output_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
     externalize_modules: Sequence[Any] | None = None,
-    verify: bool = True,
+    verify: bool | str = True,
     output: Path | str | None = None,
     converter: TorchConverter | None = None,
 ) -> Program:
@@ -55,11 +55,14 @@ def convert(
         externalize_modules: `ExternalizeSpec`s, or classes, whose instances stay separate graphs.
         verify: run the program and torch on the same inputs, before and after `optimize()`, in a
             separate process; a `VerificationError` names the first wrong op, and nothing is saved.
+            "quick", the default, lets torch run the program on generated inputs if the runtime is
+            slow; "full" uses the runtime for all inputs; False skips the comparison.
         output: the `.aimodel` to write; an existing one is replaced when all else succeeded.
         converter: provides lowerings, kernels, decompositions and a mode; it is not changed.
     """
     names = Names(input_names, output_names, state_names)
     check_converter(converter)
+    mode = _verify_mode(verify)
     if output is not None and not isinstance(output, Path | str):
         raise ArgumentTypeError(f"output is {output!r}\n  try   pass the path of an .aimodel")
     if output is not None:
@@ -72,15 +75,22 @@ def convert(
         captured = _stage_source(staging, request, externalize_modules, stage)
         with stage("converting", ops=len(captured.program.graph.nodes), live=False):
             result = staging.to_coreai()
-        if verify:
+        if mode is not None:
             with stage("verifying"):
-                _verify(captured, result, staging, request)
+                _verify(captured, result, staging, request, mode)
         with stage("optimizing"):
             result.optimize()
         if output is not None:
             with stage("saving"):
                 result.save_asset(output)
     return result
+
+
+def _verify_mode(verify: bool | str) -> Mode | None:
+    """Return the mode of the comparison, or None to skip it."""
+    if isinstance(verify, bool):
+        return Mode.QUICK if verify else None
+    return check_mode(verify)
 
 
 @dataclass(frozen=True)
@@ -136,12 +146,16 @@ def _stage_source(
 
 
 def _verify(
-    captured: Captured, converted: Program, staging: TorchConverter, request: _Request
+    captured: Captured,
+    converted: Program,
+    staging: TorchConverter,
+    request: _Request,
+    mode: Mode,
 ) -> None:
     """Compare the result with the model, without a second export."""
     subject = Subject(captured.program, captured.plan, captured.reference)
     leaves = subject.leaves(request.args, request.kwargs)
-    settings = Settings(named=request.names != Names(), converter=staging)
+    settings = Settings(named=request.names != Names(), converter=staging, mode=mode)
     verdict = examine(subject, converted, leaves, settings)
     if any(trial.problem for trial in verdict.failures):  # again, with the location of each op
         debug = staging.in_mode(TorchConverter.Mode.DEBUG).to_coreai()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,10 +20,18 @@ HELP = """Export, decompose, convert, check the numbers, optimize and save.
   coreai-torch convert models.py:net -i "x=f32[1,8]" -o net.aimodel \\
     --externalize "models.py:Norm=rms_norm(axes,eps)"
 
-Nothing is saved if the numbers differ from PyTorch; --no-verify skips the check. --externalize
+Nothing is saved if the numbers differ from PyTorch; --verify none skips the check. --externalize
 keeps every instance of a class as a separate graph: package.module:Class or file.py:Class is a
 plain boundary, package.module:Class=name(attribute,...) a composite op.
 """
+
+
+class Verify(StrEnum):
+    """How much of the program is compared with PyTorch."""
+
+    QUICK = "quick"
+    FULL = "full"
+    NONE = "none"
 
 
 def convert(
@@ -38,7 +47,12 @@ def convert(
     state_names: Annotated[
         str, typer.Option(help="Names of the states, separated by commas.")
     ] = "",
-    verify: Annotated[bool, typer.Option(help="Compare the program with PyTorch.")] = True,
+    verify: Annotated[
+        Verify, typer.Option(help="Compare the program with PyTorch: quick, full or none.")
+    ] = Verify.QUICK,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="The same as --verify none.")
+    ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Keep source lines and FX nodes in the asset.")
     ] = False,
@@ -61,6 +75,7 @@ def convert(
     from .externalize_spec import parse
     from .model_source import load
 
+    skipped = no_verify or verify is Verify.NONE
     loaded = load(source, inputs or ())
     mode = TorchConverter.Mode.DEBUG if debug else TorchConverter.Mode.RELEASE
     converter = TorchConverter(mode, recognize=recognize, dump_passes=dump_passes)
@@ -71,15 +86,15 @@ def convert(
         loaded.kwargs,
         dynamic_shapes=loaded.dynamic_shapes,
         externalize_modules=[parse(text) for text in externalize or ()],
-        verify=verify,
+        verify=False if skipped else str(verify),
         output=output,
         converter=converter.register_custom_kernels(loaded.kernels),
         **{what: _listed(given) for what, given in names.items()},
     )
     contents = summarize(output)
     count = sum(function.ops for function in contents.functions)
-    data = {"output": output, "bytes": contents.file_bytes, "ops": count, "verified": verify}
-    checked = "numbers equal PyTorch's" if verify else "numbers not checked"
+    data = {"output": output, "bytes": contents.file_bytes, "ops": count, "verified": not skipped}
+    checked = "numbers not checked" if skipped else "numbers equal PyTorch's"
     line = f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"
     answer(data, line, as_json=as_json, ok=True)
 

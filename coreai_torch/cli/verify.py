@@ -19,6 +19,7 @@ HELP = """Run PyTorch and the program on the same inputs; exit with code 1 if th
 
 Inputs are the given ones, similar random ones, edge values and other sizes. Each runs before and
 after optimize(); a program with state is called several times. A failure names the first wrong op.
+With --mode quick, torch runs the program on generated inputs if the runtime is slow.
 """
 
 
@@ -30,6 +31,13 @@ class RunBy(StrEnum):
     TORCH = "torch"
 
 
+class Mode(StrEnum):
+    """How much is verified."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
 def verify(
     source: Source,
     program: Annotated[
@@ -37,11 +45,11 @@ def verify(
     ] = None,
     inputs: Inputs = None,
     seeds: Annotated[int, typer.Option(min=0, help="Random inputs to try.")] = 2,
-    sizes: Annotated[int, typer.Option(min=0, help="Other values of dynamic sizes to try.")] = 2,
+    sizes: Annotated[int, typer.Option(min=0, help="Other values of dynamic sizes to try.")] = 3,
     steps: Annotated[
         int, typer.Option(min=1, help="Consecutive calls of a program with state.")
     ] = 3,
-    edges: Annotated[bool, typer.Option(help="Try zeros and extremes.")] = True,
+    edges: Annotated[bool, typer.Option(help="Try zeros, extremes and other magnitudes.")] = True,
     tolerance: Annotated[
         float | None,
         typer.Option(min=0, help="Tolerance relative to the largest value of an output."),
@@ -51,7 +59,13 @@ def verify(
     device: Annotated[
         str, typer.Option(help="Where torch runs model and program instead of the runtime: cuda.")
     ] = "cpu",
-    seconds: Annotated[float, typer.Option(min=0, help="Time limit for generated inputs.")] = 60.0,
+    mode: Annotated[
+        Mode, typer.Option(help="quick: torch runs generated inputs if the runtime is slow.")
+    ] = Mode.FULL,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="Time limit for generated inputs; 60, or 8 if quick."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the program with PyTorch."""
@@ -78,6 +92,7 @@ def verify(
             tolerance=tolerance,
             engine=engine,
             device=device,
+            mode=mode,
             seconds=seconds,
         )
     answer(verdict.as_dict(), str(verdict), as_json=as_json, ok=verdict.ok)

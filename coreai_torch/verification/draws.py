@@ -13,6 +13,7 @@ import torch.fx as fx
 from .subject import Leaves, Subject
 
 Sizes = dict[Any, int]  # from the symbol of a dynamic size to its value
+_GROWTH = 8  # the largest size is tried if it is at most so many times the given one, or 16
 _LARGE = 30.0  # times the standard deviation of the given values; exp() stays finite in float32
 
 
@@ -22,6 +23,7 @@ class Draw:
 
     label: str
     leaves: Callable[[int], Leaves]
+    must_be_finite: bool = False  # it may be outside the domain of the model
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class TrialPlan:
     """How many inputs of each kind are tried."""
 
     seeds: int = 2  # random inputs in the domain of the given ones
-    sizes: int = 2  # other values of the dynamic sizes
-    edges: bool = True  # zeros, and the ends of the domain
+    sizes: int = 3  # other values of the dynamic sizes: the smallest, between, the largest
+    edges: bool = True  # other magnitudes and signs, zeros, extremes and special values
     steps: int = 3  # calls in a row, if the program has state
 
 
@@ -46,6 +48,9 @@ def draws(subject: Subject, given: Leaves, plan: TrialPlan) -> Iterator[Draw]:
     if plan.edges:
         yield Draw("zeros", _each(nodes, given, known, _zeros))
         yield Draw("extremes", _each(nodes, given, known, _extremes))
+        if any(_is_scalable(leaf) for leaf in given):
+            for label, change in _CHANGES.items():
+                yield Draw(label, _random(nodes, given, known, 7, change), label != "small")
 
 
 def _describe(nodes: Sequence[fx.Node], sizes: Sizes) -> str:
@@ -102,7 +107,11 @@ def _others(ranges: dict[Any, Any], known: Sizes, count: int) -> Iterator[Sizes]
 def _within(allowed: Any, size: int, number: int, place: int) -> int:
     least = max(1, _bound(allowed, "lower", 1))
     most = max(least, _bound(allowed, "upper", 1 << 30))
-    return min(most, least if number == 0 else size * number + 1 + place)
+    if number == 0:
+        return least
+    if number == 2 and most <= _GROWTH * max(16, size):
+        return most
+    return min(most, size * number + 1 + place)
 
 
 def _bound(allowed: Any, side: str, otherwise: int) -> int:
@@ -111,11 +120,20 @@ def _bound(allowed: Any, side: str, otherwise: int) -> int:
 
 
 def _random(
-    nodes: Sequence[fx.Node], given: Leaves, sizes: Sizes, seed: int
+    nodes: Sequence[fx.Node],
+    given: Leaves,
+    sizes: Sizes,
+    seed: int,
+    change: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> Callable[[int], Leaves]:
     def leaves(step: int) -> Leaves:
         generator = torch.Generator().manual_seed(1000 * seed + step)
-        return _each(nodes, given, sizes, lambda like, shape: drawn(like, shape, generator))(step)
+
+        def make(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
+            values = drawn(like, shape, generator)
+            return change(values) if change is not None and _is_scalable(like) else values
+
+        return _each(nodes, given, sizes, make)(step)
 
     return leaves
 
@@ -157,8 +175,12 @@ def drawn(like: torch.Tensor, shape: list[int], generator: torch.Generator) -> t
         return torch.randint(low, high + 1, shape, generator=generator).to(like.dtype)
     wide = like.double()
     if not wide.isfinite().all():
-        places = torch.randint(0, like.numel(), shape, generator=generator)
-        return like.flatten()[places]
+        kept = like[~like.isnan()] if wide.isinf().any() else like[wide.isfinite()]
+        if not kept.numel():
+            return torch.randn(shape, generator=generator).to(like.dtype)
+        if wide.isinf().any():
+            return kept[torch.randint(0, kept.numel(), shape, generator=generator)]
+        return drawn(kept, shape, generator)
     mean, spread = float(wide.mean()), _spread(wide)
     values = torch.randn(shape, generator=generator, dtype=torch.float64) * spread + mean
     return (values.abs() if float(wide.min()) >= 0 else values).to(like.dtype)
@@ -189,6 +211,8 @@ def _extremes(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
     else:
         pattern = torch.stack([like.min(), like.max()])
     repeated = pattern.repeat(-(-count // pattern.numel()) if count else 0)[:count]
+    # Not in a regular order, in which the rounding errors of a long sum do not cancel.
+    repeated = repeated[torch.randperm(count, generator=torch.Generator().manual_seed(0))]
     return repeated.reshape(shape).to(like.dtype)
 
 
@@ -198,3 +222,33 @@ def _far(wide: torch.Tensor) -> torch.Tensor:
     far = _LARGE * _spread(wide)
     pattern = [far, 0.0, 1e-6, -far, -0.0, -1e-6, 1.0]
     return torch.tensor([abs(p) for p in pattern] if float(wide.min()) >= 0 else pattern).double()
+
+
+def _is_scalable(leaf: Any) -> bool:
+    """Return whether a leaf is a tensor of finite floats, which may have other magnitudes."""
+    if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+        return False
+    return leaf.numel() > 0 and leaf.dtype.itemsize > 1 and not bool(leaf.isinf().any())
+
+
+def _tiny(values: torch.Tensor) -> torch.Tensor:
+    """Return the smallest normal numbers with the signs of the values, and zeros of both signs."""
+    least = 4 * torch.finfo(values.dtype).smallest_normal
+    return torch.where(values.abs() < values.abs().mean(), 0.0 * values, values.sgn() * least)
+
+
+def _infinite(values: torch.Tensor) -> torch.Tensor:
+    """Return the values with an infinity in every fifth place."""
+    flat = values.flatten().clone()
+    flat[::5] = flat[::5].sgn() * torch.inf if not values.is_complex() else torch.inf
+    return flat.nan_to_num(0.0, torch.inf, -torch.inf).reshape(values.shape)
+
+
+# Changes of random values; torch must accept them with finite results.
+_CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "small": lambda values: values * 1e-3,
+    "large": lambda values: values * 1e3,
+    "negative": lambda values: -values.abs() if not values.is_complex() else -values,
+    "tiny": _tiny,
+    "infinite": _infinite,
+}

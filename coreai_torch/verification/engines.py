@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import torch
+from coreai.authoring import AIProgram
 
 from ..capture.validate import KERNELS, calls
 from ..errors import NativeError, VerificationInputError
@@ -16,20 +16,12 @@ from ..interpreter import to_torch
 from ..numerics.arrays import array
 from ..torch_compat import OpOverload
 from .isolation import Arrays, Isolated, Ports, ProgramFile, Saved
-from .trials import Runner
+from .runner import Engine, Runner
 
 # Matrix products. In float16 the Linux runtime accumulates in 16 bits (4096 terms of 0.1 sum to
 # 256), unlike devices, and takes 2,500 times as long as torch.
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul"}
 _PRODUCTS |= {"scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "einsum"}
-
-
-class Engine(StrEnum):
-    """What runs a program."""
-
-    AUTO = "auto"
-    RUNTIME = "runtime"
-    TORCH = "torch"
 
 
 def kernels(exported: torch.export.ExportedProgram) -> tuple[str, ...]:
@@ -126,13 +118,23 @@ class RunByTorch:
     ) -> None:
         """Optimize if requested, save, and read the program back."""
         with _asset(source, optimize=optimize, timeout=timeout) as path:
-            try:
-                self._function = to_torch(path).to(device).function(entrypoint)
-            except (KeyError, ValueError) as error:
-                raise NativeError(f"torch cannot run the program: {error}") from error
+            self._read(path, entrypoint, device)
+
+    def _read(self, program: Path | AIProgram, entrypoint: str, device: str) -> None:
+        try:
+            self._function = to_torch(program).to(device).function(entrypoint)
+        except (KeyError, ValueError) as error:
+            raise NativeError(f"torch cannot run the program: {error}") from error
         self.ports = Ports(
             list(self._function.inputs), list(self._function.outputs), list(self._function.states)
         )
+
+    @classmethod
+    def of_program(cls, program: AIProgram, entrypoint: str, device: str = "cpu") -> RunByTorch:
+        """Run a program that is in memory, without a copy on disk."""
+        self = cls.__new__(cls)
+        self._read(program, entrypoint, device)
+        return self
 
     def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
         """Return the outputs, and the states after the call."""

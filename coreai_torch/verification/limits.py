@@ -17,6 +17,8 @@ from ..numerics.output_error import OutputError
 from ..numerics.tolerance import graph_limits
 from .subject import ReferenceCall, Subject
 
+_SLOW = 0.1  # seconds of a call in torch from which on there are few noisy runs
+_FEW = 3
 _LARGE = 4 << 30  # bytes of weights that are not copied to float64
 Feed = dict[fx.Node, Any]
 NodeLimits = dict[fx.Node, Allowed]
@@ -119,10 +121,11 @@ class ErrorLimits:
     device: str = "cpu"
     problem: str = ""  # why the analysis failed, if it did
 
-    def of(self, calls: Sequence[ReferenceCall], runs: int) -> list[CallLimits]:
-        """Return the limits of consecutive calls on one state, from `runs` noisy runs."""
+    def of(self, calls: Sequence[ReferenceCall]) -> list[CallLimits]:
+        """Return the limits of consecutive calls on one state."""
         if self.tolerance is None and not self.problem:
             try:
+                runs = ENOUGH if max(call.seconds for call in calls) < _SLOW else _FEW
                 return self._analyzed(calls, runs)
             except Exception as error:  # an op that torch cannot run on other operands
                 self.problem = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class ReferenceCall:
     states_before: list[torch.Tensor]
     outputs: list[torch.Tensor]
     states: list[torch.Tensor]
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Subject:
         return made
 
     def _call(self, leaves: Leaves) -> ReferenceCall:
-        before = self._states(leaves)
+        before, began = self._states(leaves), time.monotonic()
         given = [_copy(leaf) for leaf in leaves]
         args, kwargs = pytree.tree_unflatten(given, self.exported.call_spec.in_spec)
         result = (self.device_reference or self.reference)(*args, **kwargs)
@@ -107,7 +109,8 @@ class Subject:
             for leaf in pytree.tree_leaves(result)
             if isinstance(leaf, torch.Tensor | bool | int | float)
         ]
-        return ReferenceCall(leaves, before, outputs, self._states(given))
+        seconds = time.monotonic() - began
+        return ReferenceCall(leaves, before, outputs, self._states(given), seconds)
 
     def _mutated(self) -> dict[int, int]:
         """Map the index of each argument that is state to the index of the state."""

@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..errors import NativeError, VerificationInputError
+from ..errors import ConversionError, NativeError, VerificationInputError
 from ..numerics.arrays import array, tensor
-from ..numerics.error_analysis import ENOUGH
 from . import ports
 from .draws import Draw
-from .isolation import Arrays, Ports
+from .isolation import Arrays
 from .limits import CallLimits, ErrorLimits
+from .runner import Engine, Runner
 from .subject import ReferenceCall, Subject
 from .verdict import Trial
 
-_SLOW = 0.1  # seconds of a call in torch from which on there are few noisy runs
-_FEW = 3
-
-
-class Runner(Protocol):
-    """Runs one function of a program."""
-
-    ports: Ports
-
-    @property
-    def alive(self) -> bool:
-        """Whether it can be called again."""
-
-    def call(self, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays]:
-        """Return the outputs, and the states after the call."""
-
-    def close(self) -> None:
-        """Release resources."""
+_SLOW_CALL = 0.5  # seconds of a call from which on torch makes the other calls
 
 
 class Start(Protocol):
     """Starts a runner of the program, optimized or not."""
+
+    @property
+    def engine(self) -> Engine:
+        """What runs it."""
 
     def __call__(self, *, optimize: bool) -> Runner:
         """Load the program."""
@@ -55,6 +43,23 @@ class Failure:
     limits: CallLimits
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A loaded variant of the program, its ports, and what runs it."""
+
+    runner: Runner
+    pairing: ports.Pairing
+    engine: Engine
+
+
+@dataclass(frozen=True)
+class Results:
+    """The outputs of consecutive calls, with the states after each, and the seconds they took."""
+
+    calls: list[tuple[Arrays, Arrays]]
+    seconds: float
+
+
 @dataclass
 class Trials:
     """The calls made, and their results."""
@@ -67,49 +72,79 @@ class Trials:
     problems: dict[str, None] = field(default_factory=dict)  # an ordered set
     left_out: list[str] = field(default_factory=list)
     failure: Failure | None = None
+    slowest: float = 0.0  # seconds of the slowest call of the program
 
     def run(
-        self, start: Start, draws: Iterable[Draw], steps: int, variants: Sequence[bool]
+        self,
+        start: Start,
+        draws: Iterable[Draw],
+        steps: int,
+        variants: Sequence[bool],
+        instead: Callable[[], Runner] | None = None,
     ) -> None:
-        """Try all draws within the time limit; the first is always tried.
+        """Try draws until one fails or the time limit is reached; the first is always tried.
 
-        The `variants` are loaded at the same time; `True` is the optimized program.
+        The `variants` are loaded and run at the same time; `True` is the optimized program. If a
+        call of the first draw is slow, `instead` loads a runner for the other draws.
         """
         began = time.monotonic()
         with ExitStack() as stack:
-            runners: dict[bool, tuple[Runner, ports.Pairing]] = {}
-            for optimized in variants:
-                self._start(start, optimized, runners, stack)
+            parallel = 1 if start.engine is Engine.TORCH else len(variants)
+            pool = stack.enter_context(ThreadPoolExecutor(parallel))
+            loading = {o: pool.submit(start, optimize=o) for o in variants}
+            loaded: dict[bool, Loaded] | None = None
             for number, draw in enumerate(draws):
-                if number and time.monotonic() - began > self.seconds:
-                    self.left_out.append(
-                        f"{draw.label}: the time limit of {self.seconds:g} s was reached"
-                    )
+                if number and self._skip(draw, began):
                     continue
-                self._draw(draw, runners, steps)
+                calls = self._reference(draw, steps)
+                if loaded is None:
+                    loaded = self._wait(loading, start.engine, stack)
+                elif number == 1 and instead is not None and self.slowest > _SLOW_CALL:
+                    loaded = self._replace(instead, stack)
+                if calls:
+                    self._draw(draw, calls, loaded, pool)
 
-    def _start(
-        self,
-        start: Start,
-        optimized: bool,
-        runners: dict[bool, tuple[Runner, ports.Pairing]],
-        stack: ExitStack,
-    ) -> None:
+    def _skip(self, draw: Draw, began: float) -> bool:
+        if not all(trial.ok for trial in self.done):
+            reason = "earlier inputs show that the program is wrong"
+        elif time.monotonic() - began > self.seconds:
+            reason = f"the time limit of {self.seconds:g} s was reached"
+        else:
+            return False
+        self.left_out.append(f"{draw.label}: {reason}")
+        return True
+
+    def _wait(
+        self, loading: dict[bool, Future[Runner]], engine: Engine, stack: ExitStack
+    ) -> dict[bool, Loaded]:
+        """Return the variants that could be loaded, with complete ports."""
+        loaded = {}
+        for optimized, future in loading.items():
+            try:
+                runner = future.result()
+            except NativeError as error:
+                self.done.append(Trial("none", optimized, 0, problem=str(error), engine=engine))
+                continue
+            stack.callback(runner.close)
+            pairing = ports.paired(runner.ports, self.subject.plan, named=self.named)
+            self.problems.update(dict.fromkeys(pairing.problems))
+            if pairing.complete:
+                loaded[optimized] = Loaded(runner, pairing, engine)
+        return loaded
+
+    def _replace(self, instead: Callable[[], Runner], stack: ExitStack) -> dict[bool, Loaded]:
+        """Load the program, not optimized, in torch."""
         try:
-            runner = start(optimize=optimized)
-        except NativeError as error:
-            self.done.append(Trial("none", optimized, 0, problem=str(error)))
-            return
+            runner = instead()
+        except (ConversionError, NativeError) as error:
+            self.left_out.append(f"other inputs: torch cannot run the program: {error}")
+            return {}
         stack.callback(runner.close)
         pairing = ports.paired(runner.ports, self.subject.plan, named=self.named)
-        self.problems.update(dict.fromkeys(pairing.problems))
-        if pairing.complete:
-            runners[optimized] = (runner, pairing)
+        return {False: Loaded(runner, pairing, Engine.TORCH)} if pairing.complete else {}
 
-    def _draw(
-        self, draw: Draw, runners: dict[bool, tuple[Runner, ports.Pairing]], steps: int
-    ) -> None:
-        began = time.monotonic()
+    def _reference(self, draw: Draw, steps: int) -> list[ReferenceCall]:
+        """Make the calls in torch; return none if torch rejects the inputs."""
         try:
             calls = self.subject.calls(draw.leaves, steps)
         except Exception as failure:
@@ -120,43 +155,73 @@ class Trials:
                     f"{reason[0]}\n  try   pass inputs that the model accepts in torch"
                 ) from failure
             self.left_out.append(f"{draw.label}: torch itself rejects them: {reason[0]}")
-            return
-        each = (time.monotonic() - began) / len(calls)
-        limits = self.limits.of(calls, ENOUGH if each < _SLOW else _FEW)
-        for optimized, (runner, pairing) in list(runners.items()):
-            try:
-                self._steps(draw, limits, runner, pairing, optimized)
-            except NativeError as error:
-                self.done.append(Trial(draw.label, optimized, 0, problem=str(error)))
-                if not runner.alive:
-                    del runners[optimized]
+            return []
+        if draw.must_be_finite and not all(_is_finite(call) for call in calls):
+            self.left_out.append(f"{draw.label}: torch's results are infinite or NaN")
+            return []
+        return calls
 
-    def _steps(
+    def _draw(
         self,
         draw: Draw,
+        calls: list[ReferenceCall],
+        loaded: dict[bool, Loaded],
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        """Run the program and the error analysis at the same time, and compare."""
+        jobs = {o: pool.submit(self._execute, v, calls) for o, v in loaded.items()}
+        limits = self.limits.of(calls)
+        for optimized, job in jobs.items():
+            variant = loaded[optimized]
+            try:
+                results = job.result()
+            except NativeError as error:
+                self.done.append(
+                    Trial(draw.label, optimized, 0, problem=str(error), engine=variant.engine)
+                )
+                if not variant.runner.alive:
+                    del loaded[optimized]
+                continue
+            self.slowest = max(self.slowest, results.seconds / len(calls))
+            self._compare(draw, results, limits, variant, optimized)
+
+    def _execute(self, variant: Loaded, calls: list[ReferenceCall]) -> Results:
+        """Make the calls; each continues from the states of the program's last call."""
+        began, pairing = time.monotonic(), variant.pairing
+        states = _arrays(pairing.states, calls[0].states_before)
+        made = []
+        for call in calls:
+            raw, states = variant.runner.call(_arrays(pairing.inputs, self._inputs(call)), states)
+            made.append((raw, states))
+        return Results(made, time.monotonic() - began)
+
+    def _compare(
+        self,
+        draw: Draw,
+        results: Results,
         limits: list[CallLimits],
-        runner: Runner,
-        pairing: ports.Pairing,
+        variant: Loaded,
         optimized: bool,
     ) -> None:
-        """Make the calls; each continues from the states of the program's last call."""
-        states = _arrays(pairing.states, limits[0].call.states_before)
-        for limit in limits:
-            call = limit.call
-            inputs = _arrays(pairing.inputs, self._inputs(call))
-            raw, states = runner.call(inputs, states)
+        pairing = variant.pairing
+        for limit, (raw, states) in zip(limits, results.calls, strict=True):
             got = {n: tensor(raw[n]) for n in pairing.outputs}
-            outputs = limit.compare(pairing.outputs, got)
             after = {n: tensor(states[n]) for n in pairing.states}
-            compared = limit.compare(pairing.states, after, states=True)
-            trial = Trial(draw.label, optimized, limit.step, outputs, compared)
+            trial = Trial(
+                draw.label,
+                optimized,
+                limit.step,
+                limit.compare(pairing.outputs, got),
+                limit.compare(pairing.states, after, states=True),
+                engine=variant.engine,
+            )
             self.done.append(trial)
             if not trial.ok:
-                want = dict(zip(pairing.outputs, call.outputs, strict=True))
+                want = dict(zip(pairing.outputs, limit.call.outputs, strict=True))
                 allowed = dict(zip(pairing.outputs, limit.outputs, strict=True))
                 self.problems.update(dict.fromkeys(ports.swapped(got, want, allowed)))
-                self.failure = self.failure or Failure(draw, call, trial, limit)
-                return  # later calls would start from a wrong state
+                self.failure = self.failure or Failure(draw, limit.call, trial, limit)
+                return  # later calls started from a wrong state
 
     def opinion(self, runner: Runner) -> str:
         """Run the first call that differed in another engine, and say whether it differs too."""
@@ -188,6 +253,11 @@ class Trials:
     def _inputs(self, call: ReferenceCall) -> list[Any]:
         places = {node: at for at, node in enumerate(self.subject.arguments)}
         return [call.leaves[places[port.node]] for port in self.subject.plan.inputs]
+
+
+def _is_finite(call: ReferenceCall) -> bool:
+    values = (v for v in (*call.outputs, *call.states) if v.is_floating_point() or v.is_complex())
+    return all(bool(v.isfinite().all()) for v in values)
 
 
 def _arrays(names: list[str], values: list[Any]) -> Arrays:

@@ -23,6 +23,7 @@ class Trial:
     outputs: tuple[OutputError, ...] = ()
     states: tuple[OutputError, ...] = ()
     problem: str = ""  # why the program failed although torch did not
+    engine: str = "runtime"  # what ran the program
 
     @property
     def ok(self) -> bool:
@@ -32,7 +33,9 @@ class Trial:
     def __str__(self) -> str:
         """Describe the call."""
         step = f", call {self.step + 1}" if self.step else ""
-        return f"inputs {self.inputs}{step}, {'after' if self.optimized else 'before'} optimize()"
+        by = "" if self.engine == "runtime" else ", run by torch"
+        when = "after" if self.optimized else "before"
+        return f"inputs {self.inputs}{step}, {when} optimize(){by}"
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,27 @@ class Verdict:
             return f"{where} has different ports than torch"
         return f"{where} does not match torch: {len(self.failures)} of {count} differ"
 
+    @property
+    def runtime_calls(self) -> int:
+        """The number of calls that the runtime made, rather than torch."""
+        return sum(t.engine == "runtime" for t in self.trials)
+
+    def _where(self) -> Iterable[str]:
+        """Say which inputs ran where."""
+        for engine, by in (("runtime", "the runtime"), ("torch", "torch, op by op,")):
+            ran = [t for t in self.trials if t.engine == engine]
+            if ran:
+                inputs = ", ".join(dict.fromkeys(t.inputs for t in ran))
+                times = [
+                    w
+                    for w, o in (("before", False), ("after", True))
+                    if o in {t.optimized for t in ran}
+                ]
+                yield (
+                    f"{by} made {counted(len(ran), 'call')} {' and '.join(times)} optimize(): "
+                    f"inputs {inputs}"
+                )
+
     def _caveats(self) -> Iterable[str]:
         """Say what was not compared, and where equal scores leave the result open."""
         errors = [(t, e) for t in self.trials for e in (*t.outputs, *t.states)]
@@ -162,7 +186,7 @@ class Verdict:
             yield from (f"  {error}" for error in self.worst().values())
         if self.divergence is not None:
             yield _indented(str(self.divergence), 2)
-        yield from (f"  note: {note}" for note in (*self.notes, *self._caveats()))
+        yield from (f"  note: {note}" for note in (*self._where(), *self.notes, *self._caveats()))
         yield from (f"  skipped: {left}" for left in self.left_out)
 
 

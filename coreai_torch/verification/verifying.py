@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,7 +22,7 @@ from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
 from .draws import TrialPlan, draws
-from .engines import Engine, check_device, chosen, kernels, start
+from .engines import Engine, RunByTorch, check_device, chosen, kernels, start
 from .isolation import ProgramFile
 from .limits import ErrorLimits
 from .locate import Search
@@ -30,6 +31,19 @@ from .subject import Leaves, Subject
 from .trials import Runner, Trials
 from .verdict import Divergence, Verdict
 
+
+class Mode(StrEnum):
+    """How much is verified.
+
+    Both run the given inputs on the runtime, before and after `optimize()`. `quick` runs generated
+    inputs there only if calls are fast, and in torch otherwise, for at most 8 seconds.
+    """
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+_SECONDS = {Mode.QUICK: 8.0, Mode.FULL: 60.0}  # limits of the time for generated inputs
 _LARGE = 1 << 30  # bytes from which on a program is not loaded twice at a time
 
 ProgramLike: TypeAlias = "AIProgram | AIModelAsset | Path | str"
@@ -44,7 +58,8 @@ class Settings:
     converter: TorchConverter | None = None
     trials: TrialPlan = field(default_factory=TrialPlan)
     tolerance: float | None = None
-    seconds: float = 60.0
+    mode: Mode = Mode.FULL
+    seconds: float | None = None  # the limit of the mode
     timeout: float = 600.0
     locate: bool = True
     engine: Engine = Engine.AUTO
@@ -85,15 +100,17 @@ def verify(
         output_names: likewise.
         state_names: likewise.
         entrypoint_name: the function of the program.
-        settings: `trials`, a `TrialPlan` of the inputs to generate; `seconds` (60), the time limit
-            for generated inputs; `tolerance`, relative to the largest value of an output, instead
-            of the tolerance of its dtype; `converter`, the converter that made the program;
-            `locate=False` to skip the search for the first wrong op; `engine`, either `runtime`
-            of this machine or `torch`, which executes the program op by op, runs Metal kernels
-            from their source and accumulates float16 products as devices do (`auto` chooses the
-            runtime unless the program needs these); `device` (`cpu`), such as `cuda`, on which
-            torch runs both the model and the program instead of the runtime; `timeout` (600), the
-            limit in seconds for each step of native code.
+        settings: `mode`, `full` or `quick`, which lets torch run the program on generated inputs if
+            calls of the runtime are slow; `trials`, a `TrialPlan` of the inputs to generate;
+            `seconds`, the time limit for generated inputs (60, or 8 if quick); `tolerance`,
+            relative to the largest value of an output, instead of the limits of its elements;
+            `converter`, the converter that made the program; `locate=False` to skip the search
+            for the first wrong op; `engine`, either `runtime` of this machine or `torch`, which
+            executes the program op by op, runs Metal kernels from their source and accumulates
+            float16 products as devices do (`auto` chooses the runtime unless the program needs
+            these); `device` (`cpu`), such as `cuda`, on which torch runs both the model and the
+            program instead of the runtime; `timeout` (600), the limit in seconds for each step of
+            native code.
     """
     names = Names(input_names, output_names, state_names)
     named = any(n is not None for n in (input_names, output_names, state_names))
@@ -113,6 +130,15 @@ def verify(
     return examine(subject, program, subject.leaves(args, kwargs), options)
 
 
+def check_mode(mode: Any) -> Mode:
+    """Return the mode of a comparison, or raise."""
+    if mode not in list(Mode):
+        raise VerificationInputError(
+            f"no verification mode {mode!r}\n  try   pass 'quick' or 'full'"
+        )
+    return Mode(mode)
+
+
 def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
     known = {f.name for f in fields(Settings)} - {"entrypoint", "named"}
     unknown = [name for name in given if name not in known]
@@ -126,6 +152,7 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
         )
     check_converter(given.get("converter"))
     engine = given.pop("engine", Engine.AUTO)
+    given["mode"] = check_mode(given.get("mode", Mode.FULL))
     if engine not in list(Engine):
         known_engines = [*map(str, Engine)]
         raise VerificationInputError(f"no engine {engine!r}\n  try   pass one of {known_engines}")
@@ -138,14 +165,17 @@ def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Set
     """Compare a program with a captured model; `leaves` are the flattened inputs."""
     began = time.monotonic()
     limits = ErrorLimits(subject, options.tolerance, options.device)
-    trials = Trials(subject, limits, options.named, options.seconds)
+    seconds = _SECONDS[options.mode] if options.seconds is None else options.seconds
+    trials = Trials(subject, limits, options.named, seconds)
     steps = max(1, options.trials.steps) if subject.plan.states else 1
     engine, reason = chosen(options.engine, subject.exported, options.device)
     with _starter(engine, program, options) as starter:
         for variants in _loaded_together(starter.source):
-            trials.run(starter, draws(subject, leaves, options.trials), steps, variants)
-        opinion = _second_opinion(trials, engine, starter) if trials.failure else ""
-    divergence, found = _locate(trials, engine, options) if options.locate else (None, "")
+            inputs = draws(subject, leaves, options.trials)
+            instead = starter.interpreter if options.mode is Mode.QUICK else None
+            trials.run(starter, inputs, steps, variants, instead)
+        opinion = _second_opinion(trials, starter) if trials.failure else ""
+    divergence, found = _locate(trials, options) if options.locate else (None, "")
     notes = (reason, subject.note, _fallback(limits), opinion, found)
     return Verdict(
         options.entrypoint,
@@ -178,7 +208,7 @@ def _fallback(limits: ErrorLimits) -> str:
 def _starter(engine: Engine, program: ProgramLike, options: Settings) -> Iterator[Starter]:
     with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
         source = _program_file(program, Path(folder))
-        yield Starter(engine, source, options.entrypoint, options.timeout, options.device)
+        yield Starter(engine, program, source, options)
 
 
 @dataclass(frozen=True)
@@ -186,21 +216,27 @@ class Starter:
     """Load a program from its file into an engine."""
 
     engine: Engine
+    program: ProgramLike
     source: ProgramFile
-    entrypoint: str
-    timeout: float
-    device: str = "cpu"
+    options: Settings
 
     def __call__(self, *, optimize: bool) -> Runner:
         """Load the program as it is, or optimized."""
         return start(
             self.engine,
             self.source,
-            entrypoint=self.entrypoint,
+            entrypoint=self.options.entrypoint,
             optimize=optimize,
-            timeout=self.timeout,
-            device=self.device,
+            timeout=self.options.timeout,
+            device=self.options.device,
         )
+
+    def interpreter(self) -> Runner:
+        """Load the program as it is in torch, which runs it op by op."""
+        if isinstance(self.program, AIProgram):
+            options = self.options
+            return RunByTorch.of_program(self.program, options.entrypoint, options.device)
+        return replace(self, engine=Engine.TORCH)(optimize=False)
 
 
 def _loaded_together(source: ProgramFile) -> list[tuple[bool, ...]]:
@@ -213,10 +249,10 @@ def _loaded_together(source: ProgramFile) -> list[tuple[bool, ...]]:
     return [(False,), (True,)] if large else [(False, True)]
 
 
-def _second_opinion(trials: Trials, engine: Engine, starter: Starter) -> str:
+def _second_opinion(trials: Trials, starter: Starter) -> str:
     """Run the failed trial in the torch engine, to tell wrong programs from runtime faults."""
     assert trials.failure is not None
-    if engine is Engine.TORCH:  # chosen because the runtime cannot run this program
+    if trials.failure.trial.engine == Engine.TORCH:
         return ""
     try:
         runner = replace(starter, engine=Engine.TORCH)(optimize=trials.failure.trial.optimized)
@@ -244,11 +280,12 @@ def _program_file(program: ProgramLike, folder: Path) -> ProgramFile:
     return ProgramFile(asset=path)
 
 
-def _locate(trials: Trials, engine: Engine, options: Settings) -> tuple[Divergence | None, str]:
+def _locate(trials: Trials, options: Settings) -> tuple[Divergence | None, str]:
     """Search for the first op that diverges; return it, and a note if the search failed."""
     if trials.failure is None or trials.problems:  # wrong names or orders explain the failure
         return None, ""
     registry = options.converter._registry if options.converter is not None else BUILTIN
+    engine = Engine(trials.failure.trial.engine)
     search = Search(
         trials.subject, registry, trials.limits, engine, options.timeout, options.device
     )

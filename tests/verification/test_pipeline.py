@@ -12,7 +12,12 @@ from verification.models import Block, Net, dividing_by_zero, leaky
 
 import coreai_torch
 from coreai_torch import pipeline
-from coreai_torch.errors import ConversionError, ExportError, VerificationError
+from coreai_torch.errors import (
+    ConversionError,
+    ExportError,
+    VerificationError,
+    VerificationInputError,
+)
 
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 
@@ -28,6 +33,12 @@ def test_convert_saves_a_verified_and_optimized_program(tmp_path):
     assert str(program) == text, "it is optimized already"
     got = runtime.run(program, {"features": X})
     torch.testing.assert_close(got["scores"], Net()(X).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_an_unknown_verify_mode_raises_before_the_export(monkeypatch):
+    monkeypatch.setattr(pipeline, "prepare", None)
+    with pytest.raises(VerificationInputError, match="try   pass 'quick' or 'full'"):
+        coreai_torch.convert(Net(), (X,), verify="fast")
 
 
 def test_wrong_numbers_raise_and_nothing_is_saved(tmp_path):

@@ -36,14 +36,16 @@ def test_a_correct_program_passes(counted):
     assert verdict
     assert verdict.ok
     assert verdict.failures == ()
-    assert str(verdict).startswith("entrypoint 'main' matches torch in 42 calls")
+    assert str(verdict).startswith("entrypoint 'main' matches torch in ")
+    assert len(verdict.trials) == verdict.runtime_calls == 72
     assert verdict.raise_if_failed() is verdict
 
 
 def test_all_kinds_of_inputs_run_before_and_after_optimize(counted):
     _, verdict = counted
     tried = {(t.inputs, t.optimized) for t in verdict.trials}
-    labels = {"given", "x[0]=1", "x[0]=4", "seed 1", "seed 2", "zeros", "extremes"}
+    labels = {"given", "x[0]=1", "x[0]=4", "x[0]=64", "seed 1", "seed 2", "zeros", "extremes"}
+    labels |= {"small", "large", "negative", "tiny"}
     assert tried == {(label, optimized) for label in labels for optimized in (False, True)}
     shapes = {t.inputs: t.outputs[0].shape for t in verdict.trials}
     assert (shapes["given"], shapes["x[0]=1"], shapes["x[0]=4"]) == ((3, 8), (1, 8), (4, 8))
@@ -71,7 +73,8 @@ def test_each_output_has_error_figures(counted):
 def test_a_verdict_converts_to_json(counted):
     data = json.loads(json.dumps(counted[1].as_dict(), allow_nan=False))
     assert data["ok"] is True
-    assert len(data["trials"]) == 42
+    assert len(data["trials"]) == len(counted[1].trials)
+    assert {t["engine"] for t in data["trials"]} == {"runtime"}
     assert data["trials"][0]["outputs"][0]["tolerance"] > 0
     assert set(data["worst"]) == set(counted[1].worst())
 
@@ -203,7 +206,7 @@ def test_generated_inputs_are_skipped_after_the_time_limit():
     verdict = verify(Pair(), None, (X,), seconds=0.0)
     assert verdict
     assert {t.inputs for t in verdict.trials} == {"given"}
-    assert len(verdict.left_out) == 4
+    assert len(verdict.left_out) == 9
     assert "the time limit of 0 s was reached" in verdict.left_out[0]
 
 
@@ -227,6 +230,37 @@ def test_a_large_program_is_loaded_once_at_a_time(monkeypatch):
     verdict = verify(Pair(), None, (X,), trials=GIVEN_ONLY)
     assert verdict
     assert [t.optimized for t in verdict.trials] == [False, True]
+
+
+def test_inputs_with_infinite_results_are_skipped(counted):
+    _, verdict = counted
+    assert "infinite: torch's results are infinite or NaN" in verdict.left_out
+
+
+def test_a_wrong_program_is_not_tried_further():
+    verdict = verify(Net().eval(), None, (X,), converter=leaky(), locate=False)
+    assert {t.inputs for t in verdict.trials} == {"given"}
+    assert "zeros: earlier inputs show that the program is wrong" in verdict.left_out
+
+
+def test_quick_lets_torch_run_generated_inputs_if_calls_are_slow(monkeypatch):
+    monkeypatch.setattr("coreai_torch.verification.trials._SLOW_CALL", 0.0)
+    verdict = verify(Pair(), None, (X,), mode="quick")
+    assert verdict, str(verdict)
+    ran = {(t.inputs, t.optimized, t.engine) for t in verdict.trials}
+    assert {r for r in ran if r[2] == "runtime"} == {
+        ("given", False, "runtime"),
+        ("given", True, "runtime"),
+    }
+    assert ("seed 1", False, "torch") in ran
+    assert verdict.runtime_calls == 2
+    assert "the runtime made 2 calls before and after optimize(): inputs given" in str(verdict)
+    assert "torch, op by op, made " in str(verdict)
+
+
+def test_verify_rejects_an_unknown_mode():
+    with pytest.raises(VerificationInputError, match="no verification mode 'fast'"):
+        verify(Pair(), None, (X,), mode="fast")
 
 
 def test_verify_rejects_an_unknown_keyword():
