@@ -158,7 +158,7 @@ class Analysis:
                 return _NoisyBody(value, self._noise)
             return self._noise.relative(value, before) if before else value
 
-        return _repaired(call.evaluate(lane, change), base)
+        return _repaired(call.evaluate(lane, change), base, has_domain=before > 0)
 
     def _step(self, node: fx.Node, call: _Call, base: Any, env: Mapping[fx.Node, Lanes]) -> Lanes:
         """Run an op that jumps with its operands at the ends of their errors, apart."""
@@ -317,15 +317,18 @@ def _shifted(value: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
     return (value.to(finite.dtype) + finite).to(value.dtype)
 
 
-def _repaired(value: Any, base: Any) -> Any:
-    """Replace results of another shape, and NaN of noisy runs only, by the value without errors."""
+def _repaired(value: Any, base: Any, has_domain: bool = True) -> Any:
+    """Replace results of another shape, and NaN of noisy runs only, by the value without errors.
+
+    Only ops with a domain return NaN next to its end.
+    """
     if isinstance(value, tuple | list) and isinstance(base, tuple | list):
-        return type(base)(_repaired(v, b) for v, b in zip(value, base, strict=True))
+        return type(base)(_repaired(v, b, has_domain) for v, b in zip(value, base, strict=True))
     if not isinstance(base, torch.Tensor) or not isinstance(value, torch.Tensor):
         return value
     if value.shape != base.shape:
         return base
-    if is_float(value) and value.isnan().any():
+    if has_domain and is_float(value) and value.isnan().any():
         return torch.where(value.isnan(), base, value)
     return value
 

@@ -9,8 +9,10 @@ import torch
 
 from ..ir.types import narrow
 from .equal_terms import equal_terms_error
-from .rounding import Kind, is_float, terms, unit, weight_error
+from .rounding import Kind, is_float, overload, terms, unit, weight_error
 
+_PRODUCTS = {"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"}
+_LARGE_PRODUCT = 1 << 24  # multiplications
 _POOL = 1 << 20  # random numbers that are drawn once and then reused from random places
 
 
@@ -70,8 +72,10 @@ def sum_error(
     sum of their absolute values; terms of one sign give one that grows with the square root of
     their number. Sums of 16-bit numbers are accumulated in 32 bits, and rounded at the end.
     """
-    absolute, named = map_leaves((args, kwargs), _magnitude)
-    total = target(*absolute, **named)
+    total = _product_of_norms(target, args, result)
+    if total is None:
+        absolute, named = map_leaves((args, kwargs), _magnitude)
+        total = target(*absolute, **named)
     count = terms(target, args, result)
     size = result.abs().float()
     total_units = 1.0 + weight_error(target)
@@ -83,6 +87,27 @@ def sum_error(
         error = error + target(shift, *args[1:], **kwargs).abs().float()
     dtype = narrow(result.dtype)
     return error + unit(dtype) * size if unit(dtype) > unit(torch.float32) else error
+
+
+def _product_of_norms(
+    target: Any, args: tuple[Any, ...], result: torch.Tensor
+) -> torch.Tensor | None:
+    """Return a bound of the sum of absolute products that is as good for large random matrices."""
+    name, _ = overload(target)
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if name in ("addmm", "baddbmm"):
+        bias, *tensors = tensors
+    else:
+        bias = tensors[2] if name == "linear" and len(tensors) > 2 else None
+    if name not in _PRODUCTS or len(tensors) < 2 or tensors[0].dim() < 2:
+        return None
+    if result.numel() * tensors[0].shape[-1] < _LARGE_PRODUCT:
+        return None
+    rows = torch.linalg.vector_norm(tensors[0], dim=-1, dtype=torch.float32)
+    axis = -1 if name == "linear" else -2
+    columns = torch.linalg.vector_norm(tensors[1], dim=axis, dtype=torch.float32)
+    total = rows.unsqueeze(-1) * columns.unsqueeze(-2)
+    return total if bias is None else total + bias.abs().float()
 
 
 def _magnitude(value: Any) -> Any:

@@ -57,7 +57,7 @@ _EXACT = _names("""
     upsample_nearest1d upsample_nearest2d upsample_nearest3d view view_as view_as_complex
     view_as_real view_copy where zeros zeros_like
 """)
-_ROUNDED = _names("add div mul reciprocal rsub sqrt square sub true_divide")
+_ROUNDED = _names("add div mul reciprocal rsub square sub true_divide")
 _SUM = _names("""
     _adaptive_avg_pool2d _adaptive_avg_pool3d _convolution _embedding_bag
     _embedding_bag_forward_only _fft_c2c _trilinear adaptive_avg_pool1d adaptive_avg_pool2d

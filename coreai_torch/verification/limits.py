@@ -18,7 +18,7 @@ from ..numerics.tolerance import graph_limits
 from .subject import ReferenceCall, Subject
 
 _SLOW = 0.1  # seconds of a call in torch from which on there are few noisy runs
-_FEW = 3
+_FEW = 2
 _LARGE = 4 << 30  # bytes of weights that are not copied to float64
 Feed = dict[fx.Node, Any]
 NodeLimits = dict[fx.Node, Allowed]

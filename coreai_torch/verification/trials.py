@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -89,8 +89,10 @@ class Trials:
         """
         began = time.monotonic()
         with ExitStack() as stack:
-            parallel = 1 if start.engine is Engine.TORCH else len(variants)
-            pool = stack.enter_context(ThreadPoolExecutor(parallel))
+            inline = start.engine is Engine.TORCH  # modes of torch belong to this thread
+            pool: Executor = stack.enter_context(
+                _Inline() if inline else ThreadPoolExecutor(len(variants))
+            )
             loading = {o: pool.submit(start, optimize=o) for o in variants}
             loaded: dict[bool, Loaded] | None = None
             for number, draw in enumerate(draws):
@@ -100,7 +102,7 @@ class Trials:
                 if loaded is None:
                     loaded = self._wait(loading, start.engine, stack)
                 elif number == 1 and instead is not None and self.slowest > _SLOW_CALL:
-                    loaded = self._replace(instead, stack)
+                    loaded, pool = self._replace(instead, stack), _Inline()
                 if calls:
                     self._draw(draw, calls, loaded, pool)
 
@@ -166,7 +168,7 @@ class Trials:
         draw: Draw,
         calls: list[ReferenceCall],
         loaded: dict[bool, Loaded],
-        pool: ThreadPoolExecutor,
+        pool: Executor,
     ) -> None:
         """Run the program and the error analysis at the same time, and compare."""
         jobs = {o: pool.submit(self._execute, v, calls) for o, v in loaded.items()}
@@ -253,6 +255,18 @@ class Trials:
     def _inputs(self, call: ReferenceCall) -> list[Any]:
         places = {node: at for at, node in enumerate(self.subject.arguments)}
         return [call.leaves[places[port.node]] for port in self.subject.plan.inputs]
+
+
+class _Inline(Executor):
+    """Runs each job at once, in this thread."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 def _is_finite(call: ReferenceCall) -> bool:
