@@ -9,12 +9,28 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 _DELAY = 1.0  # seconds before the bar appears
+_quiet = _verbose = False
+
+
+def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
+    """Hide progress displays (`coreai-torch -q`), or show torch's own output too (`-v`)."""
+    global _quiet, _verbose
+    _quiet, _verbose = quiet, verbose
+
+
+def is_verbose() -> bool:
+    """Return whether torch's log lines and the tracebacks of errors are shown."""
+    return _verbose
+
+
+def _is_shown() -> bool:
+    return not _quiet and sys.stderr.isatty()
 
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
     """Yield a function to call once per step; print nothing if piped or fast."""
-    if not sys.stderr.isatty():
+    if not _is_shown():
         yield lambda: None
         return
     from rich.console import Console
@@ -93,7 +109,7 @@ class Stages:
 @contextmanager
 def stages() -> Iterator[Stages]:
     """Yield the display for the stages of one run; print nothing if piped."""
-    if not sys.stderr.isatty():
+    if not _is_shown():
         yield Stages(None)
         return
     from rich.console import Console

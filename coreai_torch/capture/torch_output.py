@@ -8,21 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..progress import is_verbose
 from ..torch_compat import print_no_graphs
-
-_shown = bool(os.environ.get("TORCH_LOGS"))  # whoever sets it wants to read them
-
-
-def show_torch_output(shown: bool) -> None:
-    """Print (`coreai-torch -v`) or drop what torch prints while it exports."""
-    global _shown
-    _shown = shown
 
 
 @contextmanager
 def quiet_torch() -> Iterator[None]:
     """Drop log lines and graph dumps of torch that are written in this thread."""
-    if _shown:
+    if is_verbose() or os.environ.get("TORCH_LOGS"):  # who sets it wants to read them
         yield
         return
     thread = threading.get_ident()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import warnings
@@ -11,16 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import REPORT_HINT, NativeError, SaveError
+from .. import progress
+from ..errors import REPORT_HINT, NamingError, NativeError, SaveError
 from . import (
     bench,
     check,
+    compress,
     convert,
     diff,
     doctor,
     inspect,
     lint,
     llm,
+    llm_running,
     ops,
     report,
     run,
@@ -29,30 +33,32 @@ from . import (
 )
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
 from .supervisor import can_supervise, supervised
+from .verbosity import Quiet, Verbose, apply_verbosity, with_verbosity
 
 _HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
 
 \b
-  coreai-torch check   models.py:net --input "x=f32[1,3,224,224]"
-  coreai-torch convert models.py:net --input "x=f32[1,3,224,224]" -o net.aimodel
-  coreai-torch verify  models.py:net net.aimodel --input "x=f32[1,3,224,224]"
-  coreai-torch inspect net.aimodel
-  coreai-torch report  net.aimodel -o net.html
-  coreai-torch run     net.aimodel x=photo.png -o scores.npz
+  coreai-torch check    models.py:net --input "x=f32[1,3,224,224]"
+  coreai-torch convert  models.py:net --input "x=f32[1,3,224,224]" -o net.aimodel
+  coreai-torch compress models.py:net --input "x=f32[1,3,224,224]" --scheme int8 -o net.aimodel
+  coreai-torch verify   models.py:net net.aimodel --input "x=f32[1,3,224,224]"
+  coreai-torch inspect  net.aimodel
+  coreai-torch report   net.aimodel -o net.html
+  coreai-torch run      net.aimodel x=photo.png -o scores.npz
 
-Every command takes --json. Exit codes: 0 success, 1 a check failed, 2 wrong usage, 3 the command
-failed (the message ends in a code that docs/errors.md explains).
+Every command takes --json, -q and -v. Exit codes: 0 success, 1 a check failed, 2 wrong usage, 3 the
+command failed (the message ends in a code that docs/errors.md explains).
 """
 
 app = typer.Typer(
     help=_HELP,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 for _command in (
     convert,
+    compress,
     check,
     verify,
     inspect,
@@ -67,12 +73,14 @@ for _command in (
 ):
     _name = _command.__name__.rpartition(".")[2]
     app.command(_name, help=_command.HELP, no_args_is_help=_name not in ("ops", "doctor"))(
-        getattr(_command, _name)
+        with_verbosity(getattr(_command, _name))
     )
-
-
+app.command(
+    "generate", help=llm_running.GENERATE.replace("llm generate", "generate"), no_args_is_help=True
+)(with_verbosity(llm_running.generate))
 app.add_typer(llm.app, name="llm")
 
+_COMPLETION, _COMPLETE = ("--show-completion", "--install-completion"), "_COREAI_TORCH_COMPLETE"
 _WRONG_PATHS = (
     FileNotFoundError,
     FileExistsError,
@@ -87,7 +95,10 @@ _ClickException: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ 
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
+    apply_verbosity(quiet, verbose)
     if version:
         from .. import __version__
 
@@ -102,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=FutureWarning)  # raised inside torch
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.showwarning = print_warning
+    progress.set_verbosity()
     if arguments is None and can_supervise():
         raise SystemExit(supervised(lambda: _run(given), lambda crash: _crashed(crash, as_json)))
     raise SystemExit(_run(given))
@@ -137,7 +149,10 @@ def _outcome(given: list[str], as_json: bool) -> int:
     except _WRONG_PATHS as wrong:
         print_error(str(wrong), "usage", as_json=as_json)
         return USAGE
-    except SystemExit as stop:  # raised by the model; passing on its 0 would mean success
+    except SystemExit as stop:
+        if any(word in _COMPLETION for word in given) or _COMPLETE in os.environ:
+            return int(stop.code or 0)  # printed what a shell asked for
+        # Raised by the model; passing on its 0 would mean success.
         from ..errors import ModelCodeError
 
         message = f"the model called sys.exit({stop.code!r})\n  try   return from forward instead"
@@ -150,8 +165,10 @@ def _failed(error: BaseException, as_json: bool) -> int:
     """Print an error with its code; an error without a code is a bug and keeps its traceback."""
     code = getattr(error, "code", None)
     if isinstance(code, str) and code.startswith("CAT"):
+        if progress.is_verbose():
+            traceback.print_exception(error)
         print_error(str(error), code, as_json=as_json)
-        return ERROR
+        return USAGE if isinstance(error, NamingError) else ERROR  # names come from options
     if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
         where = f" {error.filename}" if error.filename else ""
         hint = "free disk space, or pass another output path"

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .console import Inputs, Json, Source, answer, counted, error_data
+from .console import Checkpoint, DType, Inputs, Json, Source, answer, counted, error_data
 
 if TYPE_CHECKING:
     from ..lowering.survey import Blocker
@@ -23,13 +23,19 @@ any.
 _SHOWN = 3  # places of one blocker
 
 
-def check(source: Source, inputs: Inputs = None, as_json: Json = False) -> None:
+def check(
+    source: Source,
+    inputs: Inputs = None,
+    checkpoint: Checkpoint = None,
+    dtype: DType = "",
+    as_json: Json = False,
+) -> None:
     """Look for blockers."""
     from ..converter import TorchConverter
     from ..errors import ExportError
     from .model_source import load
 
-    loaded = load(source, inputs or ())
+    loaded = load(source, inputs or (), checkpoint=checkpoint, dtype=dtype)
     converter = TorchConverter().register_custom_kernels(loaded.kernels)
     try:
         program = loaded.capture(converter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -32,9 +34,17 @@ Inputs = Annotated[
 Source = Annotated[
     str,
     typer.Argument(
-        help="An exported program (.pt2), or package.module:factory, or file.py:factory.",
+        help="An exported program (.pt2), package.module:factory, file.py:factory, or "
+        "transformers:FOLDER of a model that save_pretrained wrote.",
         show_default=False,
     ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="Weights for the factory's model: .pt, .pth, .bin or .safetensors."),
+]
+DType = Annotated[
+    str, typer.Option(help="Convert the model and its float inputs: float16, bfloat16, float32.")
 ]
 
 
@@ -131,11 +141,30 @@ def print_warning(
     _print(f"warning: {cut_lines(str(message))}", err=True)
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the most similar known name, or an empty string."""
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def check_asset_path(path: Path) -> None:
+    """Reject the path of an asset that cannot be written; this is wrong usage."""
+    from ..asset.program import check_path
+    from ..errors import ConversionError
+
+    try:
+        check_path(path)
+    except ConversionError as error:
+        data = error_data(str(error), error.code)
+        raise typer.BadParameter(f"{data['message']}; try  {data['hint']}") from error
+
+
 def check_function(asset: object, functions: Collection[str], wanted: str) -> None:
     """Reject a function that the asset does not have; list those that it has."""
     if wanted not in functions:
         raise typer.BadParameter(
-            f"{asset} has no function {wanted!r}; it has {list(functions)}: try  --function"
+            f"{asset} has no function {wanted!r}; it has {list(functions)}"
+            f"{nearest(wanted, functions)}; try  --function {next(iter(functions), 'main')}"
         )
 
 

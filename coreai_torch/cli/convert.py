@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .console import Inputs, Json, Source, answer, counted, size
+from .console import (
+    Checkpoint,
+    DType,
+    Inputs,
+    Json,
+    Source,
+    answer,
+    check_asset_path,
+    counted,
+    size,
+)
 
 HELP = """Export, decompose, convert, check the numbers, optimize and save.
 
@@ -17,6 +28,8 @@ HELP = """Export, decompose, convert, check the numbers, optimize and save.
   coreai-torch convert models.py:net -i "x=f32[1,3,224,224]" -o net.aimodel
   coreai-torch convert models.py:net -i "x=f32[batch:2:1..64,10]" -o net.aimodel
   coreai-torch convert pkg.bert:small -i "ids=i64[1,16]<30522" --output-names states -o b.aimodel
+  coreai-torch convert models.py:net -i "x=f32[1,8]" --checkpoint best.pt --dtype f16 -o n.aimodel
+  coreai-torch convert transformers:bert-base/ --metadata license=MIT -o bert.aimodel
   coreai-torch convert models.py:net -i "x=f32[1,8]" -o net.aimodel \\
     --externalize "models.py:Norm=rms_norm(axes,eps)"
 
@@ -24,6 +37,12 @@ Nothing is saved if the numbers differ from PyTorch; --verify none skips the che
 keeps every instance of a class as a separate graph: package.module:Class or file.py:Class is a
 plain boundary, package.module:Class=name(attribute,...) a composite op.
 """
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="key=value: author, license, model_description, or any key; can be repeated."
+    ),
+]
 
 
 class Verify(StrEnum):
@@ -38,6 +57,9 @@ def convert(
     source: Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .aimodel to write.")],
     inputs: Inputs = None,
+    checkpoint: Checkpoint = None,
+    dtype: DType = "",
+    metadata: Metadata = None,
     input_names: Annotated[
         str, typer.Option(help="Names of the inputs, separated by commas.")
     ] = "",
@@ -76,27 +98,38 @@ def convert(
     from .model_source import load
 
     skipped = no_verify or verify is Verify.NONE
-    loaded = load(source, inputs or ())
+    check_asset_path(output)
+    described = parse_metadata(metadata or ())
+    loaded = load(source, inputs or (), checkpoint=checkpoint, dtype=dtype)
     mode = TorchConverter.Mode.DEBUG if debug else TorchConverter.Mode.RELEASE
     converter = TorchConverter(mode, recognize=recognize, dump_passes=dump_passes)
     names = {"input_names": input_names, "output_names": output_names, "state_names": state_names}
-    convert_model(
+    program = convert_model(
         loaded.model_or_exported,
         loaded.args,
         loaded.kwargs,
         dynamic_shapes=loaded.dynamic_shapes,
         externalize_modules=[parse(text) for text in externalize or ()],
         verify=False if skipped else str(verify),
-        output=output,
         converter=converter.register_custom_kernels(loaded.kernels),
         **{what: _listed(given) for what, given in names.items()},
     )
+    program.save_asset(output, described or None)
     contents = summarize(output)
     count = sum(function.ops for function in contents.functions)
     data = {"output": output, "bytes": contents.file_bytes, "ops": count, "verified": not skipped}
     checked = "numbers not checked" if skipped else "numbers equal PyTorch's"
     line = f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"
     answer(data, line, as_json=as_json, ok=True)
+
+
+def parse_metadata(given: Sequence[str]) -> dict[str, str]:
+    """Return the metadata that `key=value` texts give."""
+    pairs = [text.partition("=") for text in given]
+    for text, (key, found, _) in zip(given, pairs, strict=True):
+        if not (key and found):
+            raise typer.BadParameter(f"{text!r} is not metadata; try  --metadata author=Ada")
+    return {key: value for key, _, value in pairs}
 
 
 def _listed(given: str) -> list[str] | None:

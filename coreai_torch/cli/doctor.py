@@ -36,7 +36,10 @@ def doctor(
     """Check the environment and the asset."""
     environment = _environment()
     problems = list(_problems(environment))
-    found = _hazards(asset) if asset is not None else []
+    can_import = not any("cannot be imported" in problem for problem in problems)
+    if asset is not None and not can_import:
+        problems.append(f"{asset} was not checked: that needs what cannot be imported")
+    found = _hazards(asset) if asset is not None and can_import else []
     data: dict[str, Any] = {
         "environment": environment,
         "problems": problems,
@@ -51,7 +54,7 @@ def doctor(
             f"  try   {hazard.hint}",
             f"  code  {hazard.code}",
         ]
-    if asset is not None and not found:
+    if asset is not None and can_import and not found:
         lines.append(f"{asset}: no known hazards")
     ok = not problems and all(h.severity != "error" for h in found)
     answer(data, lines, as_json=as_json, ok=ok)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from .console import nearest
+
 if TYPE_CHECKING:
     import torch
 
@@ -25,6 +27,7 @@ _DTYPES = {
     "b1": "bool",
     "c64": "complex64",
 }
+_SHORT = {long: short for short, long in _DTYPES.items()}  # float32 is accepted too
 _INPUT = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](?:<(?P<below>\d+))?")
 _SIZE = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*):)?(?P<size>\d+)(?::(?P<least>\d+)\.\.(?P<most>\d+))?"
@@ -46,7 +49,7 @@ class Size:
 class InputSpec:
     """An example input."""
 
-    name: str
+    name: str  # empty for the only input of a model
     dtype: str
     sizes: tuple[Size, ...] = ()
     below: int = 2  # limit of integers; embeddings have at least two rows
@@ -93,19 +96,23 @@ class InputSpec:
 def parse(text: str) -> InputSpec:
     """Parse one input; an error shows an example."""
     name, found, what = text.partition("=")
-    if not found or not name.isidentifier():
+    if not found:  # a model with one input
+        name, what = "", text
+    elif not name.isidentifier():
         raise typer.BadParameter(f"{text!r} is not an input; {_HELP}")
     if what.startswith("@"):
         return InputSpec(name, "", file=Path(what[1:]))
     read = _INPUT.fullmatch(what.replace(" ", ""))
     if read is None:
         raise typer.BadParameter(f"{text!r} is not an input; {_HELP}")
-    if read["dtype"] not in _DTYPES:
+    dtype = _SHORT.get(read["dtype"], read["dtype"])
+    if dtype not in _DTYPES:
         known = ", ".join(_DTYPES)
-        raise typer.BadParameter(f"{read['dtype']!r} is an unknown dtype; the dtypes are {known}")
+        near = nearest(dtype, [*_DTYPES, *_SHORT])
+        raise typer.BadParameter(f"{dtype!r} is an unknown dtype; the dtypes are {known}{near}")
     parts = read["sizes"].removesuffix(",").split(",") if read["sizes"] else []
     sizes = tuple(_size(part, text) for part in parts)
-    return InputSpec(name, read["dtype"], sizes, _below(read["dtype"], read["below"], text))
+    return InputSpec(name, dtype, sizes, _below(dtype, read["below"], text))
 
 
 def _below(dtype: str, given: str | None, text: str) -> int:

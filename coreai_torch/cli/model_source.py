@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from . import input_spec
+from . import input_spec, weights
+from .console import nearest
 
 if TYPE_CHECKING:
     import torch
 
     from ..converter import TorchConverter
+
+
+_SEQUENCE = 16  # tokens of the example input of a language model
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,17 @@ class Loaded:
         return prepare(*given, rules=capture_rules(converter)).program
 
 
-def load(source: str, inputs: Sequence[str]) -> Loaded:
-    """Load the model that `source` names."""
+def load(
+    source: str,
+    inputs: Sequence[str],
+    *,
+    checkpoint: Path | None = None,
+    dtype: str = "",
+) -> Loaded:
+    """Load the model that `source` names, with its weights and in its dtype."""
     path, _, factory = source.rpartition(":")
     if source.endswith(".pt2"):
-        return _load_exported(Path(source), inputs)
+        return _load_exported(Path(source), inputs, checkpoint, dtype)
     if not path:
         raise typer.BadParameter(
             f"{source!r} is neither a .pt2 nor module:factory; "
@@ -56,11 +66,52 @@ def load(source: str, inputs: Sequence[str]) -> Loaded:
     import torch
 
     torch.manual_seed(0)  # untrained weights are then the same in `convert` and `verify`
-    module = _module(path)
-    loaded = _check_result(source, _call_factory(module, path, factory))
+    if path == "transformers" and not hasattr(_transformers(), factory):
+        loaded, kernels = _load_pretrained(Path(factory), inputs), ()
+    else:
+        module = _module(path)
+        loaded = _check_result(source, _call_factory(module, path, factory))
+        kernels = _kernels(module, loaded.model_or_exported)
+    if checkpoint is not None:
+        weights.load_checkpoint(loaded.model_or_exported, checkpoint)
     if inputs or loaded.args is None:
         loaded = _bind_inputs(loaded.model_or_exported, inputs)
-    return replace(loaded, kernels=_kernels(module, loaded.model_or_exported))
+    return replace(weights.in_dtype(loaded, dtype), kernels=kernels)
+
+
+def _transformers() -> ModuleType:
+    try:
+        return importlib.import_module("transformers")
+    except ImportError as error:
+        raise typer.BadParameter(
+            "transformers is not installed; try  pip install transformers"
+        ) from error
+
+
+def _load_pretrained(folder: Path, inputs: Sequence[str]) -> Loaded:
+    """Load the model of a folder; without --input it gets one sequence or one image."""
+    import torch
+
+    if not (folder / "config.json").is_file():
+        raise typer.BadParameter(
+            f"{folder} has no config.json; try  transformers:FOLDER with a folder that "
+            "save_pretrained wrote"
+        )
+    library = _transformers()
+    with _report_user_error(f"transformers:{folder}"):
+        config = library.AutoConfig.from_pretrained(folder)
+        named = next(iter(config.architectures or ()), "")
+        model_class = getattr(library, named, library.AutoModel)
+        model = model_class.from_pretrained(folder, local_files_only=True).eval()
+    model.config.use_cache = False  # its values would be outputs
+    main = getattr(model, "main_input_name", "")
+    if inputs or main not in ("input_ids", "pixel_values"):
+        return Loaded(model)
+    if main == "input_ids":
+        example = torch.randint(0, config.vocab_size, (1, _SEQUENCE))
+    else:
+        example = torch.randn(1, config.num_channels, config.image_size, config.image_size)
+    return Loaded(model, (), {main: example})
 
 
 def _check_result(source: str, result: Any) -> Loaded:
@@ -91,9 +142,14 @@ def _kernels(module: ModuleType, model: torch.nn.Module) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(v for v in values if isinstance(v, TorchMetalKernel)))
 
 
-def _load_exported(path: Path, inputs: Sequence[str]) -> Loaded:
+def _load_exported(
+    path: Path, inputs: Sequence[str], checkpoint: Path | None, dtype: str
+) -> Loaded:
     if inputs:
         raise typer.BadParameter("an exported program has its own inputs; --input is for factories")
+    if checkpoint is not None or dtype:
+        option = "--dtype" if checkpoint is None else "--checkpoint"
+        raise typer.BadParameter(f"an exported program has its weights; {option} is for factories")
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {path}")
     import torch
@@ -197,7 +253,7 @@ def _import_module(path: str) -> ModuleType:
 
 def _bind_inputs(model: torch.nn.Module, inputs: Sequence[str]) -> Loaded:
     """Bind named inputs to the parameters of `forward`."""
-    specs = [input_spec.parse(text) for text in inputs]
+    specs = _named([input_spec.parse(text) for text in inputs], model)
     if twice := [s.name for i, s in enumerate(specs) if s.name in {o.name for o in specs[:i]}]:
         raise typer.BadParameter(f"the input {twice[0]!r} is given more than once")
     tensors = {s.name: s.tensor() for s in specs}
@@ -205,6 +261,7 @@ def _bind_inputs(model: torch.nn.Module, inputs: Sequence[str]) -> Loaded:
         signature = inspect.signature(model.forward)
     except ValueError:  # a traced module has no names
         return Loaded(model, tuple(tensors.values()))
+    _check_names(model, signature, tensors)
     try:
         bound = signature.bind(**tensors)
     except TypeError as error:
@@ -214,3 +271,34 @@ def _bind_inputs(model: torch.nn.Module, inputs: Sequence[str]) -> Loaded:
     shapes = {s.name: s.dynamic() for s in specs}
     dynamic = shapes if any(shapes.values()) else None
     return Loaded(model, bound.args, bound.kwargs, dynamic)
+
+
+def _named(specs: list[input_spec.InputSpec], model: torch.nn.Module) -> list[input_spec.InputSpec]:
+    """Name the input of a model that takes only one."""
+    if all(spec.name for spec in specs):
+        return specs
+    try:
+        names = list(inspect.signature(model.forward).parameters)
+    except ValueError:
+        names = ["x"]
+    if len(specs) > 1:
+        raise typer.BadParameter(
+            f"several inputs need names: those of {type(model).__name__}.forward are {names}; "
+            f"try  --input {names[0]}=f32[1,3]"
+        )
+    return [replace(specs[0], name=names[0])]
+
+
+def _check_names(
+    model: torch.nn.Module, signature: inspect.Signature, given: Mapping[str, Any]
+) -> None:
+    """Reject an input that `forward` does not have; name the most similar one."""
+    parameters = signature.parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    for name in given:
+        if name not in parameters:
+            raise typer.BadParameter(
+                f"{type(model).__name__}.forward has no input {name!r}; it has {list(parameters)}"
+                f"{nearest(name, parameters)}"
+            )

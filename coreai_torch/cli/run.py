@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import Json, answer, check_function, table
+from .console import Json, answer, check_function, nearest, table
 
 if TYPE_CHECKING:
     import torch
@@ -20,11 +20,12 @@ HELP = """Run an asset on tensors, images or audio from files.
 
 \b
   coreai-torch run net.aimodel inputs.npz -o outputs.npz
-  coreai-torch run net.aimodel x=photo.png -o scores.safetensors
+  coreai-torch run net.aimodel photo.png -o scores.safetensors
   coreai-torch run style.aimodel x=photo.png -o y=painted.png
   coreai-torch run speech.aimodel samples=hello.wav ids=tokens.npz -o text.npz
 
-Tensors in a file with several tensors are matched with inputs by name. Images become floats between
+Tensors in a file with several tensors are matched with inputs by name; a model with one input needs
+no name. Images become floats between
 0 and 1 in the layout of the input, audio becomes floats between -1 and 1. States start as zeros and
 are saved with the outputs. The program runs in a separate process.
 """
@@ -54,10 +55,12 @@ def run(
     from ..numerics.arrays import array, tensor
     from ..verification.engines import Engine, start
     from ..verification.isolation import ProgramFile
+    from .tensors import check_writable
 
     functions = to_torch(asset).functions
     check_function(asset, functions, function)
     signature = functions[function]
+    check_writable([text.rpartition("=")[2] for text in output or ()])
     inputs = _inputs(signature, given or [])
     states = {name: _zeros(name, type_) for name, type_ in signature.states.items()}
     runner = start(
@@ -91,8 +94,10 @@ def _inputs(signature: Function, given: list[str]) -> dict[str, torch.Tensor]:
         path = Path(file)
         tensors = read(path)
         if is_named and name not in signature.inputs:
-            raise typer.BadParameter(f"no input {name!r}; the inputs are {list(signature.inputs)}")
-        single = {name: named(tensors, name, path)} if is_named else tensors
+            near = nearest(name, signature.inputs)
+            known = list(signature.inputs)
+            raise typer.BadParameter(f"no input {name!r}; the inputs are {known}{near}")
+        single = {name: named(tensors, name, path)} if is_named else _unnamed(tensors, signature)
         for port, value in single.items():
             if port in signature.inputs:
                 type_ = signature.inputs[port]
@@ -101,6 +106,13 @@ def _inputs(signature: Function, given: list[str]) -> dict[str, torch.Tensor]:
     if missing:
         raise typer.BadParameter(f"missing inputs {missing}; try  {missing[0]}=file.npz")
     return found
+
+
+def _unnamed(tensors: dict[str, torch.Tensor], signature: Function) -> Mapping[str, torch.Tensor]:
+    """Give the only tensor of a file to the only input of a function, whatever its name."""
+    if len(tensors) == 1 and len(signature.inputs) == 1:
+        return dict(zip(signature.inputs, tensors.values(), strict=True))
+    return tensors
 
 
 def _zeros(name: str, type_: Any) -> torch.Tensor:

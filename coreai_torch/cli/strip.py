@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .console import Json, answer, size
+from .console import Json, answer, check_asset_path, size
 
 HELP = """Remove debug info from an asset: file names, source lines, module paths.
 
@@ -31,6 +31,7 @@ def strip(
 
     before = _bytes(asset)
     target = output or asset
+    check_asset_path(target)
     stripped(asset, target)
     after = _bytes(target)
     data = {"output": target, "bytes_before": before, "bytes_after": after}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import wave
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ _NAMES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
+_WRITTEN = (".npz", ".safetensors", ".png", ".wav")
+_FORMATS = "supported formats are .npz, .safetensors, .png and .wav"
 _RATE = 16_000  # sample rate of written audio
 
 
@@ -155,6 +157,13 @@ def _cast(tensor: torch.Tensor, path: Path, dtype: torch.dtype) -> torch.Tensor:
     return cast
 
 
+def check_writable(files: Sequence[str]) -> None:
+    """Reject a file of an unknown format, before a program runs."""
+    for file in files:
+        if Path(file).suffix.lower() not in _WRITTEN:
+            raise typer.BadParameter(f"{Path(file).name}: {_FORMATS}")
+
+
 def write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     """Write all tensors to one file; an image or audio file takes a single one."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,9 +180,7 @@ def write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
             )
         (_write_image if suffix == ".png" else _write_audio)(path, next(iter(tensors.values())))
     else:
-        raise typer.BadParameter(
-            f"{path.name}: supported formats are .npz, .safetensors, .png and .wav"
-        )
+        raise typer.BadParameter(f"{path.name}: {_FORMATS}")
 
 
 def _write_npz(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:

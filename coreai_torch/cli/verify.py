@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .console import Inputs, Json, Source, answer, check_function
+from .console import Checkpoint, DType, Inputs, Json, Source, answer, check_function
 
 HELP = """Run PyTorch and the program on the same inputs; exit with code 1 if the numbers differ.
 
@@ -44,6 +44,8 @@ def verify(
         Path | None, typer.Argument(help="The .aimodel; if omitted, the source is converted.")
     ] = None,
     inputs: Inputs = None,
+    checkpoint: Checkpoint = None,
+    dtype: DType = "",
     seeds: Annotated[int, typer.Option(min=0, help="Random inputs to try.")] = 2,
     sizes: Annotated[int, typer.Option(min=0, help="Other values of dynamic sizes to try.")] = 3,
     steps: Annotated[
@@ -78,7 +80,7 @@ def verify(
 
     if program is not None:
         check_function(program, reading.read(program, largest=0).functions, function)
-    loaded = load(source, inputs or ())
+    loaded = load(source, inputs or (), checkpoint=checkpoint, dtype=dtype)
     with stages() as stage, stage("verifying"):
         verdict = verify_program(
             loaded.model_or_exported,

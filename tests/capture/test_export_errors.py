@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from coreai_torch import convert
+from coreai_torch import convert, progress
 from coreai_torch.capture import torch_output
 from coreai_torch.capture.eager import eager_failure
 from coreai_torch.errors import ConversionError, ExportError, shortened
@@ -190,7 +190,7 @@ def test_eager_run_leaves_no_trace():
 
 
 def test_torch_output_is_shown_on_request(capfd, monkeypatch):
-    monkeypatch.setattr(torch_output, "_shown", True)
+    monkeypatch.setattr(progress, "_verbose", True)
     message_of(Branches(), (X,))
     assert "def forward(self, arg0_1" in capfd.readouterr().err
 

@@ -1,0 +1,46 @@
+"""The options -q and -v, which every command takes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from .. import progress
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no warnings.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print torch's log lines and all tracebacks.")
+]
+_OPTIONS = {"quiet": Quiet, "verbose": Verbose}
+
+
+def apply_verbosity(quiet: bool, verbose: bool) -> None:
+    """Apply the options; the last of several calls wins."""
+    if not (quiet or verbose):
+        return
+    progress.set_verbosity(quiet=quiet, verbose=verbose)
+    warnings.simplefilter("ignore" if quiet else "default")
+
+
+def with_verbosity(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the options -q and -v."""
+
+    @functools.wraps(command)
+    def run(*args: Any, quiet: bool = False, verbose: bool = False, **given: Any) -> None:
+        apply_verbosity(quiet, verbose)
+        command(*args, **given)
+
+    signature = inspect.signature(command, eval_str=True)
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for name, kind in _OPTIONS.items()
+    ]
+    full = signature.replace(parameters=[*signature.parameters.values(), *added])
+    run.__signature__ = full  # type: ignore[attr-defined]  read by typer
+    run.__annotations__ = {n: p.annotation for n, p in full.parameters.items()}
+    return run
