@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .asset.optimizing import optimize_option
 from .asset.program import Program
 from .capture import aliased_inputs, argument_checks, decompositions, guards, overflow, validate
 from .capture.decompositions import OwnDecompositions
@@ -21,10 +20,9 @@ from .capture.validate import Rules
 from .errors import ArgumentTypeError, ConversionError, NamingError, NothingStagedError
 from .kernels.metal import TorchMetalKernel, lowerings
 from .lowering import opaque_calls
-from .lowering.legacy import LegacyLowering
-from .lowering.op_names import RESERVED, is_reserved, overload_named, registered_name
 from .lowering.program import Staged, build
-from .lowering.registry import BUILTIN, Lowering, Registry
+from .lowering.registration import checked_name, entry_of
+from .lowering.registry import BUILTIN, Registry
 from .lowering.survey import Blocker, survey
 from .ops import recognized_composites
 from .passes.externalize.by_hand import ExternalizedProgram
@@ -37,8 +35,6 @@ from .passes.recognize import (
     wanted_composites,
 )
 from .progress import progress
-
-OPTIMIZE = "COREAI_TORCH_OPTIMIZE"  # environment variable: 1 optimizes in `to_coreai`, 0 never
 
 
 def get_decomp_table() -> dict[Any, Callable[..., Any]]:
@@ -96,7 +92,7 @@ class TorchConverter:
     ) -> None:
         """Create a converter with the built-in lowerings and nothing staged."""
         self._mode = _mode(mode)
-        self._optimize = _optimize(optimize)
+        self._optimize = optimize_option(optimize)
         self._registry = Registry(BUILTIN)
         self._staged: dict[str, Staged] = {}
         self._composites = wanted_composites(recognize)
@@ -260,21 +256,10 @@ class TorchConverter:
         of values for an op with several results. `allow_override` replaces an existing lowering,
         such as a built-in one. `convert` does not decompose an op with a registered lowering.
         """
-        name = self._checked_name(qualified_name, allow_override)
+        name = checked_name(self._registry, qualified_name, allow_override)
 
         def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-            if not callable(fn):
-                raise ArgumentTypeError(
-                    f"a lowering is a function, not {fn!r}\n  try   decorate a function"
-                )
-            first = next(iter(inspect.signature(fn).parameters), None)
-            if first == "ctx":
-                target = overload_named(name)
-                entry: Any = Lowering(target, fn, origin="registered")
-                entry.signature  # noqa: B018  raise for a mismatch with the schema now, not later
-            else:
-                entry = LegacyLowering(name, fn)
-            self._registry.add(entry, name=name, override=True)
+            self._registry.add(entry_of(name, fn), name=name, override=True)
             return fn
 
         return register
@@ -300,24 +285,6 @@ class TorchConverter:
         if not self._composites:
             return program, RecognitionReport()
         return recognized(program, entrypoint, externalized, self._composites)
-
-    def _checked_name(self, qualified_name: str, allow_override: bool) -> str:
-        name = registered_name(qualified_name)
-        if allow_override:
-            return name
-        if self._registry.get(name) is not None:
-            raise ConversionError(
-                f"a lowering of {qualified_name!r} is already registered{_builtin_note(name)}\n"
-                "  try   pass allow_override=True to replace it"
-            )
-        if is_reserved(name):
-            namespace = name.partition("::")[0]
-            raise ConversionError(
-                f"{qualified_name!r}: the namespace {namespace!r} is built in, and your program "
-                "does not define this op\n  try   define it in torch before registering its "
-                "lowering, or pass allow_override=True"
-            )
-        return name
 
     def _check_unused(self, entrypoint: str) -> None:
         if not (isinstance(entrypoint, str) and entrypoint):
@@ -349,22 +316,6 @@ class TorchConverter:
         if node.target in self._decompositions.functions:
             return False
         return self._registry.for_node(node) is not None or is_foldable(node)
-
-
-def _builtin_note(name: str) -> str:
-    namespace = name.partition("::")[0]
-    return f": the namespace {namespace!r} is built in" if namespace in RESERVED else ""
-
-
-def _optimize(given: bool | None) -> bool | None:
-    if given is not None:
-        if not isinstance(given, bool):
-            raise ArgumentTypeError(f"optimize is {given!r}\n  try   pass True, False or None")
-        return given
-    text = os.environ.get(OPTIMIZE, "")
-    if text not in ("", "0", "1"):
-        raise ConversionError(f"{OPTIMIZE} is {text!r}\n  try   set it to 1 or 0")
-    return None if text == "" else text == "1"
 
 
 def _mode(given: TorchConverter.Mode | str | None) -> TorchConverter.Mode:

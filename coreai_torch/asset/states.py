@@ -62,7 +62,7 @@ def _with_shapes(
 
 
 def has_shapes(graph: Any) -> bool:
-    """Return whether static shapes were recorded that the rewrite has not expanded yet."""
+    """Return whether static shapes were recorded and the rewrite did not expand them yet."""
     return any(SHAPES in entries(attributes) for attributes in graph.arg_attrs)
 
 

@@ -1,1 +1,1 @@
-"""Programs built on the converter, each in an environment of its own."""
+"""Programs built on the converter, each in a separate environment."""

@@ -3,7 +3,7 @@
     python -m tests.clients                 all of them; exit code 1 if one fails
     python -m tests.clients executorch      one of them
 
-Each program has an environment of its own in the folder of `tests.matrix`, which is reused.
+Each program has a separate environment in the folder of `tests.matrix`, which is reused.
 """
 
 from __future__ import annotations

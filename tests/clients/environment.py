@@ -56,7 +56,7 @@ CLIENTS = (
     Client(
         "coreai-opt",
         "0.3.0",
-        ("tests/clients/flows/test_coreai_opt.py", "tests/compression/test_coreai_opt.py"),
+        ("tests/clients/flows/test_client_coreai_opt.py", "tests/compression/test_coreai_opt.py"),
         (
             "ninja",
             "pydantic>=2",
@@ -70,14 +70,14 @@ CLIENTS = (
     Client(
         "ultralytics",
         "8.4.190",
-        ("tests/clients/flows/test_ultralytics.py",),
+        ("tests/clients/flows/test_client_ultralytics.py",),
         ("matplotlib", "pillow", "psutil", "pyyaml", "requests"),
         ("opencv-python-headless==5.0.0.93", "torchvision==0.28.0", "ultralytics-thop==2.2.3"),
     ),
     Client(
         "executorch",
         "1.5.1",
-        ("tests/clients/flows/test_executorch.py",),
+        ("tests/clients/flows/test_client_executorch.py",),
         (
             *("flatbuffers", "hydra-core>=1.3", "hypothesis", "kgb", "mpmath==1.3.0", "omegaconf"),
             *("pandas>=2.2.2", "parameterized", "py-cpuinfo", "pyyaml", "requests"),

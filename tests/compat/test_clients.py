@@ -70,7 +70,7 @@ def test_name_that_others_import_exists(name):
     assert NAMES[name]
 
 
-# coreai-models: lowerings of its own `coreai::` ops, registered after the program is added.
+# coreai-models: lowerings of `coreai::` ops that it defines, registered after the program is added.
 
 
 def test_lowering_of_an_own_op_is_registered_after_the_program_is_added():
@@ -365,7 +365,7 @@ class Twice(nn.Module):
     ],
 )
 def test_saved_program_is_optimized(tmp_path, monkeypatch, argument, variable, at_once, saved):
-    from coreai_torch.converter import OPTIMIZE
+    from coreai_torch.asset.optimizing import OPTIMIZE
 
     monkeypatch.delenv(OPTIMIZE, raising=False)
     if variable is not None:
@@ -387,7 +387,7 @@ def _text(program):
 
 
 def test_optimize_variable_is_checked(monkeypatch):
-    from coreai_torch.converter import OPTIMIZE
+    from coreai_torch.asset.optimizing import OPTIMIZE
 
     monkeypatch.setenv(OPTIMIZE, "yes")
     with pytest.raises(ValueError, match="set it to 1 or 0"):
