@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from .metadata import (
 )
 from .runtime import BundleRuntime, open_bundle
 from .tokenizer_folder import FOLDER, chat_template, engine_stops, load_tokenizer, mid_turn
+from .weight_compression import PRESETS, compress_decoder
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 
@@ -261,9 +263,22 @@ def _check_ports(subject: _Subject) -> str:
         engine = "torch" if half or subject.device != "cpu" else "runtime"
     if engine == "torch":
         runtime = open_bundle(subject.bundle, engine, subject.device)
-    subject.trial = Trial(runtime, subject.model)
+    subject.trial = Trial(runtime, _compressed_reference(subject, runtime))
     layers, _, heads, _, width = shape
     return f"{layers} layers of {heads} heads of {width}, {states[0].dtype}, run by {engine}"
+
+
+def _compressed_reference(subject: _Subject, runtime: BundleRuntime) -> Any:
+    """Return the model with the compression of the bundle; None if that is not a preset."""
+    compression = runtime.metadata.compression
+    if subject.model is None or compression is None:
+        return subject.model
+    if compression not in PRESETS:
+        return None
+    model = copy.deepcopy(subject.model)
+    with torch.no_grad():
+        compress_decoder(model, compression, subject.tokenizer)
+    return model
 
 
 def _is_private(name: str) -> bool:

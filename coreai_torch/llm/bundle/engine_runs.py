@@ -88,7 +88,7 @@ def _greedy(sequence: Sequence, prompt: Tensor, steps: int) -> tuple[Tensor, Ten
 
 def _compare(trial: Trial, rows: Tensor, want: Tensor, length: int) -> float:
     """Compare logits and best tokens; a best token may differ within the limit only."""
-    limit = limit_of(trial.model.dtype)
+    limit = max(limit_of(trial.model.dtype), limit_of(trial.dtype))
     gap = difference(rows, want)
     if not gap <= limit:
         raise StepError(

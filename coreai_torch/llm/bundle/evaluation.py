@@ -103,7 +103,10 @@ def evaluate(
     """
     runtime = open_bundle(bundle, engine, device)
     tokenizer = load_tokenizer(Path(bundle) / FOLDER)
-    units = [*_windows(text, tokenizer, runtime, window, limit), *_questions(tasks, limit)]
+    units: list[_Window | _Choice] = [
+        *_windows(text, tokenizer, runtime, window, limit),
+        *_questions(tasks, limit),
+    ]
     if not units:
         raise GenerationError("nothing to evaluate\n  try   pass a text file or tasks")
     subjects = _subjects(runtime, model, device)

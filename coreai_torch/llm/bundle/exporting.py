@@ -79,8 +79,9 @@ def export(
     with torch.no_grad(), stages() as stage:
         with stage("loading"):
             source = _load(model, tokenizer, dtype)
-            layers = _layer_shapes(source.model)
-            request = _Request.of(source, name or target.absolute().name, max_context_length)
+            layers, vocabulary = _first_step(source.model)
+            chosen = name or target.absolute().name
+            request = _Request.of(source, chosen, vocabulary, max_context_length)
         with stage("compressing"):
             source = _compressed(source, compression)
         with _replacing(target) as folder:
@@ -118,10 +119,11 @@ class _Request:
     eos_token_ids: tuple[int, ...]
 
     @classmethod
-    def of(cls, source: _Source, name: str, max_context_length: int | None) -> _Request:
+    def of(
+        cls, source: _Source, name: str, vocabulary: int, max_context_length: int | None
+    ) -> _Request:
         model = source.model
         config = model.config.get_text_config(decoder=True)
-        vocabulary = int(model.get_output_embeddings().weight.shape[0])
         if len(source.tokenizer) > vocabulary:
             raise ConversionError(
                 f"the tokenizer has {len(source.tokenizer)} tokens, but {type(model).__name__} has "
@@ -259,8 +261,11 @@ def _context(model: Any, config: Any, given: int | None) -> int:
     return context
 
 
-def _layer_shapes(model: Any) -> list[Any]:
-    """Return the sizes of keys and values of each layer; raise for other kinds of state."""
+def _first_step(model: Any) -> tuple[list[Any], int]:
+    """Return the sizes of each layer's keys and values, and the number of tokens that it predicts.
+
+    Raise for models that store anything else between steps.
+    """
     from ..export_steps import key_value_pairs
     from .stacked_cache import LayerShape
 
@@ -271,7 +276,7 @@ def _layer_shapes(model: Any) -> list[Any]:
         )
     first = model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
     pairs = key_value_pairs(model, getattr(first, "past_key_values", None))
-    return [LayerShape.of(*pair) for pair in pairs]
+    return [LayerShape.of(*pair) for pair in pairs], int(first.logits.shape[-1])
 
 
 def _stage_model(

@@ -16,7 +16,7 @@ from .metadata import GENERATION_KEY, BundleMetadata
 from .prompts import Prompt, cut_at, read_prompt
 from .runtime import open_bundle
 from .streaming import stream_text
-from .tokenizer_folder import FOLDER, chat_template, load_tokenizer
+from .tokenizer_folder import FOLDER, chat_template, engine_stops, load_tokenizer
 
 Messages: TypeAlias = "str | Sequence[Mapping[str, Any]]"
 
@@ -60,18 +60,19 @@ class LanguageModel:
 
         runtime = open_bundle(bundle, engine, device)
         self.metadata: BundleMetadata = runtime.metadata
-        self.tokenizer = load_tokenizer(Path(bundle) / FOLDER)
+        self._reused = 0
+        folder = Path(bundle) / FOLDER
+        self.tokenizer = load_tokenizer(folder)
         stored = json.loads(self.metadata.user_data.get(GENERATION_KEY, "{}"))
         self._decoder = BundleDecoder(runtime, stored)
         if self._decoder.generation_config.eos_token_id is None:
-            self._decoder.generation_config.eos_token_id = self.tokenizer.eos_token_id
+            stops = sorted(engine_stops(folder, self.tokenizer))
+            self._decoder.generation_config.eos_token_id = stops or None
 
     @property
     def reused_tokens(self) -> int:
         """Return how many tokens of the last prompt were in the cache already."""
         return self._reused
-
-    _reused = 0
 
     def generate(
         self,

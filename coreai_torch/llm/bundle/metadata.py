@@ -102,7 +102,7 @@ def problems(content: Any) -> list[str]:
     if not isinstance(content.get("name"), str):
         found.append("name is not a string")
     assets = content.get("assets")
-    if not (_is_text_map(assets) and MAIN in assets):
+    if not isinstance(assets, dict) or not _is_text_map(assets) or MAIN not in assets:
         found.append("assets does not name a main asset")
     user_data = content.get("user_data")
     if user_data is not None and not _is_text_map(user_data):
