@@ -70,7 +70,7 @@ def convert(
     staging = TorchConverter() if converter is None else converter.empty()
     with stages() as stage:
         request = _Request(model_or_exported, args, kwargs, dynamic_shapes, names)
-        if verify:  # which compares with eager: a model that fails there fails early
+        if mode is not None:  # a comparison with eager: a model that fails there fails early
             request.check_eager()
         captured = _stage_source(staging, request, externalize_modules, stage)
         with stage("converting", ops=len(captured.program.graph.nodes), live=False):

@@ -75,4 +75,4 @@ def _bytes(type_: RankedTensorType) -> int:
     name = str(type_.element_type)
     bits = re.search(r"\d+", name)
     parts = 2 if name.startswith("complex") else 1
-    return math.prod(type_.shape) * parts * int(bits[0] if bits else 8) // 8
+    return int(math.prod(type_.shape)) * parts * int(bits[0] if bits else 8) // 8

@@ -63,6 +63,6 @@ def _restored(model: torch.nn.Module) -> Iterator[None]:
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     try:
-        return torch.equal(one, other)
+        return bool(torch.equal(one, other))
     except (NotImplementedError, RuntimeError):  # a meta tensor has no values to restore
         return True

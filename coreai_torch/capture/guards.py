@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-from ..errors import GuardWarning
+from ..errors import GuardWarning, shortened
 from ..torch_compat import guards_code, pytree
 
 _TRIED = 16  # sizes of each symbol, from the smallest on
 _SHOWN = 5
+_LONGEST = 60  # characters of one guard
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def warn(program: torch.export.ExportedProgram) -> None:
 
 
 def _readable(code: str) -> str:
-    return re.sub(r"L\['(\w+)'\]", r"\1", code)
+    return shortened(re.sub(r"L\['(\w+)'\]", r"\1", code), _LONGEST)
 
 
 def _broken(program: torch.export.ExportedProgram) -> list[str]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..progress import is_verbose
 from ..torch_compat import print_no_graphs
+
+# torch 2.9 to 2.15 raise it themselves, each time that a tree of arguments is copied.
+warnings.filterwarnings("ignore", ".*isinstance.treespec, LeafSpec.*", FutureWarning)
 
 
 @contextmanager

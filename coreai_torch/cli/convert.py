@@ -103,16 +103,17 @@ def convert(
     loaded = load(source, inputs or (), checkpoint=checkpoint, dtype=dtype)
     mode = TorchConverter.Mode.DEBUG if debug else TorchConverter.Mode.RELEASE
     converter = TorchConverter(mode, recognize=recognize, dump_passes=dump_passes)
-    names = {"input_names": input_names, "output_names": output_names, "state_names": state_names}
     program = convert_model(
         loaded.model_or_exported,
         loaded.args,
         loaded.kwargs,
         dynamic_shapes=loaded.dynamic_shapes,
+        input_names=_listed(input_names),
+        output_names=_listed(output_names),
+        state_names=_listed(state_names),
         externalize_modules=[parse(text) for text in externalize or ()],
         verify=False if skipped else str(verify),
         converter=converter.register_custom_kernels(loaded.kernels),
-        **{what: _listed(given) for what, given in names.items()},
     )
     program.save_asset(output, described or None)
     contents = summarize(output)

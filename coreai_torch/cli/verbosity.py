@@ -41,6 +41,6 @@ def with_verbosity(command: Callable[..., None]) -> Callable[..., None]:
         for name, kind in _OPTIONS.items()
     ]
     full = signature.replace(parameters=[*signature.parameters.values(), *added])
-    run.__signature__ = full  # type: ignore[attr-defined]  read by typer
+    vars(run)["__signature__"] = full  # typer reads it
     run.__annotations__ = {n: p.annotation for n, p in full.parameters.items()}
     return run

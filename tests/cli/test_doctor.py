@@ -54,6 +54,13 @@ def test_what_cannot_be_imported_is_a_problem(module, error):
     assert answer["environment"]["python"]
 
 
+def test_asset_is_not_checked_without_torch():
+    script = BLOCK.replace('["doctor", "--json"]', '["doctor", "net.aimodel", "--json"]')
+    code, answer = doctor(script.format(module="torch", error="ImportError('no torch')"))
+    assert (code, answer["hazards"]) == (1, [])
+    assert answer["problems"][1].startswith("net.aimodel was not checked")
+
+
 def test_an_old_torch_is_refused_in_one_sentence():
     with pytest.raises(errors.UnsupportedTorchError, match=r"needs torch 2\.9 or later") as raised:
         torch_version.check("2.8.0+cpu")

@@ -10,6 +10,7 @@ from torch import nn
 from torch.export import Dim
 
 from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.capture import guards
 from coreai_torch.errors import GuardWarning
 
 AUTO = Dim.AUTO
@@ -72,3 +73,8 @@ def test_sizes_that_guards_restrict_are_reported(model, args, kwargs, sizes, gua
 )
 def test_unrestricted_dynamic_sizes_give_no_warning(sizes):
     assert not _warnings(Plain(), (torch.ones(2, 3, 33, 35),), {}, (sizes,))
+
+
+def test_long_guards_are_shortened():
+    assert guards._readable("L['x'].size()[0] == 3") == "x.size()[0] == 3"
+    assert len(guards._readable("L['x'].size()[0] + " * 100)) <= 60
