@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -53,7 +54,7 @@ def decoder(staging: TorchConverter, model: Any, options: Options) -> Staged:
     if options.verify:
         tokens = checking.trial(options.batch, options.length, vocabulary)
         logits = model(input_ids=tokens, use_cache=False).logits
-        check = Check(model, programs, tokens, logits)
+        check = Check(model, programs, tokens, logits, _in_float32(model, {"input_ids": tokens}))
     if options.turn_weights:
         transpose_weights(programs.values())
     for entrypoint, program in programs.items():
@@ -91,7 +92,8 @@ def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> St
         whole = model(**{source.name: source.example}, decoder_input_ids=tokens, use_cache=False)
         feeds = dict(zip([source.name, *source.mask], source.inputs, strict=True))
         encoder = checking.Encoded(encode, feeds, encoded)
-        check = Check(model, programs, tokens, whole.logits, extra_inputs, encoder)
+        exact = _in_float32(model, {source.name: source.example, "decoder_input_ids": tokens})
+        check = Check(model, programs, tokens, whole.logits, exact, extra_inputs, encoder)
     if options.turn_weights:
         transpose_weights([encode, *programs.values()])
     names = layer_names(("cross_keys", "cross_values"), len(crossed))
@@ -205,6 +207,18 @@ def _check_positions(model: Any, what: str, length: int) -> None:
                 f"{what} is {length}, but {type(model).__name__} has {most} positions "
                 f"({name})\n  try   pass {what}={most}, or use a model with more positions"
             )
+
+
+def _in_float32(model: Any, inputs: dict[str, Tensor]) -> Callable[[], Tensor]:
+    """Return a function that computes the logits of a copy of the model in float32."""
+
+    def logits() -> Tensor:
+        given = {n: x.float() if x.is_floating_point() else x for n, x in inputs.items()}
+        with torch.no_grad():
+            exact: Tensor = copy.deepcopy(model).float()(**given, use_cache=False).logits
+        return exact
+
+    return logits
 
 
 def _start(model: Any) -> int | None:

@@ -66,3 +66,14 @@ def test_float16_is_run_by_torch(monkeypatch):
     monkeypatch.setattr(checking, "start", recorded)
     llm.convert(decoder("llama").to(torch.float16), 16)
     assert started == [engines.Engine.TORCH] * 2
+
+
+def test_float16_is_compared_in_float32(wrong_silu):
+    # In bfloat16 the fault of 2 % is as large as two roundings, and is accepted.
+    with pytest.raises(ConversionError, match=r"differs from float32 by .*, the model itself by"):
+        llm.convert(decoder("llama").to(torch.float16), 16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_accepted(dtype):
+    assert llm.convert(decoder("qwen3").to(dtype), 16).description.max_length == 16
