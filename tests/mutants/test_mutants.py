@@ -69,6 +69,19 @@ def test_a_change_matters_beyond_the_noise_of_its_element(change, significant):
     assert is_significant([X + change], [X], [X], [X.double()]) is significant
 
 
+def test_an_element_that_is_exact_by_chance_has_the_noise_of_its_neighbours():
+    wide = torch.cat([torch.tensor([1e-5]), torch.linspace(0.5, 1, 32)]).double()
+    error = torch.full((33,), 1e-7).double()
+    error[0] = 5e-9
+    program = wide + error
+    change = torch.zeros(33).double()
+    change[0] = 1e-7
+    outputs = [t.float() for t in (program + change, program, program)]
+    assert not is_significant(*([t] for t in outputs), [wide])
+    change[0] = 1e-5
+    assert is_significant([(program + change).float()], [outputs[1]], [outputs[2]], [wide])
+
+
 def test_noise_of_half_precision_hides_a_small_change():
     x = torch.linspace(-1, 1, 64).half()
     assert not is_significant([(x * 1.001).half()], [x], [x], [x.double()])

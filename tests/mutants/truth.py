@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 
 FACTOR = 16.0
+ENOUGH = 8  # elements whose errors are averaged
 
 
 def is_significant(
@@ -55,15 +56,25 @@ def _differs(
 
 
 def _usual(errors: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
-    """Return the root mean square of the errors of the elements within a factor of 8 in size."""
+    """Return the root mean square of the errors of the elements within a factor of 8 in size.
+
+    A group of fewer than `ENOUGH` elements takes in the next larger ones: the only element of
+    1e-5 among elements of 1 may be exact to 5e-9 by chance, where the usual error is 1e-7.
+    """
     if not errors.numel():
         return errors
     groups = torch.floor(torch.log2(size.clamp(min=1e-300)) / 3).flatten()
     _, places = torch.unique(groups, return_inverse=True)
-    count = int(places.max()) + 1
-    squares = torch.zeros(count, dtype=torch.float64).index_add(0, places, errors.flatten() ** 2)
-    numbers = torch.bincount(places, minlength=count)
-    return (squares / numbers).sqrt()[places].reshape(errors.shape)
+    numbers = torch.bincount(places)
+    squares = torch.zeros(len(numbers), dtype=torch.float64)
+    squares = squares.index_add(0, places, errors.flatten() ** 2)
+    means = torch.zeros(len(numbers), dtype=torch.float64)
+    for group in range(len(numbers)):
+        last = group + 1
+        while last < len(numbers) and int(numbers[group:last].sum()) < ENOUGH:
+            last += 1
+        means[group] = squares[group:last].sum() / numbers[group:last].sum()
+    return means.sqrt()[places].reshape(errors.shape)
 
 
 def _widen(t: torch.Tensor) -> torch.Tensor:
