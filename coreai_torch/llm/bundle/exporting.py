@@ -45,11 +45,11 @@ def export(
 ) -> Path:
     """Write a bundle (schema 0.2, dynamic shapes) for Apple's language-model engine.
 
-    The bundle is a folder with `metadata.json`, an `.aimodel` and a folder `tokenizer`. Its function
-    `main` has the inputs `input_ids` and `position_ids`, the states `keyCache` and `valueCache`, and
-    the float16 output `logits`. Returns the path of the bundle. Raises `ConversionError` with the
-    reason for a model that the engine cannot run: one with an encoder, or one that stores anything
-    but keys and values between steps.
+    The bundle is a folder with `metadata.json`, an `.aimodel` and a folder `tokenizer`. Its
+    function `main` has the inputs `input_ids` and `position_ids`, the states `keyCache` and
+    `valueCache`, and the float16 output `logits`. Returns the path of the bundle. Raises
+    `ConversionError` with the reason for a model that the engine cannot run: one with an encoder,
+    or one that stores anything but keys and values between steps.
 
     ```text
     llm.export("Qwen3-0.6B/", "qwen3_0_6b")
