@@ -49,7 +49,8 @@ def check_exportable(
             "  try   pass the nn.Module that it was scripted or traced from"
         )
     for path, leaf in pytree.tree_leaves_with_path((tuple(args), dict(kwargs))):
-        if type(leaf).__module__.partition(".")[0] == "numpy":
+        is_number = isinstance(leaf, int | float)  # numpy.float64 is a float
+        if type(leaf).__module__.partition(".")[0] == "numpy" and not is_number:
             side = ("args", "kwargs")[path[0].idx]
             name = f"{side}{pytree.keystr(path[1:])}"
             raise ExportError(

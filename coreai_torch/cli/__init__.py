@@ -17,11 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Ctrl-C ends the process without a traceback while the modules of the command are imported.
     """
+    before = signal.getsignal(signal.SIGINT)
     is_script = arguments is None and threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_script else None
+    can_change = is_script and before is not signal.SIG_IGN  # a background job ignores Ctrl-C
+    if can_change:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .app import main as run
 
-    if before is not None:
+    if can_change:
         signal.signal(signal.SIGINT, before)
     run(arguments)
 

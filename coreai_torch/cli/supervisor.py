@@ -74,7 +74,8 @@ def _forwarded_signals(child: int) -> Iterator[None]:
         with suppress(ProcessLookupError):
             os.kill(child, number)
 
-    before = {n: signal.signal(n, forward) for n in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if not _is_ignored(n)]
+    before = {n: signal.signal(n, forward) for n in numbers}
     try:
         yield
     finally:
@@ -82,8 +83,15 @@ def _forwarded_signals(child: int) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _is_ignored(number: int) -> bool:
+    """Return whether whoever started this process wants it to ignore a signal, as nohup does."""
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
 def _interrupt_once() -> None:
     """Ignore a second SIGINT: a terminal sends one to the child, and the parent passes one on."""
+    if _is_ignored(signal.SIGINT):
+        return
     last = float("-inf")
 
     def interrupt(number: int, frame: object) -> None:

@@ -106,6 +106,20 @@ def test_interruption_of_the_parent_reaches_the_command(tmp_path):
     assert (process.returncode, err.count("\n")) == (130, 1)
 
 
+def test_background_job_ignores_interruption_and_can_be_terminated(tmp_path):
+    def ignore():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    process = command(tmp_path, "check", "crashing.py:waits", preexec_fn=ignore)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 @pytest.fixture
 def full_disk(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
