@@ -76,8 +76,10 @@ def stage_main(
     try:
         program = prepare(main, example, None, _sizes(Dim("total")), rules=rules).program
     except ExportError:
-        # A model with a table of positions, such as MPT's biases, has no more tokens than these.
-        limited = Dim("total", max=max_context_length)
+        # MPT slices a table of biases, which has one for each token of the context, from
+        # max(0, size - total): torch exports this for a start above 0 only, so for totals below
+        # the context. The slice that the program contains is right for the context itself, too.
+        limited = Dim("total", max=max_context_length - 1)
         program = prepare(main, example, None, _sizes(limited), rules=rules).program
     if turn_weights:
         transpose_weights([program])

@@ -1,0 +1,35 @@
+"""The verdicts on the bundles of many architectures."""
+
+from __future__ import annotations
+
+import architectures
+import bundle_verdicts
+import pytest
+
+VERDICTS = bundle_verdicts.load()
+
+
+def test_at_least_forty_architectures_are_judged():
+    assert len(VERDICTS) >= 40
+    assert set(VERDICTS) <= set(architectures.names())
+
+
+def test_architectures_conform_or_are_rejected():
+    assert {row["verdict"] for row in VERDICTS.values()} == {"conforms", "rejected"}
+
+
+def test_rejected_architectures_name_their_state():
+    for row in VERDICTS.values():
+        assert (row["verdict"] == "rejected") == ("stores its state in" in row["reason"])
+
+
+def test_page_shows_the_verdicts():
+    page = bundle_verdicts.PAGE.read_text()
+    assert page == bundle_verdicts.page_with_table(page, VERDICTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VERDICTS)
+def test_architecture_has_the_stored_verdict(name):
+    got = bundle_verdicts.judge(name)
+    assert (got["verdict"], got["reason"]) == (VERDICTS[name]["verdict"], VERDICTS[name]["reason"])
