@@ -53,6 +53,9 @@ class PalettizeModule(_Compressed):
         self, indices: torch.Tensor, lut: torch.Tensor, vector_axis: int | None = None
     ) -> None:
         super().__init__()
+        more = lut.dim() - indices.dim() - 2
+        if more > 0 and all(size == 1 for size in lut.shape[:more]):
+            lut = lut.reshape(lut.shape[more:])  # coreai-opt 0.3.0: rank 4 for a bias
         self._register(indices=indices, lut=lut)
         self.vector_axis = 0 if vector_axis is None else vector_axis
         checks.lut(self.indices, self.lut, self.vector_axis)

@@ -290,6 +290,15 @@ def test_subbyte_weights_are_packed_in_the_exported_program():
     assert (packed.nbits, packed.elem.numel()) == (2, 1)
 
 
+def test_palettized_vector_takes_a_table_with_more_axes():
+    from coreai_torch._compression.custom_layers import PalettizeModule
+
+    table, indices = torch.randn(1, 1, 4, 1), torch.tensor([0, 3, 1], dtype=torch.uint8)
+    assert torch.equal(PalettizeModule(indices, table)(), table.flatten()[[0, 3, 1]])
+    with pytest.raises(ValueError, match="has rank 4"):
+        PalettizeModule(indices, torch.randn(2, 1, 4, 1))
+
+
 # executorch: the partitioner looks ops up, and lowers with a lowering that calls a built-in one.
 
 

@@ -103,8 +103,12 @@ def test_palettized_embedding():
 
     torch.manual_seed(0)
     tokens = torch.randint(0, 256, (2, 5), dtype=torch.int32)
-    module = ModuleKMeansPalettizerConfig(op_state_spec={"weight": PalettizationSpec(n_bits=4)})
-    palettizer = KMeansPalettizer(Words().eval(), KMeansPalettizerConfig(global_config=module))
+    spec = {"weight": PalettizationSpec(n_bits=4)}
+    config = KMeansPalettizerConfig(
+        global_config=ModuleKMeansPalettizerConfig(op_state_spec=spec),
+        module_type_configs={nn.Embedding: ModuleKMeansPalettizerConfig(module_state_spec=spec)},
+    )
+    palettizer = KMeansPalettizer(Words().eval(), config)
     palettizer.prepare((tokens,))
     program = checked(palettizer.finalize(), tokens)
     weights = (256 * 64 + 64 * 8) / 2
