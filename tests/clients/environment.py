@@ -23,7 +23,7 @@ class Client:
     tests: tuple[str, ...]  # arguments of pytest
     libraries: tuple[str, ...]  # its dependencies
     alone: tuple[str, ...] = ()  # installed without dependencies, which would replace torch
-    own_tests: tuple[str, ...] = ()  # modules of its package, run by unittest
+    own_tests: tuple[str, ...] = ()  # modules of its package, run by own_tests.py
 
     @property
     def folder(self) -> Path:

@@ -15,6 +15,7 @@ SIZE = 64
 @pytest.mark.parametrize("name", ["yolo11n", "yolov8n-seg"])
 def test_export(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COREAI_TORCH_OPTIMIZE", raising=False)  # set by tests/conftest.py
     os.environ.update(
         YOLO_AUTOINSTALL="false", YOLO_OFFLINE="true", YOLO_CONFIG_DIR=str(tmp_path / "settings")
     )
