@@ -119,11 +119,12 @@ def _pad_from_inside(x: Value, sides: Sequence[tuple[Dim, Dim]], mode: str) -> V
     copies take 30 ms (coreai-core 1.0.0b3, x86).
     """
     padded = [axis for axis, side in enumerate(sides) if side != (0, 0)]
-    if not shapes.is_static([e for axis in padded for e in (*sides[axis], cai.size(x, axis))]):
+    static = shapes.is_static([e for axis in padded for e in (*sides[axis], cai.size(x, axis))])
+    if not static or cai.may_be_empty(x) or 0 in x.type.shape:
         return cai.pad_op(x, sides, mode=mode)
     for axis in padded:
         places = torch.arange(x.type.shape[axis], dtype=torch.float64)[None, None]
-        wanted = functional.pad(places, sides[axis], mode=mode)[0, 0]  # type: ignore[arg-type]
+        wanted = functional.pad(places, sides[axis], mode=mode)[0, 0]
         x = take(x, wanted.to(torch.int32), axis)
     return x
 
