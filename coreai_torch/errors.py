@@ -203,6 +203,12 @@ class GuardWarning(UserWarning):
     code = "CAT402"
 
 
+class CalibrationWarning(UserWarning):
+    """Half precision was measured on the example inputs alone."""
+
+    code = "CAT404"
+
+
 class TorchVersionWarning(UserWarning):
     """The installed torch is newer than the versions that this package is tested with."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,19 @@ import torch
 
 from .asset.program import Program, check_path
 from .capture.export_errors import check_eager
-from .capture.io_plan import Names
+from .capture.io_plan import Names, plan
 from .capture.prepare import Captured, Source, prepare
 from .converter import TorchConverter, capture_rules, check_converter
-from .errors import ArgumentTypeError, ConversionError
+from .errors import ArgumentTypeError, CalibrationWarning, ConversionError
+from .precision import PrecisionReport, check_precision, to_half
 from .progress import Stages, stages
 from .verification import Mode, Settings, Subject, check_mode, examine
+
+_UNCALIBRATED = (
+    "half precision was measured on the example inputs alone: other inputs may overflow\n"
+    "  try   pass calibration=[(x,), ...] with typical inputs\n"
+    "  code  CAT404"
+)
 
 
 def convert(
@@ -32,6 +40,10 @@ def convert(
     verify: bool | str = True,
     output: Path | str | None = None,
     converter: TorchConverter | None = None,
+    precision: str | None = None,
+    keep: str | Sequence[str] = "auto",
+    calibration: Iterable[Any] | None = None,
+    half_ports: bool = False,
 ) -> Program:
     """Export, decompose, convert, compare with torch, optimize and save.
 
@@ -59,10 +71,21 @@ def convert(
             slow; "full" uses the runtime for all inputs; False skips the comparison.
         output: the `.aimodel` to write; an existing one is replaced when all else succeeded.
         converter: provides lowerings, kernels, decompositions and a mode; it is not changed.
+        precision: "float16" or "bfloat16" to compute in half precision; the `precision_report` of
+            the result lists what stays in float32. The program is compared with the half-precision
+            model, whose own error the report has.
+        keep: "auto" finds what must stay in float32 by measuring; or patterns of module paths, ops
+            and FX nodes, as ["encoder.norm*", "aten.exp"].
+        calibration: inputs to measure with, each a tuple of args or a dict of kwargs; without it
+            the example inputs are used, with a warning.
+        half_ports: whether float32 inputs and outputs become half precision too.
     """
     names = Names(input_names, output_names, state_names)
     check_converter(converter)
     mode = _verify_mode(verify)
+    half = None if precision is None else _Half(precision, keep, calibration, half_ports)
+    if half is not None:
+        half.check(externalize_modules)
     if output is not None and not isinstance(output, Path | str):
         raise ArgumentTypeError(f"output is {output!r}\n  try   pass the path of an .aimodel")
     if output is not None:
@@ -72,12 +95,14 @@ def convert(
         request = _Request(model_or_exported, args, kwargs, dynamic_shapes, names)
         if mode is not None:  # a comparison with eager: a model that fails there fails early
             request.check_eager()
-        captured = _stage_source(staging, request, externalize_modules, stage)
+        captured, report = _stage_source(staging, request, externalize_modules, half, stage)
         with stage("converting", ops=len(captured.program.graph.nodes), live=False):
             result = staging.to_coreai()
+        if report is not None:
+            result.precision_report = report
         if mode is not None:
             with stage("verifying"):
-                _verify(captured, result, staging, request, mode)
+                _verify(captured, result, staging, request, mode, half)
         with stage("optimizing"):
             result.optimize()
         if output is not None:
@@ -121,11 +146,70 @@ class _Request:
         )
 
 
+@dataclass(frozen=True)
+class _Half:
+    """A request for half precision."""
+
+    precision: str
+    keep: str | Sequence[str]
+    calibration: Iterable[Any] | None
+    half_ports: bool
+
+    def check(self, externalize: Sequence[Any] | None) -> None:
+        check_precision(self.precision)
+        if externalize:
+            raise ConversionError(
+                "precision cannot be combined with externalize_modules\n"
+                "  try   convert model.half() with externalize_modules, or leave them out"
+            )
+
+    def apply(self, captured: Captured, request: _Request) -> tuple[Captured, PrecisionReport]:
+        """Return the captured program in half precision."""
+        program, report = to_half(
+            captured.program,
+            self._samples(captured, request),
+            self.precision,
+            self.keep,
+            half_ports=self.half_ports,
+        )
+        return Captured(program, plan(program, request.names), program), report
+
+    def _samples(self, captured: Captured, request: _Request) -> list[list[Any]]:
+        subject = Subject(captured.program, captured.plan, captured.reference)
+        if self.calibration is None:
+            warnings.warn(_UNCALIBRATED, CalibrationWarning, stacklevel=4)
+            return [subject.leaves(request.args, request.kwargs)]
+        samples = [_leaves(subject, given) for given in self.calibration]
+        if not samples:
+            raise ConversionError("calibration is empty\n  try   pass at least one tuple of args")
+        return samples
+
+
+def _leaves(subject: Subject, given: Any) -> list[Any]:
+    """Return one calibration input as a flat list; a dict may name positional arguments too."""
+    if isinstance(given, Mapping):
+        names = [argument.name for argument in subject.arguments]
+        if set(given) == set(names):
+            return [given[name] for name in names]
+        return subject.leaves((), given)
+    return subject.leaves(given if isinstance(given, tuple | list) else (given,), {})
+
+
 def _stage_source(
-    staging: TorchConverter, request: _Request, externalize: Sequence[Any] | None, stage: Stages
-) -> Captured:
-    """Capture the source and stage its program."""
+    staging: TorchConverter,
+    request: _Request,
+    externalize: Sequence[Any] | None,
+    half: _Half | None,
+    stage: Stages,
+) -> tuple[Captured, PrecisionReport | None]:
+    """Capture the source and stage its program, in half precision if asked."""
     names = (request.names.inputs, request.names.outputs, request.names.states)
+    if half is not None:
+        captured = request.capture(staging, stage)
+        with stage("measuring half precision"):
+            captured, report = half.apply(captured, request)
+        staging.add_exported_program(captured.program, *names)
+        return captured, report
     if not isinstance(request.source, torch.nn.Module):
         if externalize:
             raise ConversionError(
@@ -134,7 +218,7 @@ def _stage_source(
             )
         captured = request.capture(staging, stage)
         staging.add_exported_program(captured.program, *names)
-        return captured
+        return captured, None
     captures: list[Captured] = []
 
     def export(module: torch.nn.Module) -> torch.export.ExportedProgram:
@@ -142,7 +226,7 @@ def _stage_source(
         return captures[-1].program
 
     staging.add_pytorch_module(request.source, export, externalize, *names)
-    return captures[-1]
+    return captures[-1], None
 
 
 def _verify(
@@ -151,10 +235,12 @@ def _verify(
     staging: TorchConverter,
     request: _Request,
     mode: Mode,
+    half: _Half | None,
 ) -> None:
     """Compare the result with the model, without a second export."""
     subject = Subject(captured.program, captured.plan, captured.reference)
-    leaves = subject.leaves(request.args, request.kwargs)
+    given = None if half is not None and half.half_ports else request.args
+    leaves = subject.leaves(given, request.kwargs if given is not None else None)
     settings = Settings(named=request.names != Names(), converter=staging, mode=mode)
     verdict = examine(subject, converted, leaves, settings)
     if any(trial.problem for trial in verdict.failures):  # again, with the location of each op

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -88,6 +89,17 @@ def convert(
     dump_passes: Annotated[
         Path | None, typer.Option(help="A folder for the graph after each pass.")
     ] = None,
+    precision: Annotated[
+        str, typer.Option(help="float16 or bfloat16: compute in half precision where it holds.")
+    ] = "",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="What stays in float32: a module path with *, an op; can be repeated."),
+    ] = None,
+    calibration: Annotated[
+        list[Path] | None,
+        typer.Option(help="An .npz with typical inputs by name, for --precision; can be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Convert and save."""
@@ -96,6 +108,7 @@ def convert(
     from ..report import summarize
     from .externalize_spec import parse
     from .model_source import load
+    from .tensors import read
 
     skipped = no_verify or verify is Verify.NONE
     check_asset_path(output)
@@ -113,14 +126,26 @@ def convert(
         state_names=_listed(state_names),
         externalize_modules=[parse(text) for text in externalize or ()],
         verify=False if skipped else str(verify),
+        precision=precision or None,
+        keep=keep or "auto",
+        calibration=[read(file) for file in calibration] if calibration else None,
         converter=converter.register_custom_kernels(loaded.kernels),
     )
     program.save_asset(output, described or None)
     contents = summarize(output)
     count = sum(function.ops for function in contents.functions)
-    data = {"output": output, "bytes": contents.file_bytes, "ops": count, "verified": not skipped}
+    data: dict[str, Any] = {
+        "output": output,
+        "bytes": contents.file_bytes,
+        "ops": count,
+        "verified": not skipped,
+    }
     checked = "numbers not checked" if skipped else "numbers equal PyTorch's"
     line = f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"
+    if precision:
+        report = program.precision_report
+        data["precision"] = dataclasses.asdict(report)
+        line = f"{line}\n{report}"
     answer(data, line, as_json=as_json, ok=True)
 
 

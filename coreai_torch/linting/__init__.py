@@ -1,6 +1,6 @@
 """Rules about constructs that fail, give wrong numbers or are slow on devices."""
 
-from .lint import Finding, lint, lint_program, rules_for
+from .findings import Finding, lint, lint_program, rules_for
 from .rule import UNITS, Rule
 from .rules import RULES
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..asset.reading import Program, Source
-from ..linting import Finding as Hazard
-from ..linting import lint, lint_program
+from ..linting import Finding, lint, lint_program
+
+Hazard = Finding
 
 
 def hazards(source: Source) -> list[Hazard]:

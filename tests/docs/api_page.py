@@ -110,6 +110,12 @@ SECTIONS = (
         + ("differences", "Difference", "hazards", "html_page", "write_page"),
     ),
     Section(
+        "Half precision",
+        "coreai_torch.precision",
+        "For programs that are staged by hand, and the report: [half precision](precision.md).",
+        ("to_half", "PrecisionReport", "Island"),
+    ),
+    Section(
         "Lint",
         "coreai_torch.linting",
         "The results and rules of `lint`: [lint](lint.md).",

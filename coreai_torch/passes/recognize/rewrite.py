@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 import torch.fx as fx
 from torch.export.graph_signature import InputKind
 
+from ...capture.copying import copied_module
 from ...capture.liveness import live_nodes
 from ...errors import ArgumentTypeError, ConversionError, module_path
 from ...torch_compat import OpOverload
@@ -54,7 +54,7 @@ def recognized(
     found: list[Found] = []
     missed: list[Missed] = []
     wanted = [pattern for pattern in PATTERNS if pattern.COMPOSITE in composites]
-    module = _copied(program.graph_module)
+    module = copied_module(program.graph_module)
     weights = _weights(program)
     for inner in module.modules():
         if isinstance(inner, fx.GraphModule):
@@ -63,18 +63,6 @@ def recognized(
             )
             inner.recompile()
     return with_graph(program, module), RecognitionReport(tuple(found), tuple(missed))
-
-
-def _copied(module: fx.GraphModule) -> fx.GraphModule:
-    """Copy the graph and the graphs of its branches; weights are shared."""
-    result = fx.GraphModule(module, copy.deepcopy(module.graph))
-    result.meta = module.meta
-    for copied, node in zip(result.graph.nodes, module.graph.nodes, strict=True):
-        copied.name = node.name  # a placeholder `input` would be `input_1` now
-    for name, inner in list(result.named_children()):
-        if isinstance(inner, fx.GraphModule):
-            setattr(result, name, _copied(inner))
-    return result
 
 
 def _weights(program: torch.export.ExportedProgram) -> set[str]:

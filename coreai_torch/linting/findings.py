@@ -50,7 +50,7 @@ def lint_program(program: Program, rules: Collection[Rule] = RULES) -> list[Find
     """Apply rules to a program that was already read."""
     view = ProgramView(program)
     found = [finding for rule in rules if (finding := _apply(rule, view)) is not None]
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))  # type: ignore[arg-type]
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def rules_for(target: str | Collection[str] = UNITS, os: str | None = None) -> list[Rule]:

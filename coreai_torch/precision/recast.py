@@ -1,0 +1,204 @@
+"""Rewrite a captured program so that it computes in half precision, with exceptions.
+
+Nodes keep their names, sizes and sources. A node outside `kept` gets its float32 operands cast to
+the half dtype, and its float32 results become that dtype. A node in `kept` gets them cast back.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export.graph_signature import InputKind
+
+from ..capture.copying import copied_module
+from ..torch_compat import aten, pytree
+
+FULL = torch.float32
+
+
+def recast(
+    program: torch.export.ExportedProgram,
+    kept: Collection[str],
+    dtype: torch.dtype,
+    *,
+    half_ports: bool = False,
+) -> torch.export.ExportedProgram:
+    """Return a copy of the program in half precision; the nodes named in `kept` stay in float32."""
+    module = copied_module(program.graph_module)
+    rewrite = _Recast(program, module.graph, frozenset(kept), dtype, half_ports)
+    state = rewrite.run()
+    module.recompile()
+    args, kwargs = program.example_inputs or ((), {})
+    examples: tuple[Any, Any] = (args, kwargs)
+    if half_ports:
+        examples = (_cast_all(args, dtype), _cast_all(kwargs, dtype))
+    return torch.export.ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=program.graph_signature,
+        state_dict={**program.state_dict, **state},
+        range_constraints=program.range_constraints,
+        module_call_graph=program.module_call_graph,
+        example_inputs=examples if program.example_inputs else None,
+        constants={
+            **program.constants,
+            **{k: v for k, v in state.items() if k in program.constants},
+        },
+        verifiers=program.verifiers,
+    )
+
+
+def _cast_all(value: Any, dtype: torch.dtype) -> Any:
+    return pytree.tree_map(lambda leaf: leaf.to(dtype) if is_full(leaf) else leaf, value)
+
+
+def is_full(value: Any) -> bool:
+    """Return whether a value is a tensor of float32."""
+    return isinstance(value, torch.Tensor) and value.dtype == FULL
+
+
+class _Recast:
+    """One rewrite of a graph."""
+
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        graph: fx.Graph,
+        kept: frozenset[str],
+        dtype: torch.dtype,
+        half_ports: bool,
+    ) -> None:
+        self._program, self._graph, self._kept = program, graph, kept
+        self._dtype, self._half_ports = dtype, half_ports
+        self._casts: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
+
+    def run(self) -> dict[str, torch.Tensor]:
+        """Rewrite the graph; return the weights that change their dtype."""
+        state = self._weights()
+        for node in list(self._graph.nodes):
+            if node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                self._output(node)
+        return state
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        """Cast weights that only half-precision nodes use, and the inputs if asked."""
+        stored = {**self._program.state_dict, **self._program.constants}
+        nodes = {node.name: node for node in self._graph.nodes if node.op == "placeholder"}
+        written = self._program.graph_signature.user_inputs_to_mutate.values()
+        state = {}
+        for spec in self._program.graph_signature.input_specs:
+            node = nodes.get(getattr(spec.arg, "name", ""))
+            if node is None or not is_full(node.meta.get("val")):
+                continue
+            if spec.kind is InputKind.USER_INPUT:
+                if self._half_ports or node.name in written:
+                    self._set_dtype(node, self._dtype)
+            elif spec.target in stored and not self._is_used_in_full(node):
+                state[spec.target] = _stored(stored[spec.target], self._dtype)
+                self._set_dtype(node, self._dtype)
+        return state
+
+    def _is_used_in_full(self, node: fx.Node) -> bool:
+        return any(user.name in self._kept for user in node.users)
+
+    def _call(self, node: fx.Node) -> None:
+        if node.target is operator.getitem:  # as its tuple
+            node.meta = {**node.meta, "val": node.args[0].meta["val"][node.args[1]]}
+            return
+        dtype = FULL if node.name in self._kept else self._dtype
+        other = self._dtype if dtype == FULL else FULL
+
+        def operand(value: Any) -> Any:
+            return self._cast(value, dtype) if _has_dtype(value, other) else value
+
+        node.args = fx.node.map_arg(node.args, operand)
+        node.kwargs = fx.node.map_arg(node.kwargs, operand)
+        if dtype != FULL:
+            node.args = _without_full(node.args, dtype)
+            node.kwargs = _without_full(node.kwargs, dtype)
+            self._set_dtype(node, dtype)
+
+    def _cast(self, node: fx.Node, dtype: torch.dtype) -> fx.Node:
+        """Return the value in another dtype; the cast is shared by later users."""
+        key = (node, dtype)
+        if key not in self._casts:
+            place = node.next if node.op != "placeholder" else self._first_call()
+            with self._graph.inserting_before(place):
+                cast = self._graph.call_function(aten._to_copy.default, (node,), {"dtype": dtype})
+            cast.meta = dict(node.meta)
+            cast.meta["val"] = node.meta["val"].to(dtype)
+            self._casts[key] = cast
+        return self._casts[key]
+
+    def _first_call(self) -> fx.Node:
+        return next(node for node in self._graph.nodes if node.op != "placeholder")
+
+    def _set_dtype(self, node: fx.Node, dtype: torch.dtype) -> None:
+        node.meta = dict(node.meta)
+        if "val" in node.meta:
+            node.meta["val"] = fx.node.map_aggregate(
+                node.meta["val"], lambda v: v.to(dtype) if is_full(v) else v
+            )
+
+    def _output(self, node: fx.Node) -> None:
+        """Return states in their own dtype, and results in float32 unless asked."""
+        results = list(node.args[0])
+        targets = {n.name: n for n in self._graph.nodes if n.op == "placeholder"}
+        by_fqn = {
+            spec.target: targets[spec.arg.name]
+            for spec in self._program.graph_signature.input_specs
+            if getattr(spec.arg, "name", "") in targets
+        }
+        for index, spec in enumerate(self._program.graph_signature.output_specs):
+            value = results[index]
+            if not isinstance(value, fx.Node) or not isinstance(
+                value.meta.get("val"), torch.Tensor
+            ):
+                continue
+            state = by_fqn.get(spec.target) or targets.get(spec.target) if spec.target else None
+            wanted = self._wanted(state, value)
+            if wanted is not None and value.meta["val"].dtype in (FULL, self._dtype):
+                results[index] = self._as_output(value, wanted, spec.arg.name, node)
+        node.args = (tuple(results),)
+
+    def _wanted(self, state: fx.Node | None, value: fx.Node) -> torch.dtype | None:
+        """Return the dtype of an output; None if it stays as it is."""
+        if state is not None and state.op == "placeholder" and "val" in state.meta:
+            own = state.meta["val"].dtype
+        else:
+            own = self._dtype if self._half_ports else FULL
+        return own if own != value.meta["val"].dtype else None
+
+    def _as_output(self, value: fx.Node, dtype: torch.dtype, name: str, before: fx.Node) -> fx.Node:
+        """Return an output in another dtype, under the name that the signature knows."""
+        with self._graph.inserting_before(before):
+            cast = self._graph.call_function(aten._to_copy.default, (value,), {"dtype": dtype})
+        cast.meta = dict(value.meta)
+        cast.meta["val"] = value.meta["val"].to(dtype)
+        if value.name == name:
+            value.name = f"{name}_half"
+            cast.name = name
+        return cast
+
+
+def _stored(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    cast = value.detach().to(dtype)
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(cast, requires_grad=False)
+    return cast
+
+
+def _has_dtype(value: fx.Node, dtype: torch.dtype) -> bool:
+    found = value.meta.get("val")
+    return isinstance(found, torch.Tensor) and found.dtype == dtype
+
+
+def _without_full(value: Any, dtype: torch.dtype) -> Any:
+    """Replace the argument `torch.float32` by the half dtype."""
+    return fx.node.map_aggregate(value, lambda v: dtype if v is FULL else v)

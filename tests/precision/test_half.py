@@ -1,0 +1,211 @@
+"""Half-precision programs equal the model in float32 within the limit, with few islands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import coreai_torch
+from coreai_torch import errors, get_decomp_table
+from coreai_torch.precision import to_half
+
+pytestmark = pytest.mark.filterwarnings("ignore::coreai_torch.errors.CalibrationWarning")
+
+
+class RootMeanSquare(nn.Module):
+    """A norm that the model computes step by step."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+class Block(nn.Module):
+    """A feed-forward block whose middle is scaled, as by large weights."""
+
+    def __init__(self, size: int, scale: float) -> None:
+        super().__init__()
+        self.norm, self.scale = RootMeanSquare(size), scale
+        self.up, self.down = nn.Linear(size, 2 * size), nn.Linear(2 * size, size)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))) * self.scale)
+
+
+class Decoder(nn.Module):
+    """Tokens with a table of positions, three blocks and scores."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(50, 32)
+        self.blocks = nn.ModuleList(Block(32, scale if i == 1 else 1.0) for i in range(3))
+        self.norm, self.head = RootMeanSquare(32), nn.Linear(32, 50)
+
+    def forward(self, ids):
+        waves = torch.arange(ids.shape[1])[:, None] * torch.pow(1e4, -torch.arange(0, 32, 2) / 32)
+        x = self.embed(ids) + torch.cat([waves.sin(), waves.cos()], -1)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+IDS = torch.arange(16).reshape(2, 8)
+
+
+def exported(model, *args, dynamic=None):
+    program = torch.export.export(model.eval(), args, dynamic_shapes=dynamic)
+    return program.run_decompositions(get_decomp_table())
+
+
+def relative_error(program, half, *args):
+    want, got = program.module()(*args), half.module()(*args)
+    return float((want - got).norm() / want.norm())
+
+
+def dtypes(program):
+    return {tensor.dtype for tensor in program.state_dict.values()}
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_ordinary_model_has_no_islands(precision):
+    program = exported(Decoder(), IDS)
+    half, report = to_half(program, [[IDS]], precision)
+    assert report.islands == ()
+    assert report.float32_share == 0
+    assert dtypes(half) == {getattr(torch, precision)}
+    assert relative_error(program, half, IDS) < report.limit
+
+
+def test_overflowing_model_keeps_few_nodes_in_float32():
+    program = exported(Decoder(3e5), IDS)
+    half, report = to_half(program, [[IDS]])
+    assert report.error_before == float("inf")
+    assert report.error_after == pytest.approx(relative_error(program, half, IDS))
+    assert relative_error(program, half, IDS) < report.limit
+    assert 0 < len(report.islands) < 10
+    assert any("overflow" in island.reason for island in report.islands)
+    assert "overflow" in str(report)
+
+
+def test_dynamic_sizes_stay_dynamic():
+    sizes = {"ids": {1: torch.export.Dim("n", min=2, max=64)}}
+    program = exported(Decoder(), IDS, dynamic=sizes)
+    half, _ = to_half(program, [[IDS]])
+    longer = torch.arange(40).reshape(2, 20)
+    assert relative_error(program, half, longer) < 1e-2
+
+
+def test_tables_and_norm_statistics_stay_in_float32():
+    _, report = to_half(exported(Decoder(), IDS), [[IDS]])
+    reasons = set(report.defaults.values())
+    assert {"a table of positions", "statistics of a norm"} <= reasons
+
+
+def test_positions_of_topk_stay_in_float32():
+    model = exported(nn.Sequential(nn.Linear(8, 8), Top()), torch.ones(2, 8))
+    _, report = to_half(model, [[torch.ones(2, 8)]])
+    assert report.defaults["topk"] == "positions and indices"
+
+
+class Top(nn.Module):
+    def forward(self, x):
+        return x.topk(2)
+
+
+def test_keep_matches_modules_and_ops():
+    model = exported(
+        nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 4)), torch.ones(2, 8)
+    )
+    half, report = to_half(model, [[torch.ones(2, 8)]], keep=["2", "aten.sigmoid"])
+    assert {island.op for island in report.islands} == {"linear.default", "sigmoid.default"}
+    assert half.state_dict["0.weight"].dtype == torch.float16
+    assert half.state_dict["2.weight"].dtype == torch.float32
+    with pytest.raises(errors.ConversionError, match="nothing matches 'layers"):
+        to_half(model, [[torch.ones(2, 8)]], keep=["layers.*"])
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(4))
+
+    def forward(self, x):
+        self.count.add_(x)
+        return self.count * 2
+
+
+def test_states_become_half_precision_and_keep_counting():
+    half, _ = to_half(exported(Counter(), torch.ones(4)), [[torch.ones(4)]])
+    module = half.module()
+    module(torch.ones(4))
+    assert module(torch.ones(4)).tolist() == [4.0] * 4
+    assert coreai_torch.convert(half)
+
+
+def test_convert_verifies_and_reports_half_precision():
+    program = coreai_torch.convert(Decoder(), (IDS,), precision="float16", calibration=[(IDS,)])
+    assert program.precision_report.dtype == "float16"
+    assert "f16" in str(program)
+
+
+def test_half_ports_change_inputs_and_outputs():
+    model, x = nn.Linear(8, 4), torch.ones(2, 8)
+    program = coreai_torch.convert(model, (x,), precision="float16", half_ports=True)
+    (function,) = coreai_torch.report.summarize(program).functions
+    assert [port.dtype for port in (*function.inputs, *function.outputs)] == ["f16", "f16"]
+
+
+def test_missing_calibration_warns():
+    with pytest.warns(errors.CalibrationWarning, match="CAT404"):
+        coreai_torch.convert(
+            nn.Linear(8, 4), (torch.ones(2, 8),), precision="float16", verify=False
+        )
+
+
+def test_calibration_by_name_finds_overflow():
+    model, x = Squares(), torch.ones(2, 8)
+    inputs = [{"x": x * 1000}]
+    program = coreai_torch.convert(model, (x,), precision="float16", calibration=inputs)
+    assert program.precision_report.islands
+
+
+class Squares(nn.Module):
+    def forward(self, x):
+        return torch.log(x * x + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "int8"}, "precision is 'int8'"),
+        ({"precision": "float16", "calibration": []}, "calibration is empty"),
+        ({"precision": "float16", "externalize_modules": [nn.Linear]}, "externalize_modules"),
+    ],
+)
+def test_wrong_options_are_rejected(options, message):
+    with pytest.raises(errors.ConversionError, match=message):
+        coreai_torch.convert(nn.Linear(8, 4), (torch.ones(2, 8),), verify=False, **options)
+
+
+def test_command_line_converts_with_calibration_files(tmp_path, monkeypatch):
+    from coreai_torch.cli.app import main
+
+    monkeypatch.chdir(tmp_path)
+    np.savez("typical.npz", input=np.ones((2, 8), np.float32))
+    (tmp_path / "models.py").write_text(
+        "from torch import nn\n\n\ndef net():\n    return nn.Linear(8, 4)\n"
+    )
+    with pytest.raises(SystemExit) as stop:
+        main(
+            ["convert", "models.py:net", "-i", "input=f32[2,8]", "--precision", "float16"]
+            + ["--calibration", "typical.npz", "-o", "net.aimodel"]
+        )
+    assert stop.value.code == 0
+    assert (tmp_path / "net.aimodel").is_dir()
