@@ -6,13 +6,15 @@ Not by pytest: the folder `coreai` of executorch would hide the package `coreai`
 import sys
 import unittest
 
-# The tests that fail by design, with the reason.
+# The tests that fail, with the reason.
 SUPPORTED = "uses an op that the published converter lacks; this one converts it"
 KNOWN = {
     "test_unsupported_aten_op": SUPPORTED,
     "test_call_function_follows_resolver": SUPPORTED,
     "test_graph_break_second_linear_not_delegated": SUPPORTED,
-    "test_intermediate_boundary_enumerates_to_the_derived_values": SUPPORTED,
+    # Expects two delegates around an op that the published converter lacks. Here the partitioner
+    # makes none; the cause is unknown.
+    "test_intermediate_boundary_enumerates_to_the_derived_values": "makes no delegate",
     "test_specialization_keys_align_across_delegates": SUPPORTED,
     "test_mutated_buffer_lowers": "reads the type of a state before optimize(): a handle here",
 }

@@ -9,6 +9,8 @@ import torch
 from coreai.authoring import AIModelAsset
 from coreai.runtime import NDArray
 
+from coreai_torch.debugging.histogram import operation_histogram
+
 SIZE = 64
 
 
@@ -26,9 +28,9 @@ def test_export(name, tmp_path, monkeypatch):
     path = yolo.export(format="coreai", imgsz=SIZE)
     asset = AIModelAsset.load(path)
     program = asset.program
-    before = str(program)
+    before = operation_histogram(program).counts
     program.optimize()
-    assert str(program) == before  # the exporter does not optimize: `save_asset` did
+    assert operation_histogram(program).counts == before  # `save_asset` optimized it
     image = torch.rand(1, 3, SIZE, SIZE)
     with torch.no_grad():
         want = exported[0].model(image)
