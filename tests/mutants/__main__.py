@@ -29,7 +29,8 @@ def main() -> int:
     options = _options()
     if options.serve:
         return _serve(options.serve)
-    names = [n for n in _names(options) if re.search(options.only, n)]
+    every = _names(options)
+    names = [n for n in every[:: options.every] if re.search(options.only, n)]
     known = _read(options.out)
     left = [] if options.collect else [n for n in names if n not in known]
     print(f"{len(names)} units, {len(names) - len(left)} of them already done", flush=True)
@@ -48,6 +49,7 @@ def main() -> int:
                 break
     rows = [o for name in names for o in known.get(name, [])]
     summary = page.summary(rows, options.honest, known[MEASURED])
+    summary["units"] = {"run": sum(n in known for n in names), "all": len(every)}
     print(page.text(summary))
     if options.record:
         page.record(summary, options.honest)
@@ -81,8 +83,7 @@ def _names(options: Any) -> list[str]:
     from . import honest, programs
 
     units = honest.models() if options.honest else programs.units()
-    names = [u.name for u in units if not options.models_only or getattr(u, "model", "")]
-    return names[:: options.every]
+    return [u.name for u in units if not options.models_only or getattr(u, "model", "")]
 
 
 def _read(path: Path) -> dict[str, Any]:

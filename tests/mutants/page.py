@@ -142,9 +142,11 @@ def section() -> str:
     from .kinds import KINDS
 
     found = json.loads(SCORE.read_text())
+    run, every = found["units"]["run"], found["units"]["all"]
+    part = "" if run == every else f"This is a sample: {run} of {every} programs. "
     lines = [
-        f"{found['ops']} ops were sabotaged in turn, in the programs of their test cases and at "
-        f"different depths of {len(found['models'])} models ({', '.join(found['models'])}). A "
+        f"{part}{found['ops']} ops were sabotaged in turn, in the programs of their test cases and "
+        f"at different depths of {len(found['models'])} models ({', '.join(found['models'])}). A "
         "mutant matters if the change exceeds 16 times the noise of its dtype, measured against "
         f"float64. Engine of the comparison: {found['engine']}. Measured at commit "
         f"{found['measured'].get('commit', 'unknown')}, torch {found['measured'].get('torch')}.",
@@ -177,9 +179,11 @@ def _honest_lines(found: dict[str, Any]) -> list[str]:
         f"{c.get('skipped', 0)} | {c.get('broken', 0) + c.get('crashed', 0)} |"
         for dtype, c in found["dtypes"].items()
     ]
+    run, every = found["units"]["run"], found["units"]["all"]
+    part = "" if run == every else f", a sample of {run} of {every}"
     return [
-        "Unmutated models of the zoo (skipped: the library is not installed, or eager torch fails "
-        "in this dtype; not judged: it cannot be exported or converted in this dtype):",
+        f"Unmutated models of the zoo{part} (skipped: the library is not installed, or eager torch "
+        "fails in this dtype; not judged: it cannot be exported or converted in this dtype):",
         "",
         "| dtype | accepted | false alarms | skipped | not judged |",
         "|---|---|---|---|---|",
