@@ -12,6 +12,8 @@ from ..ir.types import narrow
 from .output_error import OutputError
 from .tolerance import Limits
 
+_AS_NEAR = 2.0  # times torch's own distance from the float64 result
+
 
 @dataclass(frozen=True)
 class Allowed:
@@ -149,11 +151,11 @@ def _argmax_agreement(got: torch.Tensor, want: torch.Tensor) -> float | None:
 
 
 def as_accurate(
-    got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor, allowed: Allowed, factor: float
+    got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor, allowed: Allowed
 ) -> Allowed:
-    """Allow any value that is as near to the float64 result as torch's, within a factor."""
+    """Allow any value that is as near to the float64 result as torch's, within a factor of 2."""
     got, want, exact = widen(got), widen(want), widen(exact)
     far = (got - exact).abs()
-    near = far <= torch.maximum(factor * (want - exact).abs(), allowed.error.double())
+    near = far <= torch.maximum(_AS_NEAR * (want - exact).abs(), allowed.error.double())
     error = torch.where(near, torch.inf, allowed.error.double())
     return Allowed(error, allowed.ties)

@@ -9,7 +9,7 @@ import torch
 
 from ..ir.types import narrow
 from .equal_terms import equal_terms_error
-from .rounding import Kind, is_float, overload, terms, unit, weight_error
+from .rounding import Kind, is_float, is_normwise, overload, terms, unit, weight_error
 
 _PRODUCTS = {"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"}
 _LARGE_PRODUCT = 1 << 24  # multiplications
@@ -140,4 +140,7 @@ def rounded(
         return result
     if error is not None and error.shape == result.shape:
         return noise.absolute(result, error)
+    if is_normwise(target) and result.dim() > 1 and result.numel():
+        largest = result.abs().amax((-2, -1), keepdim=True).float()
+        return noise.absolute(result, count * unit(narrow(result.dtype)) * largest)
     return noise.relative(result, count)

@@ -212,10 +212,28 @@ def terms(target: Any, args: tuple[Any, ...], result: torch.Tensor) -> float:
         return float(tensors[0].shape[-1]) if tensors[0].dim() else 1.0
     if name == "cumsum" or not tensors:
         return float(max(tensors[0].shape, default=1)) if tensors else 1.0
-    return max(1.0, float(tensors[0].numel()) / max(1, result.numel()))
+    return max(1.0, float(tensors[0].numel() / max(1, result.numel())))
 
 
 _PRODUCTS = _names("mm bmm linear matmul mv dot vdot inner")
+
+
+def is_normwise(target: Any) -> bool:
+    """Return whether errors of an op are relative to the largest element of a matrix.
+
+    Factorizations and solvers are stable in this sense: a small element may be wrong altogether.
+    """
+    name, _ = overload(target)
+    return name in _FACTORIZATIONS or (
+        name.startswith(("linalg_", "_linalg_")) and name not in _ELEMENTWISE_LINALG
+    )
+
+
+_FACTORIZATIONS = _names("""
+    cholesky cholesky_inverse cholesky_solve geqrf inverse lu_solve lu_unpack ormqr pinverse qr svd
+    triangular_solve _lu_with_info
+""")
+_ELEMENTWISE_LINALG = _names("linalg_cross linalg_diagonal linalg_vector_norm linalg_vecdot")
 
 
 def weight_error(target: Any) -> float:

@@ -18,6 +18,8 @@ from ..torch_compat import OpOverload
 from .isolation import Arrays, Isolated, Ports, ProgramFile, Saved
 from .runner import Engine, Runner
 
+__all__ = ["Engine", "RunByTorch", "check_device", "chosen", "kernels", "start"]
+
 # Matrix products. In float16 the Linux runtime accumulates in 16 bits (4096 terms of 0.1 sum to
 # 256), unlike devices, and takes 2,500 times as long as torch.
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul"}

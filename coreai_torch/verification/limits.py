@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,8 +11,9 @@ import torch.fx as fx
 
 from ..ir.types import narrow
 from ..numerics.compare import Allowed, as_accurate, compare
-from ..numerics.error_analysis import ENOUGH, FACTOR, Analysis, Lanes, allowed_error, error_scale
+from ..numerics.error_analysis import ENOUGH, Analysis, Lanes
 from ..numerics.float64 import run_in_float64
+from ..numerics.one_op import allowed_of
 from ..numerics.output_error import OutputError
 from ..numerics.tolerance import graph_limits
 from .subject import ReferenceCall, Subject
@@ -81,7 +82,7 @@ class CallLimits:
         exact = self.exact().get(node)
         if not isinstance(exact, torch.Tensor) or exact.shape != want.shape:
             return error
-        return compare(error.name, got, want, as_accurate(got, want, exact, allowed, FACTOR))
+        return compare(error.name, got, want, as_accurate(got, want, exact, allowed))
 
     def exact(self) -> dict[fx.Node, Any]:
         """Return the results of the graph in float64; empty if an op does not run in float64."""
@@ -172,14 +173,3 @@ def _allowed(found: Mapping[fx.Node, Lanes], value: Any, want: torch.Tensor) -> 
     if isinstance(value, fx.Node):
         return allowed_of(found[value], want)
     return Allowed(torch.zeros(want.shape))
-
-
-def allowed_of(lanes: Lanes, want: torch.Tensor) -> Allowed:
-    """Return the limits of one result from its noisy runs."""
-    if not isinstance(lanes.base, torch.Tensor):
-        lanes = replace(lanes, base=torch.as_tensor(lanes.base), noisy=None)
-    scale = error_scale(lanes)
-    error = allowed_error(scale, narrow(want.dtype)).cpu().expand(want.shape)
-    if want.is_floating_point() or want.is_complex():
-        return Allowed(error)
-    return Allowed(error, (scale.scale > 0).cpu().expand(want.shape))

@@ -27,9 +27,10 @@ from ..numerics.arrays import array, tensor
 from ..numerics.bisect import Bisection, ancestors
 from ..numerics.compare import compare
 from ..numerics.output_error import OutputError
-from .engines import Engine, start
+from .engines import start
 from .isolation import ProgramFile
 from .limits import ErrorLimits, NodeLimits, feed_of
+from .runner import Engine
 from .subject import ReferenceCall, Subject
 from .trials import Failure
 from .verdict import Divergence

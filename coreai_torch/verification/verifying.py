@@ -22,13 +22,14 @@ from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
 from .draws import TrialPlan, draws
-from .engines import Engine, RunByTorch, check_device, chosen, kernels, start
+from .engines import RunByTorch, check_device, chosen, kernels, start
 from .isolation import ProgramFile
 from .limits import ErrorLimits
 from .locate import Search
 from .reference import on_device
+from .runner import Engine, Runner
 from .subject import Leaves, Subject
-from .trials import Runner, Trials
+from .trials import Trials
 from .verdict import Divergence, Verdict
 
 

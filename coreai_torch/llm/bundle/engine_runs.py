@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...numerics.tolerance import SAME_TOKENS, limits
 from .runtime import CHUNK, FIRST_SLOTS, BundleRuntime, Sequence
 from .verifying import difference, eager_logits, limit_of, random_tokens
 
@@ -16,8 +17,7 @@ STEPS = 16  # tokens that are decoded after each prompt
 CHUNKED = 1100
 LARGEST_STATE = 4 << 30  # bytes of both states
 
-# Two runs of the same program on the same tokens: sums may run in another order.
-_SAME = {torch.float32: 2e-3, torch.float16: 2e-2, torch.bfloat16: 5e-2}
+_SAME = limits(SAME_TOKENS)
 
 
 class StepError(Exception):
