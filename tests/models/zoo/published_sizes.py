@@ -52,7 +52,12 @@ ROWS = [
     _text("bert", "BertModel", 512),
     _text("roberta", "RobertaModel", 512, {**ONE_LAYER, "max_position_embeddings": 514}),
     _text("distilbert", "DistilBertModel", 512, {"n_layers": 1}),
-    _text("albert", "AlbertModel", 512),
+    _text(
+        "albert",
+        "AlbertModel",
+        512,
+        {**ONE_LAYER, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3_072},
+    ),
     _text(
         "deberta",
         "DebertaModel",
