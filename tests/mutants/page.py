@@ -146,7 +146,7 @@ def section() -> str:
     part = "" if run == every else f"This is a sample: {run} of {every} programs. "
     lines = [
         f"{part}{found['ops']} ops were sabotaged in turn, in the programs of their test cases and "
-        f"at different depths of {len(found['models'])} models ({', '.join(found['models'])}). A "
+        f"at different depths of whole models ({', '.join(found['models'])}). A "
         "mutant matters if the change exceeds 16 times the noise of its dtype, measured against "
         f"float64. Engine of the comparison: {found['engine']}. Measured at commit "
         f"{found['measured'].get('commit', 'unknown')}, torch {found['measured'].get('torch')}.",
