@@ -101,6 +101,8 @@ def build(name):
     for key, value in _CHANGES.items():
         if getattr(config, key, None) is not None:
             setattr(config, key, value)
-    config.eos_token_id, config.bos_token_id, config.pad_token_id = END, None, None
+    # ModernBERT's configuration does not accept None.
+    unused = 0 if name == "modernbert_decoder" else None
+    config.eos_token_id, config.bos_token_id, config.pad_token_id = END, unused, unused
     torch.manual_seed(0)
     return cls(config).eval()
