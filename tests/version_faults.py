@@ -48,6 +48,7 @@ ROWS = (
         "the second result of the internal op is the LU factor of the transposed matrix",
     ),
     Row(
+        r"test_dynamic.py::test_(halves|matrix_products|slice_assignment|slices)_(of|with)_dynamic_sizes|"
         r"test_cases.py::test_case\[[\w.:]+-\d+-dynamic",
         (2, 9),
         "run_decompositions raises NameError for a program with dynamic sizes whose forward takes "

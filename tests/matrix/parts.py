@@ -83,7 +83,7 @@ def run(part: Part, environment: Environment) -> Result:
     )
     counts = {
         word: int(number)
-        for number, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)", done.stdout)
+        for number, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)", _last(done.stdout))
     }
     failures = tuple(re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE))
     errors = counts.get("error", 0) + counts.get("errors", 0)
@@ -97,6 +97,11 @@ def run(part: Part, environment: Environment) -> Result:
         round(time.monotonic() - started, 1),
         failures,
     )
+
+
+def _last(output: str) -> str:
+    """Return the last line: the output of a failed test may contain another summary."""
+    return next(reversed(output.strip().splitlines()), "")
 
 
 def dumps(results: object) -> str:
