@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.export.graph_signature import ConstantArgument, InputKind
 
-from ..errors import ExportError
+from ..capture.feeding import feed
 from .defaults import op_name
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution")
@@ -41,7 +40,7 @@ def run(
     """
     runner = _Runner(program.graph_module, half)
     with torch.no_grad():
-        runner.run(*_feed(program, leaves), enable_io_processing=False)
+        runner.run(*feed(program, leaves), enable_io_processing=False)
     return runner.found
 
 
@@ -83,7 +82,7 @@ def multiply_adds(program: torch.export.ExportedProgram, leaves: Sequence[Any]) 
     """Return the multiply-adds of each matrix product and convolution."""
     runner = _Runner(program.graph_module, None)
     with torch.no_grad():
-        runner.run(*_feed(program, leaves), enable_io_processing=False)
+        runner.run(*feed(program, leaves), enable_io_processing=False)
     return runner.products
 
 
@@ -93,29 +92,6 @@ def _flat(value: Any) -> Iterable[torch.Tensor]:
     elif isinstance(value, tuple | list):
         for part in value:
             yield from _flat(part)
-
-
-def _feed(program: torch.export.ExportedProgram, leaves: Sequence[Any]) -> list[Any]:
-    stored = {**program.constants, **program.state_dict}
-    given = iter(leaves)
-    feed: list[Any] = []
-    for spec in program.graph_signature.input_specs:
-        if isinstance(spec.arg, ConstantArgument):
-            feed.append(spec.arg.value)
-            if spec.kind is InputKind.USER_INPUT:
-                next(given, None)
-        elif spec.kind is InputKind.USER_INPUT:
-            feed.append(_copied(next(given)))
-        elif spec.target in stored:
-            feed.append(_copied(stored[spec.target]))
-        else:
-            raise ExportError(f"the input {spec.arg.name!r} has no stored value")
-    return feed
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy, which the graph may write to; weights are not written."""
-    return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 def ranges(values: Mapping[str, tuple[torch.Tensor, ...]]) -> dict[str, Range]:
