@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -88,19 +88,17 @@ def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> St
     vocabulary = first.logits.shape[-1]
     check = None
     if options.verify:
-        tokens = checking.trial(options.batch, options.length, vocabulary)
-        whole = model(**{source.name: source.example}, decoder_input_ids=tokens, use_cache=False)
         feeds = dict(zip([source.name, *source.mask], source.inputs, strict=True))
         encoder = checking.Encoded(encode, feeds, encoded)
-        exact = _in_float32(model, {source.name: source.example, "decoder_input_ids": tokens})
-        check = Check(model, programs, tokens, whole.logits, exact, extra_inputs, encoder)
+        tokens = checking.trial(options.batch, options.length, vocabulary)
+        given = {source.name: source.example, "decoder_input_ids": tokens}
+        logits = model(**given, use_cache=False).logits
+        exact = _in_float32(model, given)
+        check = Check(model, programs, tokens, logits, exact, extra_inputs, encoder)
     if options.turn_weights:
         transpose_weights([encode, *programs.values()])
     names = layer_names(("cross_keys", "cross_values"), len(crossed))
-    staging.add_exported_program(encode, [source.name, *source.mask], names, None, "encode")
-    inputs = ["input_ids", "position", *names, *source.mask]
-    for entrypoint, program in programs.items():
-        staging.add_exported_program(program, inputs, ["logits"], step.states, entrypoint)
+    _stage_with_encoder(staging, encode, programs, source, names, step.states)
     description = _description(
         model,
         options,
@@ -110,6 +108,21 @@ def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> St
         start_token_id=_start(model),
     )
     return description, check
+
+
+def _stage_with_encoder(
+    staging: TorchConverter,
+    encode: torch.export.ExportedProgram,
+    programs: Mapping[str, torch.export.ExportedProgram],
+    source: _Source,
+    names: list[str],
+    states: Any,
+) -> None:
+    """Stage the encoder, then the steps, which take what it returns."""
+    staging.add_exported_program(encode, [source.name, *source.mask], names, None, "encode")
+    inputs = ["input_ids", "position", *names, *source.mask]
+    for entrypoint, program in programs.items():
+        staging.add_exported_program(program, inputs, ["logits"], states, entrypoint)
 
 
 @dataclass(frozen=True)

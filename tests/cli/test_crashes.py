@@ -48,6 +48,11 @@ def waits():
 """
 
 
+def _interruptible() -> None:
+    """Accept SIGINT: a shell that starts the tests in the background makes children ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def command(tmp_path, *arguments, **options):
     (tmp_path / "crashing.py").write_text(CRASHING)
     return subprocess.Popen(
@@ -57,7 +62,7 @@ def command(tmp_path, *arguments, **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,
+        **{"preexec_fn": _interruptible, **options},
     )
 
 
@@ -94,7 +99,9 @@ def test_interruption_while_the_command_is_imported_shows_no_traceback(module):
         "sys.meta_path.insert(0, Interrupt())\n"
         "coreai_torch.cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, preexec_fn=_interruptible
+    )
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 

@@ -33,7 +33,7 @@ def test_kernel_inside_control_flow_converts(model):
 
 def test_unregistered_kernel_inside_control_flow_raises():
     with pytest.raises(ValueError, match="converted_relu"):
-        TorchConverter().add_exported_program(decomposed(Branches(), torch.ones(8)))
+        TorchConverter().add_exported_program(decomposed(Branches(), torch.ones(8))).to_coreai()
 
 
 @pytest.mark.parametrize("model", [Branches(), Loops()])
