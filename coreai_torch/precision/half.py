@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,16 +30,15 @@ class PrecisionReport:
     dtype: str
     islands: tuple[Island, ...] = ()
     defaults: dict[str, str] = field(default_factory=dict)  # node to reason
-    error_before: float | None = None  # of the outputs, without islands; None if not measured
-    error_after: float | None = None
+    error_before: float = 0.0  # of the outputs, without islands
+    error_after: float = 0.0
     limit: float = 0.0
     float32_share: float | None = None  # of the multiply-adds
 
     def __str__(self) -> str:
         lines = [f"{self.dtype}: {len(self.islands)} islands in float32"]
-        if self.error_after is not None:
-            errors = f"{self.error_before:.2g} without islands, {self.error_after:.2g} with them"
-            lines.append(f"  error {errors} (limit {self.limit:.2g})")
+        errors = f"{self.error_before:.2g} without islands, {self.error_after:.2g} with them"
+        lines.append(f"  error {errors} (limit {self.limit:.2g})")
         if self.float32_share is not None:
             lines.append(f"  {self.float32_share:.1%} of the multiply-adds in float32")
         lines += [f"  {i.node} = {i.op}: {i.reason}" for i in self.islands]
@@ -75,24 +75,30 @@ def to_half(
     """
     check_precision(precision)
     dtype, limit = DTYPES[precision], LIMITS[precision] if limit is None else limit
-    always = defaults(program)
+    search = Search(program, samples, defaults(program), dtype, limit)
     if keep == "auto":
-        search = Search(program, samples, always, dtype, limit)
         found = search.run()
-        always = search.kept
     else:
-        found = Found(_named(program, [keep] if isinstance(keep, str) else keep), 0.0, 0.0)
-    kept = {**always, **dict.fromkeys(found.islands, "")}
-    half = recast(program, kept, dtype, half_ports=half_ports)
-    report = _report(program, samples, precision, always, found, limit, measured=keep == "auto")
-    if report.error_after is not None and report.error_after > limit:
-        warnings.warn(
-            f"the {precision} program differs from float32 by {report.error_after:.2g}, "
-            f"above the limit of {limit:.2g}\n"
-            "  try   pass calibration inputs of ordinary size, or keep=[...] with more modules",
-            stacklevel=3,
-        )
-    return half, report
+        found = search.measure(_named(program, [keep] if isinstance(keep, str) else keep))
+    _check_error(found.error_after, precision, limit, chosen=keep != "auto")
+    always = search.kept
+    half = recast(program, {*always, *found.islands}, dtype, half_ports=half_ports)
+    return half, _report(program, samples, precision, always, found, limit)
+
+
+def _check_error(error: float, precision: str, limit: float, *, chosen: bool) -> None:
+    """Reject outputs that are not finite and, unless the user chose `keep`, inaccurate ones."""
+    if error <= limit:
+        return
+    problem = (
+        f"the {precision} program differs from float32 by {error:.2g} of the norm of its outputs, "
+        f"above the limit of {limit:.2g}"
+    )
+    hint = 'pass typical inputs as calibration, keep=[...] with more modules, or keep="auto"'
+    if chosen and math.isfinite(error):
+        warnings.warn(f"{problem}\n  try   {hint}", stacklevel=4)
+    else:
+        raise ConversionError(f"{problem}\n  try   {hint}")
 
 
 def _report(
@@ -102,8 +108,6 @@ def _report(
     always: dict[str, str],
     found: Found,
     limit: float,
-    *,
-    measured: bool,
 ) -> PrecisionReport:
     counted = running.multiply_adds(program, samples[0]) if samples else {}
     total = sum(counted.values())
@@ -112,8 +116,8 @@ def _report(
         precision,
         tuple(found.islands.values()),
         always,
-        found.error_before if measured else None,
-        found.error_after if measured else None,
+        found.error_before,
+        found.error_after,
         limit,
         full / total if total else None,
     )

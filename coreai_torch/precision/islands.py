@@ -86,6 +86,12 @@ class Search:
             islands, error = self._shrunk(islands, error)
         return Found(islands, before, error)
 
+    def measure(self, islands: dict[str, Island]) -> Found:
+        """Return the error without and with islands that the user chose."""
+        before, _ = self._error({})
+        after, _ = self._error(islands)
+        return Found(islands, before, after)
+
     def _error(self, islands: Mapping[str, Island]) -> tuple[float, int]:
         """Return the largest error of the outputs, and the sample that has it."""
         errors = [

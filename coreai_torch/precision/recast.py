@@ -90,14 +90,13 @@ class _Recast:
         """Cast weights that only half-precision nodes use, and the inputs if asked."""
         stored = {**self._program.state_dict, **self._program.constants}
         nodes = {node.name: node for node in self._graph.nodes if node.op == "placeholder"}
-        written = self._program.graph_signature.user_inputs_to_mutate.values()
         state = {}
         for spec in self._program.graph_signature.input_specs:
             node = nodes.get(getattr(spec.arg, "name", ""))
             if node is None or not is_full(node.meta.get("val")):
                 continue
             if spec.kind is InputKind.USER_INPUT:
-                if self._half_ports or node.name in written:
+                if self._half_ports:
                     self._set_dtype(node, self._dtype)
             elif spec.target in stored and not self._is_used_in_full(node):
                 state[spec.target] = _stored(stored[spec.target], self._dtype)

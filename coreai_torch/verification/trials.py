@@ -162,13 +162,10 @@ class Trials:
         if draw.must_be_finite and not all(_is_finite(call) for call in calls):
             self.left_out.append(f"{draw.label}: torch's results are infinite or NaN")
             return []
-        if draw.label != "given" and self._is_undefined(draw):
+        if draw.label != "given" and has_undefined_cast(self.subject.exported, draw.leaves(0)):
             self.left_out.append(f"{draw.label}: the model casts infinite or too large numbers")
             return []
         return calls
-
-    def _is_undefined(self, draw: Draw) -> bool:
-        return has_undefined_cast(self.subject.exported, draw.leaves(0))
 
     def _draw(
         self,

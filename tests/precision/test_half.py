@@ -162,6 +162,25 @@ def test_half_ports_change_inputs_and_outputs():
     assert [port.dtype for port in (*function.inputs, *function.outputs)] == ["f16", "f16"]
 
 
+class Accumulates(nn.Module):
+    def forward(self, x, total):
+        total.add_(x)
+        return total * 2
+
+
+def test_arguments_that_are_written_keep_float32():
+    x, total = torch.ones(4), torch.zeros(4)
+    program = coreai_torch.convert(Accumulates(), (x, total), precision="float16")
+    (function,) = coreai_torch.report.summarize(program).functions
+    assert [state.dtype for state in function.states] == ["f32"]
+
+
+def test_overflow_that_keep_does_not_cover_is_rejected():
+    program = exported(Decoder(3e5), IDS)
+    with pytest.raises(errors.ConversionError, match="differs from float32 by inf"):
+        to_half(program, [[IDS]], keep=["head"])
+
+
 def test_missing_calibration_warns():
     with pytest.warns(errors.CalibrationWarning, match="CAT404"):
         coreai_torch.convert(
