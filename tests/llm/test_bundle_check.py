@@ -103,7 +103,7 @@ def _cheap_steps(bundle):
 
 
 def test_missing_bundle_raises(tmp_path):
-    with pytest.raises(GenerationError, match="there is no bundle at"):
+    with pytest.raises(GenerationError, match="no bundle was found at"):
         llm.check(tmp_path / "none")
 
 

@@ -65,7 +65,7 @@ def test_bench_measures_prompt_and_decoding(run, llama_bundle):
         (["generate", "missing", "Hello"], 3, "is not a bundle: metadata.json is missing"),
         (["bench", "BUNDLE", "--prompt", "4000"], 3, "exceed the context of 2048"),
         (["export", "missing", "-o", "OUT"], 3, "config.json is missing"),
-        (["check", "missing"], 3, "there is no bundle at missing"),
+        (["check", "missing"], 3, "no bundle was found at missing"),
     ],
 )
 def test_wrong_arguments_set_the_exit_code(run, llama_bundle, tmp_path, arguments, code, message):

@@ -138,9 +138,9 @@ def test_invalid_task_raises(tmp_path, name, content, message):
 def test_missing_inputs_raise(llama_bundle, tmp_path):
     with pytest.raises(GenerationError, match="nothing to evaluate"):
         llm.evaluate(llama_bundle.path)
-    with pytest.raises(GenerationError, match="there is no text"):
+    with pytest.raises(GenerationError, match="no text was found"):
         llm.evaluate(llama_bundle.path, text=tmp_path / "none")
-    with pytest.raises(GenerationError, match="there is no task"):
+    with pytest.raises(GenerationError, match="no task was found"):
         llm.evaluate(llama_bundle.path, tasks=[tmp_path / "none.jsonl"])
     with pytest.raises(GenerationError, match="unknown engine 'gpu'"):
         llm.evaluate(llama_bundle.path, engine="gpu")

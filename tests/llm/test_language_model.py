@@ -188,7 +188,7 @@ def test_prompt_cache_of_another_bundle_is_rejected(model, tmp_path, monkeypatch
     path.write_bytes(b"text")
     with pytest.raises(GenerationError, match="is not a prompt cache"):
         model.load_prompt_cache(path)
-    with pytest.raises(GenerationError, match="there is no prompt cache"):
+    with pytest.raises(GenerationError, match="no prompt cache was found"):
         model.load_prompt_cache(tmp_path / "none")
     with pytest.raises(GenerationError, match="prompt_cache is given for 2 prompts"):
         model.generate(["a", "b"], 2, prompt_cache=tmp_path / "x")

@@ -113,7 +113,7 @@ def check(
     folder = Path(bundle)
     if not folder.is_dir():
         raise GenerationError(
-            f"there is no bundle at {folder}\n"
+            f"no bundle was found at {folder}\n"
             "  try   write one with coreai_torch.llm.export(model, folder)"
         )
     subject = _Subject(folder, *_reference(model), engine, device)

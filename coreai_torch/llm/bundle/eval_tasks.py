@@ -28,7 +28,7 @@ class Question:
 def read_task(path: Path) -> list[Question]:
     """Return the questions of a `.jsonl` file or of a harness task in a `.yaml` file."""
     if not path.is_file():
-        raise GenerationError(f"there is no task at {path}\n  try   pass a .jsonl or .yaml file")
+        raise GenerationError(f"no task was found at {path}\n  try   pass a .jsonl or .yaml file")
     if path.suffix in (".yaml", ".yml"):
         return _harness(path)
     return [_question(path, number, doc) for number, doc in _lines(path)]

@@ -173,7 +173,7 @@ def _windows(
     if text is None:
         return
     if not Path(text).is_file():
-        raise GenerationError(f"there is no text at {text}\n  try   pass the path of a text file")
+        raise GenerationError(f"no text was found at {text}\n  try   pass the path of a text file")
     size = min(window, runtime.metadata.max_context_length)
     tokens = tokenizer(Path(text).read_text("utf-8")).input_ids
     pieces = [tokens[at : at + size] for at in range(0, len(tokens), size)]

@@ -56,7 +56,7 @@ def read(path: Path, runtime: BundleRuntime) -> Row:
 
     if not path.is_file():
         raise GenerationError(
-            f"there is no prompt cache at {path}\n  try   write one with save_prompt_cache"
+            f"no prompt cache was found at {path}\n  try   write one with save_prompt_cache"
         )
     try:
         with safe_open(path, "pt") as file:

@@ -52,7 +52,7 @@ def fold_stops(config: dict[str, Any], wanted: Iterable[str], mid_turn: Iterable
     """Change a tokenizer configuration so that the engine stops at `wanted` and not in a turn.
 
     Each token goes to a top-level key that the engine reads; if there are more tokens than keys,
-    the others go to `additional_special_tokens`, at all of which the engine stops.
+    the others go to `additional_special_tokens`; the engine stops at each of them.
     """
     wanted, inside = list(dict.fromkeys(wanted)), set(mid_turn) - set(wanted)
     config.pop("additional_special_tokens", None)
