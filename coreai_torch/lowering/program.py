@@ -49,7 +49,7 @@ def build(
     """Lower all staged programs into one module; equal constants are shared between them.
 
     `dump_passes` is a folder for the graph of each entry point after each pass.
-    `optimize_at_save` makes `save_asset` optimize a program that `optimize()` did not change before.
+    `optimize_at_save` makes `save_asset` optimize a program that is not optimized yet.
     """
     module = Build()
     with module.open():
