@@ -1,9 +1,12 @@
-"""Copy the graph of a captured program without its weights."""
+"""Copy a captured program without its weights, with another graph or other weights."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from typing import Any
 
+import torch
 from torch import fx
 
 
@@ -17,3 +20,31 @@ def copied_module(module: fx.GraphModule) -> fx.GraphModule:
         if isinstance(inner, fx.GraphModule):
             setattr(result, name, copied_module(inner))
     return result
+
+
+def with_graph(
+    program: torch.export.ExportedProgram,
+    module: fx.GraphModule,
+    *,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    example_inputs: Any = None,
+) -> torch.export.ExportedProgram:
+    """Return the program with another graph of the same signature; weights are shared.
+
+    `weights` replaces parameters, buffers and constants by name, `example_inputs` the inputs.
+    """
+    return torch.export.ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=program.graph_signature,
+        state_dict=_replaced(program.state_dict, weights or {}),
+        range_constraints=program.range_constraints,
+        module_call_graph=program.module_call_graph,
+        example_inputs=example_inputs or program.example_inputs,
+        constants=_replaced(program.constants, weights or {}),
+        verifiers=program.verifiers,
+    )
+
+
+def _replaced(stored: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: weights.get(name, value) for name, value in stored.items()}

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ..capture.copying import with_graph
 from ..errors import ExternalizeError
 from ..passes.externalize.by_hand import ExternalizedProgram, opaque_calls
 from ..passes.externalize.mark import marked
 from ..passes.externalize.spec import Match
-from ..passes.graph import with_graph
 from .inline import trace
 
 

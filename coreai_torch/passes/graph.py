@@ -115,20 +115,3 @@ def captured(
         externalized,
         is_custom=is_custom,
     )
-
-
-def with_graph(
-    program: torch.export.ExportedProgram, module: fx.GraphModule
-) -> torch.export.ExportedProgram:
-    """Return the program with another graph of the same signature; weights are shared."""
-    return torch.export.ExportedProgram(
-        root=module,
-        graph=module.graph,
-        graph_signature=program.graph_signature,
-        state_dict=program.state_dict,
-        range_constraints=program.range_constraints,
-        module_call_graph=program.module_call_graph,
-        example_inputs=program.example_inputs,
-        constants=program.constants,
-        verifiers=program.verifiers,
-    )

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-from ..capture.copying import copied_module
+from ..capture.copying import copied_module, with_graph
 from ..torch_compat import aten, pytree
 
 FULL = torch.float32
@@ -32,24 +32,8 @@ def recast(
     rewrite = _Recast(program, module.graph, frozenset(kept), dtype, half_ports)
     state = rewrite.run()
     module.recompile()
-    args, kwargs = program.example_inputs or ((), {})
-    examples: tuple[Any, Any] = (args, kwargs)
-    if half_ports:
-        examples = (_cast_all(args, dtype), _cast_all(kwargs, dtype))
-    return torch.export.ExportedProgram(
-        root=module,
-        graph=module.graph,
-        graph_signature=program.graph_signature,
-        state_dict={**program.state_dict, **state},
-        range_constraints=program.range_constraints,
-        module_call_graph=program.module_call_graph,
-        example_inputs=examples if program.example_inputs else None,
-        constants={
-            **program.constants,
-            **{k: v for k, v in state.items() if k in program.constants},
-        },
-        verifiers=program.verifiers,
-    )
+    inputs = _cast_all(program.example_inputs, dtype) if half_ports else None
+    return with_graph(program, module, weights=state, example_inputs=inputs)
 
 
 def _cast_all(value: Any, dtype: torch.dtype) -> Any:

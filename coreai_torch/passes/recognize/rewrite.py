@@ -10,13 +10,12 @@ import torch
 import torch.fx as fx
 from torch.export.graph_signature import InputKind
 
-from ...capture.copying import copied_module
+from ...capture.copying import copied_module, with_graph
 from ...capture.liveness import live_nodes
 from ...errors import ArgumentTypeError, ConversionError, module_path
 from ...torch_compat import OpOverload
 from ..externalize.cut import Region, is_mark, regions
 from ..externalize.spec import Match as Externalized
-from ..graph import with_graph
 from . import attention, experts, rms_norm, rotary
 from .pattern import Match, Mismatch, Surroundings, Writer, dtype_of, same_sizes, shape_of
 from .report import Found, Missed, RecognitionReport
