@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from tests.worker_threads import run_jobs
 
 PATIENCE = 420.0  # seconds that a unit may take
 
@@ -70,22 +71,6 @@ class Child:
 
 def run_all(names: Sequence[str], workers: int, mode: str) -> Iterator[Result]:
     """Yield the outcomes of each unit as they are ready."""
-    waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    ready: queue.SimpleQueue[Result | None] = queue.SimpleQueue()
-    for name in (*names, *[None] * workers):
-        waiting.put(name)
-
-    def work() -> None:
-        child = Child(mode)
-        try:
-            while (name := waiting.get()) is not None:
-                ready.put((name, child.run(name)))
-        finally:
-            child.close()
-            ready.put(None)
-
-    for _ in range(workers):
-        threading.Thread(target=work, daemon=True).start()
-    for _ in range(workers):
-        while (result := ready.get()) is not None:
-            yield result
+    return run_jobs(
+        names, workers, lambda: Child(mode), lambda child, name: (name, child.run(name))
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.worker_threads import run_jobs
 
 from . import entries, worker
 from .outcome import Kind, Outcome, Verdict
@@ -146,24 +146,4 @@ def _by_dtype(samples: Samples) -> dict[str, list[int]]:
 
 def sweep(jobs: Iterable[Job], workers: int) -> Iterator[Result]:
     """Judge all jobs with several workers; yield results as they finish."""
-    waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-    ready: queue.SimpleQueue[Result | None] = queue.SimpleQueue()
-    for job in jobs:
-        waiting.put(job)
-    for _ in range(workers):
-        waiting.put(None)
-
-    def work() -> None:
-        worker = Worker()
-        try:
-            while (job := waiting.get()) is not None:
-                ready.put(worker.judge(*job))
-        finally:
-            worker.close()
-            ready.put(None)
-
-    for _ in range(workers):
-        threading.Thread(target=work, daemon=True).start()
-    for _ in range(workers):
-        while (result := ready.get()) is not None:
-            yield result
+    return run_jobs(jobs, workers, Worker, lambda worker, job: worker.judge(*job))
