@@ -171,12 +171,12 @@ def test_json_errors(shell):
 
 
 def test_interruption_exits_with_130_and_writes_nothing(shell, monkeypatch):
-    from coreai_torch import pipeline
+    from coreai_torch.asset.program import Program
 
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline.Program, "_write", interrupted)
+    monkeypatch.setattr(Program, "_write", interrupted)
     result = shell("convert", "models.py:with_args", "-o", "n.aimodel", "--no-verify")
     assert result.code == 130
     assert "no partial file was written" in result.err

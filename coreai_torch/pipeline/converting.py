@@ -1,30 +1,23 @@
-"""`convert`: turn a model or an exported program into a verified, saved Core AI program."""
+"""The steps of `convert`: capture, convert, verify, optimize, save."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .asset.program import Program, check_path
-from .capture.export_errors import check_eager
-from .capture.io_plan import Names, plan
-from .capture.prepare import Captured, Source, prepare
-from .converter import TorchConverter, capture_rules, check_converter
-from .errors import ArgumentTypeError, CalibrationWarning, ConversionError
-from .precision import PrecisionReport, check_precision, to_half
-from .progress import Stages, stages
-from .verification import Mode, Settings, Subject, check_mode, examine
-
-_UNCALIBRATED = (
-    "half precision was measured on the example inputs alone: other inputs may overflow\n"
-    "  try   pass calibration=[(x,), ...] with typical inputs\n"
-    "  code  CAT404"
-)
+from ..asset.program import Program, check_path
+from ..capture.io_plan import Names
+from ..capture.prepare import Captured, Source
+from ..converter import TorchConverter, check_converter
+from ..errors import ArgumentTypeError, ConversionError
+from ..precision import PrecisionReport
+from ..progress import Stages, stages
+from ..verification import Mode, Settings, Subject, check_mode, examine
+from .half import Half
+from .request import Request
 
 
 def convert(
@@ -83,7 +76,7 @@ def convert(
     names = Names(input_names, output_names, state_names)
     check_converter(converter)
     mode = _verify_mode(verify)
-    half = None if precision is None else _Half(precision, keep, calibration, half_ports)
+    half = None if precision is None else Half(precision, keep, calibration, half_ports)
     if half is not None:
         half.check(externalize_modules)
     if output is not None and not isinstance(output, Path | str):
@@ -92,7 +85,7 @@ def convert(
         check_path(Path(output))  # before the conversion, which may take long
     staging = TorchConverter() if converter is None else converter.empty()
     with stages() as stage:
-        request = _Request(model_or_exported, args, kwargs, dynamic_shapes, names)
+        request = Request(model_or_exported, args, kwargs, dynamic_shapes, names)
         if mode is not None:  # a comparison with eager: a model that fails there fails early
             request.check_eager()
         captured, report = _stage_source(staging, request, externalize_modules, half, stage)
@@ -118,88 +111,11 @@ def _verify_mode(verify: bool | str) -> Mode | None:
     return check_mode(verify)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What to capture, and the names of its inputs, outputs and states."""
-
-    source: Source
-    args: Sequence[Any] | None
-    kwargs: Mapping[str, Any] | None
-    dynamic_shapes: Any
-    names: Names
-
-    def check_eager(self) -> None:
-        """Raise if the model itself fails on its inputs."""
-        given = self.args is not None or self.kwargs is not None
-        if given and isinstance(self.source, torch.nn.Module):
-            check_eager(self.source, self.args, self.kwargs)
-
-    def capture(self, staging: TorchConverter, stage: Stages) -> Captured:
-        return prepare(
-            self.source,
-            self.args,
-            self.kwargs,
-            self.dynamic_shapes,
-            rules=capture_rules(staging),
-            names=self.names,
-            stage=stage,
-        )
-
-
-@dataclass(frozen=True)
-class _Half:
-    """A request for half precision."""
-
-    precision: str
-    keep: str | Sequence[str]
-    calibration: Iterable[Any] | None
-    half_ports: bool
-
-    def check(self, externalize: Sequence[Any] | None) -> None:
-        check_precision(self.precision)
-        if externalize:
-            raise ConversionError(
-                "precision cannot be combined with externalize_modules\n"
-                "  try   convert model.half() with externalize_modules, or leave them out"
-            )
-
-    def apply(self, captured: Captured, request: _Request) -> tuple[Captured, PrecisionReport]:
-        """Return the captured program in half precision."""
-        program, report = to_half(
-            captured.program,
-            self._samples(captured, request),
-            self.precision,
-            self.keep,
-            half_ports=self.half_ports,
-        )
-        return Captured(program, plan(program, request.names), program), report
-
-    def _samples(self, captured: Captured, request: _Request) -> list[list[Any]]:
-        subject = Subject(captured.program, captured.plan, captured.reference)
-        if self.calibration is None:
-            warnings.warn(_UNCALIBRATED, CalibrationWarning, stacklevel=4)
-            return [subject.leaves(request.args, request.kwargs)]
-        samples = [_leaves(subject, given) for given in self.calibration]
-        if not samples:
-            raise ConversionError("calibration is empty\n  try   pass at least one tuple of args")
-        return samples
-
-
-def _leaves(subject: Subject, given: Any) -> list[Any]:
-    """Return one calibration input as a flat list; a dict may name positional arguments too."""
-    if isinstance(given, Mapping):
-        names = [argument.name for argument in subject.arguments]
-        if set(given) == set(names):
-            return [given[name] for name in names]
-        return subject.leaves((), given)
-    return subject.leaves(given if isinstance(given, tuple | list) else (given,), {})
-
-
 def _stage_source(
     staging: TorchConverter,
-    request: _Request,
+    request: Request,
     externalize: Sequence[Any] | None,
-    half: _Half | None,
+    half: Half | None,
     stage: Stages,
 ) -> tuple[Captured, PrecisionReport | None]:
     """Capture the source and stage its program, in half precision if asked."""
@@ -233,9 +149,9 @@ def _verify(
     captured: Captured,
     converted: Program,
     staging: TorchConverter,
-    request: _Request,
+    request: Request,
     mode: Mode,
-    half: _Half | None,
+    half: Half | None,
 ) -> None:
     """Compare the result with the model, without a second export."""
     subject = Subject(captured.program, captured.plan, captured.reference)
