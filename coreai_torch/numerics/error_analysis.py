@@ -161,12 +161,17 @@ class Analysis:
         return _repaired(call.evaluate(lane, change), base, has_domain=before > 0)
 
     def _step(self, node: fx.Node, call: _Call, base: Any, env: Mapping[fx.Node, Lanes]) -> Lanes:
-        """Run an op that jumps with its operands at the ends of their errors, apart."""
-        operands = [n for n in dict.fromkeys(node.all_input_nodes) if is_float(env[n].base)]
+        """Run an op that jumps with its operands at the ends of their errors, apart.
+
+        Integers keep the values of their lane: a permutation that one lane sorted by differs from
+        that of the run without errors, and `perm // 2` must follow it.
+        """
+        inputs = list(dict.fromkeys(node.all_input_nodes))
+        operands = [n for n in inputs if is_float(env[n].base)]
         scales = {n: FACTOR * error_scale(env[n]).scale for n in operands}
         noisy = []
         for lane in range(self._runs):
-            moved = dict(env)
+            moved = {n: Lanes(env[n][lane]) for n in inputs}
             for place, operand in enumerate(operands):
                 value, scale = env[operand].base, scales[operand]
                 signs = 1.0 if lane == 0 else -1.0 if lane == 1 else self._noise.signs_like(scale)
