@@ -50,6 +50,7 @@ class ErrorScale:
 
     value: torch.Tensor
     scale: torch.Tensor
+    is_computed: bool = True  # whether some elements are more than moved
 
 
 class Analysis:
@@ -266,7 +267,7 @@ def error_scale(lanes: Lanes) -> ErrorScale:
     """Return the largest change of each element over the noisy runs."""
     base = lanes.base
     if lanes.noisy is None:
-        return ErrorScale(base, torch.zeros(base.shape, device=base.device))
+        return ErrorScale(base, torch.zeros(base.shape, device=base.device), is_computed=False)
     if not is_float(base):
         differs = torch.zeros(base.shape, dtype=torch.bool, device=base.device)
         for other in lanes.noisy:
@@ -286,10 +287,15 @@ def error_scale(lanes: Lanes) -> ErrorScale:
 
 
 def allowed_error(scale: ErrorScale, dtype: torch.dtype) -> torch.Tensor:
-    """Return the error that each element may have; 0 for integers and booleans."""
+    """Return the error that each element may have; 0 for integers and booleans.
+
+    A computed zero may be a subnormal number and the other way round: `igamma(2e-3, 1e-38)` is
+    0 in torch and 4e-43 in the program.
+    """
     if not (dtype.is_floating_point or dtype.is_complex):
         return torch.zeros_like(scale.scale)
-    return FACTOR * scale.scale.double() + torch.where(scale.scale > 0, FACTOR * least(dtype), 0.0)
+    floor = FACTOR * least(dtype) if scale.is_computed else 0.0
+    return FACTOR * scale.scale.double() + floor
 
 
 def _neighbours(scale: torch.Tensor) -> torch.Tensor:

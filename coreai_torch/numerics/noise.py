@@ -9,7 +9,16 @@ import torch
 
 from ..ir.types import narrow
 from .equal_terms import equal_terms_error
-from .rounding import Kind, is_float, is_normwise, overload, terms, unit, weight_error
+from .rounding import (
+    Kind,
+    is_float,
+    is_normwise,
+    may_cancel,
+    overload,
+    terms,
+    unit,
+    weight_error,
+)
 
 _PRODUCTS = {"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"}
 _LARGE_PRODUCT = 1 << 24  # multiplications
@@ -74,8 +83,7 @@ def sum_error(
     """
     total = _product_of_norms(target, args, result)
     if total is None:
-        absolute, named = map_leaves((args, kwargs), _magnitude)
-        total = target(*absolute, **named)
+        total = _sum_of_magnitudes(target, args, kwargs)
     count = terms(target, args, result)
     size = result.abs().float()
     total_units = 1.0 + weight_error(target)
@@ -85,8 +93,56 @@ def sum_error(
         given = next(a for a in args if isinstance(a, torch.Tensor))
         shift = _magnitude(given) * equal * unit(narrow(given.dtype))
         error = error + target(shift, *args[1:], **kwargs).abs().float()
+    error = error + _coordinate_error(target, args, kwargs, result)
     dtype = narrow(result.dtype)
-    return error + unit(dtype) * size if unit(dtype) > unit(torch.float32) else error
+    if unit(dtype) > unit(torch.float32):
+        error = error + unit(dtype) * (size + _bias_magnitude(target, args, kwargs, result))
+    return error
+
+
+def _sum_of_magnitudes(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """Return the sum of the absolute terms; the coordinates of `grid_sampler` are not terms."""
+    if _is_grid_sampler(target):
+        return target(_magnitude(args[0]), *args[1:], **kwargs)
+    absolute, named = map_leaves((args, kwargs), _magnitude)
+    return target(*absolute, **named)
+
+
+def _is_grid_sampler(target: Any) -> bool:
+    return overload(target)[0].startswith("grid_sampler")
+
+
+def _coordinate_error(
+    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+) -> torch.Tensor | float:
+    """Return the change of a result by rounded coordinates.
+
+    A coordinate is rounded after 1 is added to it, so its error is a unit of 1. Where large
+    neighbours cancel, that is more than a unit of the sum.
+    """
+    if not _is_grid_sampler(target):
+        return 0.0
+    step = 2 * unit(narrow(args[1].dtype))
+    moved = [target(args[0], args[1] + s, *args[2:], **kwargs) for s in (step, -step)]
+    changes = [(m - result).abs().float().nan_to_num(0.0, 0.0) for m in moved]
+    return torch.maximum(*changes)
+
+
+def _bias_magnitude(
+    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+) -> torch.Tensor | float:
+    """Return the size of the bias: the product may be rounded to half precision before it."""
+    name, _ = overload(target)
+    if name in ("addmm", "baddbmm", "addmv", "addbmm"):
+        return args[0].abs().float().expand(result.shape)
+    bias = kwargs.get("bias", args[2] if len(args) > 2 else None)
+    if not isinstance(bias, torch.Tensor):
+        return 0.0
+    if name == "linear":
+        return bias.abs().float()
+    if "conv" in name:
+        return bias.abs().float().reshape(-1, *[1] * (args[1].dim() - 2))
+    return 0.0
 
 
 def _product_of_norms(
@@ -143,4 +199,7 @@ def rounded(
     if is_normwise(target) and result.dim() > 1 and result.numel():
         largest = result.abs().amax((-2, -1), keepdim=True).float()
         return noise.absolute(result, count * unit(narrow(result.dtype)) * largest)
-    return noise.relative(result, count)
+    changed = noise.relative(result, count)
+    if may_cancel(target):
+        return noise.absolute(changed, torch.tensor(unit(narrow(result.dtype))))
+    return changed

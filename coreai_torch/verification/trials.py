@@ -17,7 +17,7 @@ from .isolation import Arrays
 from .limits import CallLimits, ErrorLimits
 from .runner import Engine, Runner
 from .subject import ReferenceCall, Subject
-from .undefined_casts import has_undefined_cast
+from .undefined_results import has_undefined_result
 from .verdict import Trial
 
 _SLOW_CALL = 0.5  # seconds of a call from which on torch makes the other calls
@@ -162,8 +162,8 @@ class Trials:
         if draw.must_be_finite and not all(_is_finite(call) for call in calls):
             self.left_out.append(f"{draw.label}: torch's results are infinite or NaN")
             return []
-        if draw.label != "given" and has_undefined_cast(self.subject.exported, draw.leaves(0)):
-            self.left_out.append(f"{draw.label}: the model casts infinite or too large numbers")
+        if draw.label != "given" and has_undefined_result(self.subject.exported, draw.leaves(0)):
+            self.left_out.append(f"{draw.label}: torch leaves a result undefined on them")
             return []
         return calls
 

@@ -36,7 +36,8 @@ def multilabel_margin_loss_forward(
     is_label = position < end
     is_target = (position == torch.where(is_label, labels, -1).unsqueeze(-1)).any(1)
     label_scores = scores.gather(-1, torch.where(is_label, labels, 0))
-    margin = (1.0 - label_scores.unsqueeze(-1) + scores.unsqueeze(1)).clamp_min(0) / count
+    margin = 1.0 - label_scores.unsqueeze(-1) + scores.unsqueeze(1)
+    margin = torch.where(margin > 0, margin, 0) / count  # torch ignores the NaN of inf - inf
     mask = is_label.unsqueeze(-1) & ~is_target.unsqueeze(1)
     losses = torch.where(mask, margin, 0).sum((-2, -1))
     if reduction == _MEAN:

@@ -1,0 +1,103 @@
+"""Find results that torch leaves undefined, so that generated inputs with them are not compared.
+
+- A cast to an integer of infinities, NaN and numbers out of range: `torch.tensor(torch.inf).long()`
+  gives the smallest integer, zero or another number, depending on the processor; the runtime gives
+  the largest one.
+- The order of a polynomial (`special_chebyshev_polynomial_t`), which torch casts to an integer.
+- Rows behind the last offset of `_grouped_mm`: torch leaves them uninitialized.
+- The factor of a matrix that is not positive definite: `linalg_cholesky_ex` stops at that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..capture.feeding import feed
+
+_WIDEST = torch.int32  # of a program: 64 bits become 32
+
+
+def has_undefined_result(program: torch.export.ExportedProgram, leaves: Sequence[Any]) -> bool:
+    """Return whether torch leaves the result of an op undefined on these inputs."""
+    rules = {node: rule for node in program.graph.nodes if (rule := _rule_of(node)) is not None}
+    if not rules:
+        return False
+    run = _Run(program.graph_module, rules)
+    try:
+        with torch.no_grad():
+            run.run(*feed(program, leaves), enable_io_processing=False)
+    except (RuntimeError, NotImplementedError):  # a custom op whose kernel runs elsewhere
+        return False
+    return run.found
+
+
+Rule = Callable[[fx.Node, Sequence[Any], Any], bool]  # node, arguments, result
+
+
+def _rule_of(node: fx.Node) -> Rule | None:
+    if node.op != "call_function":
+        return None
+    name = str(node.target)
+    if "_polynomial_" in name:
+        return _has_undefined_order
+    for part, rule in _RULES:
+        if part in name:
+            return rule
+    return None
+
+
+def _is_undefined_cast(node: fx.Node, args: Sequence[Any], result: Any) -> bool:
+    given = args[0]
+    if not given.is_floating_point() or result.is_floating_point() or result.is_complex():
+        return False
+    return result.dtype != torch.bool and _is_out_of_range(given, result.dtype)
+
+
+def _has_undefined_order(node: fx.Node, args: Sequence[Any], result: Any) -> bool:
+    order = torch.as_tensor(args[1])
+    return order.is_floating_point() and _is_out_of_range(order, torch.int64)
+
+
+def _has_rows_left(node: fx.Node, args: Sequence[Any], result: Any) -> bool:
+    offsets = args[2] if len(args) > 2 else node.kwargs.get("offs")
+    if offsets is None or args[0].dim() != 2 or args[1].dim() != 3:
+        return False
+    steps = offsets.diff(prepend=offsets.new_zeros(1))
+    return bool((steps < 0).any()) or int(offsets[-1]) != args[0].shape[0]
+
+
+def _is_indefinite(node: fx.Node, args: Sequence[Any], result: Any) -> bool:
+    return bool((result[1] != 0).any())
+
+
+_RULES: tuple[tuple[str, Rule], ...] = (
+    ("_to_copy", _is_undefined_cast),
+    ("convert_element_type", _is_undefined_cast),
+    ("_grouped_mm", _has_rows_left),
+    ("linalg_cholesky_ex", _is_indefinite),
+)
+
+
+class _Run(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
+    def __init__(self, module: fx.GraphModule, rules: dict[fx.Node, Rule]) -> None:
+        super().__init__(module)
+        self._rules, self.found = rules, False
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run a node, and apply its rule."""
+        result = super().run_node(n)
+        if n in self._rules and not self.found:
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            self.found = self._rules[n](n, args, result)
+        return result
+
+
+def _is_out_of_range(value: torch.Tensor, dtype: torch.dtype) -> bool:
+    limits = torch.iinfo(dtype if dtype.itemsize < _WIDEST.itemsize else _WIDEST)
+    wide = value.double()
+    inside = (wide > limits.min - 1) & (wide < limits.max + 1)  # NaN is not inside
+    return not bool(inside.all())
