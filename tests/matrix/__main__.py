@@ -48,6 +48,9 @@ def main() -> int:
     for environment in environments(given.versions, given.quick):
         if environment.exists():
             environment.update()
+        elif given.quick and not environment.fits():
+            print(f"torch {environment.torch}: not run, the disk is too small", flush=True)  # noqa: T201
+            continue
         else:
             environment.build()
         parts = [part for part in PARTS if (part.quick if given.quick else part.full)]

@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("COREAI_TORCH_ENVS", Path.home() / ".cache" / "coreai-torch" / "envs"))
 # The libraries of the tests; torch is installed first, so that none of them picks another one.
+NEEDED_BYTES = 10 << 30  # of free disk to build an environment
 TEST_LIBRARIES = ("expecttest", "grimp", "hypothesis", "pytest>=8", "pytest-xdist", "transformers")
 
 
@@ -36,6 +37,11 @@ class Environment:
     def exists(self) -> bool:
         """Return whether the environment was built to the end."""
         return (self.folder / ".complete").exists()
+
+    def fits(self) -> bool:
+        """Return whether the disk has space for the environment."""
+        CACHE.mkdir(parents=True, exist_ok=True)
+        return shutil.disk_usage(CACHE).free > NEEDED_BYTES
 
     def build(self) -> None:
         """Create the environment; one with CUDA libraries takes 6 GB and some minutes."""
