@@ -56,7 +56,7 @@ def compress(
     """Compress, convert and save."""
     from .. import compress as compress_model
     from .. import convert as convert_model
-    from ..compression.schemes import KNOWN, scheme_named
+    from ..compression.scheme_names import KNOWN, scheme_named
     from ..converter import TorchConverter
     from ..report import summarize
     from .model_source import load

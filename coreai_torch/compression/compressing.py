@@ -1,61 +1,34 @@
-"""`compress`: compress the weights of a model in one call and without data."""
+"""`compress`: compress the weights and activations of a model in one call."""
 
 from __future__ import annotations
 
-import fnmatch
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from ..errors import ConversionError
 from .placing import put
+from .recipe import is_recipe, read_recipe
 from .report import CompressedWeight, CompressionReport
-from .schemes import KNOWN, SLICE, Layout, Parts, Scheme, scheme_named
+from .schemes import SLICE, Layout, Parts, Scheme
+from .selection import Plan, Rules, plan_of_layers, plan_of_patterns, selector
+from .specs import Spec, to_spec
+from .weights import Weight, find_weights, in_model_order, parametrized_rows
 
-Skip: TypeAlias = "str | type[nn.Module] | Callable[[str, nn.Module], bool]"
-
-# For each layer type: the weight's name, its output axis, and the axis that is cut into blocks.
-_AXES: dict[type[nn.Module], tuple[str, int, int]] = {
-    nn.Linear: ("weight", 0, 1),
-    nn.Embedding: ("weight", 0, 1),
-    nn.EmbeddingBag: ("weight", 0, 1),
-    nn.Conv1d: ("weight", 0, 1),
-    nn.Conv2d: ("weight", 0, 1),
-    nn.Conv3d: ("weight", 0, 1),
-    nn.ConvTranspose1d: ("weight", 1, 0),
-    nn.ConvTranspose2d: ("weight", 1, 0),
-    nn.ConvTranspose3d: ("weight", 1, 0),
-    nn.MultiheadAttention: ("in_proj_weight", 0, 1),
-}
-
-
-@dataclass
-class _Weight:
-    """A weight and all modules that share it."""
-
-    name: str
-    value: Tensor
-    axes: tuple[int, int] | None
-    module: nn.Module
-    attribute: str
-    ties: list[_Weight] = field(default_factory=list)
-
-    @property
-    def users(self) -> list[_Weight]:
-        return [self, *self.ties]
+Schemes: TypeAlias = "str | Spec | Path | Mapping[Any, str | Spec | None]"
 
 
 def compress(
     model: nn.Module,
-    scheme: str,
+    scheme: Schemes,
     *,
     block_size: int | None = None,
-    skip: Skip | Iterable[Skip] = (),
+    only: Rules = (),
+    skip: Rules = (),
     least: int = 1024,
 ) -> CompressionReport:
     """Compress the weights of linear, convolution, embedding and attention layers, in place.
@@ -72,135 +45,78 @@ def compress(
 
     Args:
         model: the model, changed in place.
-        scheme: `int8`, `int4`, `uint4`, `fp8`, `fp4`, `palettize4`, `sparse50`,
-            `sparse50+palettize4`, or the same with other bit widths and percentages.
+        scheme: `int8`, `int4`, `uint4`, `fp8`, `fp4`, `palettize4`, `sparse50`, `sparse2:4`,
+            `sparse50+int8`, `sparse50+palettize4`, or the same with other bit widths and
+            percentages, and with a block size as in `int4/32`. A dictionary gives a scheme per
+            layer, as in `{"layers.*.mlp": "int4", "lm_head": "int8"}`: its keys are rules as in
+            `skip`, the first that matches decides, and None leaves weights unchanged. A path is a
+            YAML file in the form of coreai-opt.
         block_size: the number of inputs of one output that share a scale (by default all of them,
             with `fp4` 32); for a palette, the number of outputs that share a table (by default
             all).
+        only: the weights or layers to compress, given as in `skip`; by default all.
         skip: weights or layers to leave unchanged: paths, with `*` and `?`, layer types, a
             function of path and layer, or a list of these.
         least: the minimum number of elements; smaller weights are left unchanged.
     """
-    chosen = _scheme(scheme, block_size)
-    block = chosen.block if block_size is None else block_size
-    weights = _weights(model)
-    skipped = _skipped(model, skip)
-    rows = {row.name: row for row in _parametrized(model)}
-    for weight in weights:
-        why = _skip_reason(weight, chosen, block, skipped, least)
-        new_rows = _unchanged_rows(weight, why) if why else _compress(weight, chosen, block)
+    plan = restricted(model, make_plan(model, scheme, block_size), only, skip)
+    return apply_plan(model, plan, least)
+
+
+def make_plan(model: nn.Module, scheme: Schemes, block_size: int | None) -> Plan:
+    """Return the function that chooses the scheme of a weight."""
+    if is_recipe(scheme):
+        choose, _ = read_recipe(Path(scheme))  # type: ignore[arg-type]
+        return plan_of_layers(choose)
+    if isinstance(scheme, Mapping):
+        return plan_of_patterns(model, scheme, block_size)
+    spec = to_spec(scheme, block_size)  # type: ignore[arg-type]
+    return lambda weight: (spec, "")
+
+
+def restricted(model: nn.Module, plan: Plan, only: Rules, skip: Rules) -> Plan:
+    """Return the plan without the weights that `only` omits or `skip` names."""
+    wanted = None if isinstance(only, tuple) and not only else selector(model, only, "only")
+    unwanted = selector(model, skip, "skip")
+
+    def choose(weight: Weight) -> tuple[Spec | None, str]:
+        for user in weight.users:
+            tied = "" if user is weight else f"tied to {user.name}: "
+            if unwanted(user):
+                return None, tied + "in skip"
+        if wanted is not None and not any(wanted(user) for user in weight.users):
+            return None, "not in only"
+        return plan(weight)
+
+    return choose
+
+
+def apply_plan(model: nn.Module, plan: Plan, least: int) -> CompressionReport:
+    """Compress each weight with the scheme that the plan chooses."""
+    rows = {row.name: row for row in parametrized_rows(model)}
+    for weight in find_weights(model):
+        spec, why = choose_scheme(weight, plan, least)
+        new_rows = unchanged_rows(weight, why) if spec is None else _compress(weight, spec)
         rows.update({row.name: row for row in new_rows})
-    report = CompressionReport(tuple(rows[name] for name in _order(model, rows)), model)
-    _check_block_size(report, chosen, block)
+    report = CompressionReport(tuple(in_model_order(model, rows.values())), model)
+    _check_anything_divides(report)
     return report
 
 
-def _scheme(name: str, block_size: int | None) -> Scheme:
-    found = scheme_named(name)
-    if found is None:
-        raise ConversionError(f"unknown scheme {name!r}\n  try   use one of {KNOWN}")
-    if block_size is not None and not found.takes_block:
-        raise ConversionError(
-            f"{name} does not use blocks, but block_size is {block_size}\n"
-            f"  try   call compress(model, {name!r})"
-        )
-    if block_size is not None and block_size < 1:
-        raise ConversionError(
-            f"block_size is {block_size}, it must be at least 1\n  try   pass block_size=32"
-        )
-    return found
-
-
-def _axes(module: nn.Module, attribute: str) -> tuple[int, int] | None:
-    for kind, (name, channel, across) in _AXES.items():
-        if isinstance(module, kind) and attribute == name:
-            return channel, across
-    if type(module).__name__ == "Conv1D" and attribute == "weight":  # transformers: [in, out]
-        return 1, 0
-    return None
-
-
-def _weights(model: nn.Module) -> list[_Weight]:
-    """Return each parameter of rank 2 or more once; its other users become its ties."""
-    found: dict[int, _Weight] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, parametrize.ParametrizationList):
-            continue
-        for attribute, value in module.named_parameters(recurse=False):
-            if value.dim() < 2:
-                continue
-            name = f"{path}.{attribute}" if path else attribute
-            weight = _Weight(name, value, _axes(module, attribute), module, attribute)
-            if id(value) in found:
-                found[id(value)].ties.append(weight)
-            else:
-                found[id(value)] = weight
-    return list(found.values())
-
-
-def _parametrized(model: nn.Module) -> Iterator[CompressedWeight]:
-    """Yield a row for each weight that is already parametrized (compressed, normalised, pruned)."""
-    for path, module in model.named_modules():
-        if not parametrize.is_parametrized(module):
-            continue
-        for attribute, layers in module.parametrizations.items():
-            name = f"{path}.{attribute}" if path else attribute
-            with torch.no_grad():
-                shape = tuple(getattr(module, attribute).shape)
-            size = sum(t.numel() * t.element_size() for t in layers.state_dict().values())
-            kinds = ", ".join(type(layer).__name__ for layer in layers)
-            bits = 8 * size / max(math.prod(shape), 1)
-            why = f"already parametrized ({kinds})"
-            yield CompressedWeight(name, shape, None, bits, 0.0, size, size, why)
-
-
-def _order(model: nn.Module, rows: dict[str, CompressedWeight]) -> list[str]:
-    """Sort the rows by module, since tied weights were added out of order."""
-    positions = {path: at for at, (path, _) in enumerate(model.named_modules())}
-    return sorted(rows, key=lambda name: positions[name.rpartition(".")[0]])
-
-
-def _skipped(model: nn.Module, skip: Skip | Iterable[Skip]) -> Callable[[_Weight], bool]:
-    one = isinstance(skip, str | type) or callable(skip)
-    rules: Sequence[Skip] = [skip] if one else list(skip)  # type: ignore[list-item, arg-type]
-    paths = [path for path, _ in model.named_modules()]
-    paths += [name for name, _ in model.named_parameters(remove_duplicate=False)]
-    for rule in rules:
-        if isinstance(rule, str) and not any(fnmatch.fnmatchcase(path, rule) for path in paths):
-            raise ConversionError(
-                f"skip={rule!r} matches no layer and no weight\n"
-                "  try   use a name from model.named_modules(), or a pattern with '*'"
-            )
-    return lambda weight: any(_matches(rule, weight) for rule in rules)
-
-
-def _matches(rule: Any, weight: _Weight) -> bool:
-    if isinstance(rule, str):
-        parts = weight.name.split(".")
-        above = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
-        return any(fnmatch.fnmatchcase(path, rule) for path in above)
-    if isinstance(rule, type):
-        return isinstance(weight.module, rule)
-    return bool(rule(weight.name.rpartition(".")[0], weight.module))
-
-
-def _skip_reason(
-    weight: _Weight,
-    scheme: Scheme,
-    block: int | None,
-    skipped: Callable[[_Weight], bool],
-    least: int,
-) -> str | None:
-    """Return why a weight is left unchanged, or None."""
+def choose_scheme(weight: Weight, plan: Plan, least: int) -> tuple[Spec | None, str]:
+    """Return the scheme of a weight, or None and why the weight is left unchanged."""
+    spec, why = plan(weight)
+    if spec is None:
+        return None, why
     for user in weight.users:
-        tied = "" if user is weight else f"tied to {user.name}: "
-        if skipped(user):
-            return tied + "in skip"
         if user.axes is None:
-            return f"{tied}{type(user.module).__name__} layers are not compressed"
+            tied = "" if user is weight else f"tied to {user.name}: "
+            return None, f"{tied}{type(user.module).__name__} layers are not compressed"
     if len({user.axes for user in weight.users}) > 1:
-        return f"tied to {weight.ties[0].name}: their inputs are on different axes"
-    return _value_reason(weight.value, least) or scheme.skip_reason(_layout(weight, block))
+        return None, f"tied to {weight.ties[0].name}: their inputs are on different axes"
+    scheme, block = spec.resolve()
+    why = _value_reason(weight.value, least) or scheme.skip_reason(layout(weight, block)) or ""
+    return (None, why) if why else (spec, "")
 
 
 def _value_reason(value: Tensor, least: int) -> str | None:
@@ -217,12 +133,14 @@ def _value_reason(value: Tensor, least: int) -> str | None:
     return None
 
 
-def _layout(weight: _Weight, block: int | None) -> Layout:
+def layout(weight: Weight, block: int | None) -> Layout:
+    """Return the layout of a weight in blocks."""
     assert weight.axes is not None
     return Layout(tuple(weight.value.shape), *weight.axes, block)
 
 
-def _unchanged_rows(weight: _Weight, why: str) -> list[CompressedWeight]:
+def unchanged_rows(weight: Weight, why: str) -> list[CompressedWeight]:
+    """Return the rows of a weight that is left unchanged, and of its ties."""
     value = weight.value
     size = value.numel() * value.element_size()
     bits = 8.0 * value.element_size()
@@ -230,7 +148,7 @@ def _unchanged_rows(weight: _Weight, why: str) -> list[CompressedWeight]:
     return [first, *(_tie(first, weight, tie) for tie in weight.ties)]
 
 
-def _tie(first: CompressedWeight, weight: _Weight, tie: _Weight) -> CompressedWeight:
+def _tie(first: CompressedWeight, weight: Weight, tie: Weight) -> CompressedWeight:
     """Return the row of a weight that shares the bytes of another one."""
     why = first.why if first.scheme is None else None
     note = f"tied to {weight.name}" + (f", {why}" if why else "")
@@ -239,12 +157,13 @@ def _tie(first: CompressedWeight, weight: _Weight, tie: _Weight) -> CompressedWe
     )
 
 
-def _compress(weight: _Weight, scheme: Scheme, block: int | None) -> list[CompressedWeight]:
+def _compress(weight: Weight, spec: Spec) -> list[CompressedWeight]:
+    scheme, block = spec.resolve()
     value = weight.value.detach().cpu()  # the sums need float64, which not every device has
     dtype, shape = value.dtype, tuple(value.shape)
     size = value.numel() * value.element_size()
     with torch.no_grad():
-        parts, error = _compress_in_slices(value, scheme, _layout(weight, block))
+        parts, error = compress_in_slices(value, scheme, layout(weight, block))
         compressed_size = scheme.bytes(parts)
         layer = scheme.layer(parts, dtype).to(weight.value.device)
     for user in weight.users:
@@ -255,7 +174,7 @@ def _compress(weight: _Weight, scheme: Scheme, block: int | None) -> list[Compre
     return [first, *(_tie(first, weight, tie) for tie in weight.ties)]
 
 
-def _compress_in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[Parts, float]:
+def compress_in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[Parts, float]:
     """Return the compressed parts of a weight and the relative error of decompressing them."""
     shared = scheme.shared(value, layout)
     step = scheme.step(layout)
@@ -283,13 +202,13 @@ def _concatenate(pieces: list[Tensor]) -> Tensor:
     return torch.cat([piece.view(torch.uint8) for piece in pieces]).view(pieces[0].dtype)
 
 
-def _check_block_size(report: CompressionReport, scheme: Scheme, block: int | None) -> None:
-    """Raise if the block size divides no weight; the message lists the reason of each."""
+def _check_anything_divides(report: CompressionReport) -> None:
+    """Raise if no block size divides its weight; the message lists the reason of each."""
     alone = [row for row in report.left_alone if row.why and row.why.startswith("indivisible")]
     if report.compressed or not alone:
         return
     reasons = "\n".join(f"        {row.name}: {row.why}" for row in alone[:20])
     raise ConversionError(
-        f"blocks of {block} divide no weight, so {scheme.name} compresses nothing\n{reasons}\n"
+        f"the block size divides no weight, so nothing is compressed\n{reasons}\n"
         "  try   pass a block_size that divides them"
     )

@@ -1,4 +1,4 @@
-"""Data-free compression schemes: integers, narrow floats, palettes, sparsity.
+"""Data-free compression schemes: integers, narrow floats, palettes.
 
 A weight is processed in slices of its first axis, so that no second full copy exists. Values that
 all slices need (a table, a threshold) are computed first.
@@ -7,7 +7,6 @@ all slices need (a table, a threshold) are computed first.
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .modules import PalettizeModule, SparseModule, WeightDequantizeModule
+from .modules import PalettizeModule, WeightDequantizeModule
 from .packing import packed_size
-from .palettes import SAMPLE, nearest, palette
-from .placing import put
+from .palettes import nearest, palette
 from .scalars import FLOAT4, SCALES_OF_TWO, Integers
 
 Parts = dict[str, Tensor]
@@ -96,7 +94,8 @@ def _rows(layout: Layout, rows: int) -> Layout:
     return Layout((rows, *layout.shape[1:]), layout.channel, layout.across, layout.block)
 
 
-def _nbytes(*tensors: Tensor | None) -> int:
+def nbytes(*tensors: Tensor | None) -> int:
+    """Return the number of bytes of tensors."""
     return sum(t.numel() * t.element_size() for t in tensors if t is not None)
 
 
@@ -185,7 +184,7 @@ class IntegerScheme(Scheme):
 
     def bytes(self, parts: Parts) -> int:
         bits, zero = self.numbers.bits, parts.get("zero_point")
-        size = packed_size(parts["data"].numel(), bits) + _nbytes(parts["scale"])
+        size = packed_size(parts["data"].numel(), bits) + nbytes(parts["scale"])
         if zero is None:
             return size
         return size + packed_size(zero.numel(), bits if bits in (2, 4) else 8)
@@ -211,7 +210,7 @@ class Float8Scheme(Scheme):
         return WeightDequantizeModule(parts["data"], parts["scale"], output_dtype=dtype)
 
     def bytes(self, parts: Parts) -> int:
-        return _nbytes(parts["data"], parts["scale"])
+        return nbytes(parts["data"], parts["scale"])
 
 
 @dataclass(frozen=True)
@@ -253,7 +252,7 @@ class Float4Scheme(Scheme):
         )
 
     def bytes(self, parts: Parts) -> int:
-        return _nbytes(parts["data"], parts["scale"])
+        return nbytes(parts["data"], parts["scale"])
 
 
 def _float4(x: Tensor) -> Tensor:
@@ -317,114 +316,4 @@ class PaletteScheme(Scheme):
         return PalettizeModule(parts["indices"], parts["lut"].to(dtype))
 
     def bytes(self, parts: Parts) -> int:
-        return packed_size(parts["indices"].numel(), self.bits) + _nbytes(parts["lut"])
-
-
-@dataclass(frozen=True)
-class SparseScheme(Scheme):
-    """The largest elements of a weight, and a mask of their positions."""
-
-    percent: int
-    block = None
-    takes_block = False
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"sparse{self.percent}"
-
-    def step(self, layout: Layout) -> int:
-        return 1
-
-    def shared(self, weight: Tensor, layout: Layout) -> Parts:
-        dropped = weight.numel() * self.percent // 100
-        return {"threshold": _threshold(weight.detach(), dropped)}
-
-    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
-        mask = weight.abs() > shared["threshold"]
-        return {"nonzero": weight[mask].to(dtype), "mask": mask}
-
-    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
-        return SparseModule(parts["nonzero"], parts["mask"])
-
-    def bytes(self, parts: Parts) -> int:
-        return _nbytes(parts["nonzero"]) + packed_size(parts["mask"].numel(), 1)
-
-
-def _threshold(weight: Tensor, dropped: int) -> Tensor:
-    """Return the `dropped`-th smallest magnitude without sorting (radix select on the bits).
-
-    The bit patterns of positive floats are ordered like the floats: a histogram of the upper half
-    of the bits selects a bucket, a histogram of the lower half selects the value in it.
-    """
-    parts = weight.split(max(SLICE // max(weight[0].numel(), 1), 1))
-    upper = sum(torch.bincount(_bits(part) >> 16, minlength=1 << 15) for part in parts)
-    high = int(torch.searchsorted(upper.cumsum(0), max(dropped, 1)))
-    before = int(upper[:high].sum())
-    lower = torch.zeros(1 << 16, dtype=torch.int64)
-    for part in parts:
-        bits = _bits(part)
-        lower += torch.bincount(bits[bits >> 16 == high] & 0xFFFF, minlength=1 << 16)
-    low = int(torch.searchsorted(lower.cumsum(0), max(dropped, 1) - before))
-    return torch.tensor((high << 16) | low, dtype=torch.int32).view(torch.float32)
-
-
-def _bits(part: Tensor) -> Tensor:
-    return part.float().abs().flatten().view(torch.int32)
-
-
-@dataclass(frozen=True)
-class SparsePaletteScheme(SparseScheme):
-    """A mask of the largest elements, and an index into a table for each of them."""
-
-    bits: int
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"sparse{self.percent}+palettize{self.bits}"
-
-    def shared(self, weight: Tensor, layout: Layout) -> Parts:
-        found = super().shared(weight, layout)
-        flat = weight.flatten()
-        sample = flat[:: -(-flat.numel() // SAMPLE)].float()
-        largest = sample[sample.abs() > found["threshold"]]
-        table = palette(largest if largest.numel() else sample[:1], 2**self.bits)
-        return {**found, "lut": table.reshape(1, -1, 1)}
-
-    def slice(self, weight: Tensor, layout: Layout, shared: Parts, dtype: torch.dtype) -> Parts:
-        kept = super().slice(weight, layout, shared, torch.float32)
-        table = shared["lut"].to(dtype).float().flatten()
-        return {"indices": nearest(kept["nonzero"], table), "mask": kept["mask"]}
-
-    def layer(self, parts: Parts, dtype: torch.dtype) -> nn.Module:
-        numbers = torch.zeros(1, dtype=dtype).expand(parts["indices"].shape)
-        layer = SparseModule(numbers, parts["mask"])
-        put(layer, "nonzero_data", PalettizeModule(parts["indices"], parts["lut"].to(dtype)))
-        return layer
-
-    def bytes(self, parts: Parts) -> int:
-        indices = packed_size(parts["indices"].numel(), self.bits)
-        return indices + _nbytes(parts["lut"]) + packed_size(parts["mask"].numel(), 1)
-
-
-KNOWN = (
-    "int8, int6, int4, int3, int2 (symmetric); uint8, uint6, uint4, uint3, uint2 (with a zero "
-    "point); fp8, fp8e5m2, fp4; palettize8, palettize6, palettize4, palettize3, palettize2, "
-    "palettize1; sparse50, or another percentage from 1 to 99; a sum such as sparse50+palettize4"
-)
-
-
-def scheme_named(name: str) -> Scheme | None:
-    """Return the scheme of that name, or None."""
-    if name == "fp4":
-        return Float4Scheme()
-    if name in ("fp8", "fp8e5m2"):
-        element = torch.float8_e4m3fn if name == "fp8" else torch.float8_e5m2
-        return Float8Scheme(name, element)
-    if found := re.fullmatch(r"(u?)int([23468])", name):
-        return IntegerScheme(Integers(int(found[2]), signed=not found[1]))
-    if found := re.fullmatch(r"palettize([123468])", name):
-        return PaletteScheme(int(found[1]))
-    if found := re.fullmatch(r"sparse([1-9]\d?)(?:\+palettize([123468]))?", name):
-        percent = int(found[1])
-        return SparsePaletteScheme(percent, int(found[2])) if found[2] else SparseScheme(percent)
-    return None
+        return packed_size(parts["indices"].numel(), self.bits) + nbytes(parts["lut"])

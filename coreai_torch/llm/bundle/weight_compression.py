@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...compression import CompressionReport, compress
+from ...compression.recipe import LayerPlan as Plan
+from ...compression.recipe import read_recipe as read_recipe
+from ...compression.specs import Spec
 from ...errors import ConversionError
 
 PRESETS = ("4bit", "8bit", "mixed", "none")
@@ -24,16 +26,7 @@ _TEXT = (
 )
 
 
-@dataclass(frozen=True)
-class Spec:
-    """A scheme of `coreai_torch.compress` with its block size."""
-
-    scheme: str
-    block_size: int | None = None
-
-
 FOUR, EIGHT = Spec("int4", 32), Spec("int8")
-Plan: TypeAlias = Callable[[str, nn.Module], Spec | None]
 
 
 def label(compression: str | Path | None) -> str | None:
@@ -137,88 +130,3 @@ def _round_to_four_bits(weight: Tensor) -> Tensor:
     scale = (blocks.abs().amax(-1, keepdim=True) / 7).clamp(min=1e-12)
     rounded = (blocks / scale).round().clamp(-8, 7) * scale
     return rounded.reshape(weight.shape).to(weight.dtype)
-
-
-def read_recipe(path: Path) -> tuple[Plan, list[Spec]]:
-    """Read a YAML file in the form of coreai-opt; raise for settings that are not supported."""
-    import yaml
-
-    content = yaml.safe_load(path.read_text("utf-8"))
-    kinds = {"quantization_config": _quantized, "kmeans_palettization_config": _palettized}
-    found = [kind for kind in kinds if isinstance(content, Mapping) and kind in content]
-    if len(found) != 1:
-        raise _unsupported(path, f"it needs exactly one of {', '.join(kinds)}")
-    extra = content.get("coreai_models") or {}
-    if extra.get("calibrate_activations"):
-        raise _unsupported(path, "activations are not compressed: calibrate_activations is set")
-    body, read = content[found[0]], kinds[found[0]]
-    unknown = set(body) - {"global_config", "module_type_configs", "module_name_configs"}
-    unknown -= {"execution_mode"}
-    if unknown:
-        raise _unsupported(path, f"unknown keys {', '.join(sorted(unknown))}")
-    default = read(path, body.get("global_config"))
-    types = {key: read(path, one) for key, one in (body.get("module_type_configs") or {}).items()}
-    names = {key: read(path, one) for key, one in (body.get("module_name_configs") or {}).items()}
-
-    def plan(module: str, layer: nn.Module) -> Spec | None:
-        for pattern, spec in names.items():
-            if re.fullmatch(pattern, module):
-                return spec
-        for kind in type(layer).__mro__:
-            for key, spec in types.items():
-                if key in (kind.__name__, f"{kind.__module__}.{kind.__name__}"):
-                    return spec
-        return default
-
-    specs = [spec for spec in (default, *types.values(), *names.values()) if spec is not None]
-    return plan, specs
-
-
-def _unsupported(path: Path, reason: str) -> ConversionError:
-    return ConversionError(
-        f"{path} cannot be used: {reason}\n"
-        "  try   describe weights only, as op_state_spec.weight with dtype and granularity"
-    )
-
-
-def _weight(path: Path, config: Any) -> Mapping[str, Any] | None:
-    """Return the description of the weight; None leaves the layer unchanged."""
-    if config is None:
-        return None
-    for name in ("op_input_spec", "op_output_spec"):
-        if config.get(name):
-            raise _unsupported(path, f"activations are not compressed: {name} is set")
-    weight = (config.get("op_state_spec") or {}).get("weight")
-    if weight is not None and not isinstance(weight, Mapping):
-        raise _unsupported(path, f"the weight is {weight!r}")
-    return weight
-
-
-def _quantized(path: Path, config: Any) -> Spec | None:
-    weight = _weight(path, config)
-    if weight is None:
-        return None
-    dtype = weight.get("dtype")
-    if dtype not in ("int4", "int8", "uint4", "uint8"):
-        raise _unsupported(path, f"dtype {dtype!r} is unknown")
-    granularity = weight.get("granularity") or {}
-    # A scale for each output is at least as precise as one for the complete weight.
-    if granularity.get("type", "per_channel") in ("per_tensor", "per_channel"):
-        return Spec(dtype)
-    if granularity["type"] != "per_block" or not isinstance(granularity.get("block_size"), int):
-        raise _unsupported(path, f"granularity {dict(granularity)!r} is unknown")
-    return Spec(dtype, granularity["block_size"])
-
-
-def _palettized(path: Path, config: Any) -> Spec | None:
-    weight = _weight(path, config)
-    if weight is None:
-        return None
-    granularity = weight.get("granularity") or {}
-    if weight.get("n_bits") not in range(1, 9):
-        raise _unsupported(path, f"n_bits {weight.get('n_bits')!r} is not from 1 to 8")
-    if granularity.get("type", "per_tensor") == "per_tensor":
-        return Spec(f"palettize{weight['n_bits']}")
-    if granularity["type"] != "per_grouped_channel":
-        raise _unsupported(path, f"granularity {dict(granularity)!r} is unknown")
-    return Spec(f"palettize{weight['n_bits']}", granularity.get("group_size"))

@@ -1,0 +1,145 @@
+"""Read the YAML files that coreai-opt and coreai-models use to describe a compression."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from torch import nn
+
+from ..errors import ConversionError
+from .specs import Spec
+
+LayerPlan: TypeAlias = Callable[[str, nn.Module], "Spec | None"]
+_SUFFIXES = (".yaml", ".yml")
+
+
+def is_recipe(given: Any) -> bool:
+    """Return whether a scheme is the path of a YAML file."""
+    return isinstance(given, Path) or (isinstance(given, str) and given.endswith(_SUFFIXES))
+
+
+def read_recipe(path: Path) -> tuple[LayerPlan, list[Spec]]:
+    """Read a YAML file in the form of coreai-opt; raise for settings that are not supported.
+
+    Return the scheme as a function of path and layer, and all schemes. Names precede types, types
+    precede the default.
+    """
+    body, read = _body(path)
+    default = read(path, body.get("global_config"))
+    types = {key: read(path, one) for key, one in (body.get("module_type_configs") or {}).items()}
+    names = {key: read(path, one) for key, one in (body.get("module_name_configs") or {}).items()}
+
+    def plan(module: str, layer: nn.Module) -> Spec | None:
+        for pattern, spec in names.items():
+            if re.fullmatch(pattern, module):
+                return spec
+        for kind in type(layer).__mro__:
+            for key, spec in types.items():
+                if key in (kind.__name__, f"{kind.__module__}.{kind.__name__}"):
+                    return spec
+        return default
+
+    specs = [spec for spec in (default, *types.values(), *names.values()) if spec is not None]
+    return plan, specs
+
+
+def _body(path: Path) -> tuple[Mapping[str, Any], Callable[[Path, Any], Spec | None]]:
+    """Return the description of the layers, and the function that reads one of them."""
+    content = _load(path)
+    kinds = {
+        "quantization_config": _quantized,
+        "kmeans_palettization_config": _palettized,
+        "magnitude_pruning_config": _pruned,
+    }
+    found = [kind for kind in kinds if isinstance(content, Mapping) and kind in content]
+    if len(found) != 1:
+        raise _unsupported(path, f"it needs exactly one of {', '.join(kinds)}")
+    extra = content.get("coreai_models") or {}
+    if extra.get("calibrate_activations"):
+        raise _unsupported(path, "activations are not compressed: calibrate_activations is set")
+    body = content[found[0]] or {}
+    known = {"global_config", "module_type_configs", "module_name_configs", "execution_mode"}
+    if unknown := {key for key, value in body.items() if value is not None} - known:
+        raise _unsupported(path, f"unknown keys {', '.join(sorted(unknown))}")
+    return body, kinds[found[0]]
+
+
+def _load(path: Path) -> Any:
+    import yaml
+
+    if not path.is_file():
+        raise ConversionError(
+            f"there is no file {path}\n  try   pass the path of a YAML file, or a scheme"
+        )
+    try:
+        return yaml.safe_load(path.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise ConversionError(f"{path} is not YAML: {error}\n  try   correct the file") from error
+
+
+def _unsupported(path: Path, reason: str) -> ConversionError:
+    return ConversionError(
+        f"{path} cannot be used: {reason}\n"
+        "  try   describe weights only, as op_state_spec.weight with dtype and granularity"
+    )
+
+
+def _weight(path: Path, config: Any) -> Mapping[str, Any] | None:
+    """Return the description of the weight; None leaves the layer unchanged."""
+    if config is None:
+        return None
+    for name in ("op_input_spec", "op_output_spec"):
+        if any(spec is not None for spec in (config.get(name) or {}).values()):
+            raise _unsupported(path, f"activations are not compressed: {name} is set")
+    weight = (config.get("op_state_spec") or {}).get("weight")
+    if weight is not None and not isinstance(weight, Mapping):
+        raise _unsupported(path, f"the weight is {weight!r}")
+    return weight
+
+
+def _quantized(path: Path, config: Any) -> Spec | None:
+    weight = _weight(path, config)
+    if weight is None:
+        return None
+    dtype = str(weight.get("dtype")).removeprefix("torch.")
+    if dtype not in ("int4", "int8", "uint4", "uint8"):
+        raise _unsupported(path, f"dtype {dtype!r} is unknown")
+    granularity = weight.get("granularity") or {}
+    # A scale for each output is at least as precise as one for the complete weight.
+    if granularity.get("type", "per_channel") in ("per_tensor", "per_channel"):
+        return Spec(dtype)
+    if granularity["type"] != "per_block" or not isinstance(granularity.get("block_size"), int):
+        raise _unsupported(path, f"granularity {dict(granularity)!r} is unknown")
+    return Spec(dtype, granularity["block_size"])
+
+
+def _palettized(path: Path, config: Any) -> Spec | None:
+    weight = _weight(path, config)
+    if weight is None:
+        return None
+    granularity = weight.get("granularity") or {}
+    if weight.get("n_bits") not in (1, 2, 3, 4, 6, 8):
+        raise _unsupported(path, f"n_bits {weight.get('n_bits')!r} is not 1, 2, 3, 4, 6 or 8")
+    if granularity.get("type", "per_tensor") == "per_tensor":
+        return Spec(f"palettize{weight['n_bits']}")
+    if granularity["type"] != "per_grouped_channel":
+        raise _unsupported(path, f"granularity {dict(granularity)!r} is unknown")
+    return Spec(f"palettize{weight['n_bits']}", granularity.get("group_size"))
+
+
+def _pruned(path: Path, config: Any) -> Spec | None:
+    weight = _weight(path, config)
+    if weight is None:
+        return None
+    scheme = weight.get("pruning_scheme") or {}
+    if scheme.get("type", "unstructured") != "unstructured":
+        raise _unsupported(path, f"pruning_scheme {dict(scheme)!r} is unknown")
+    percent = round(100 * float(weight.get("target_sparsity", 0.5)))
+    if not 1 <= percent <= 99:
+        raise _unsupported(
+            path, f"target_sparsity {weight['target_sparsity']!r} is not 0.01 to 0.99"
+        )
+    return Spec(f"sparse{percent}")
