@@ -14,9 +14,11 @@ from ..errors import ConversionError
 from .placing import put
 from .recipe import is_recipe, read_recipe
 from .report import CompressedWeight, CompressionReport
-from .schemes import SLICE, Layout, Parts, Scheme
+from .schemes import Layout
 from .selection import Plan, Rules, plan_of_layers, plan_of_patterns, selector
+from .slicing import compress_in_slices
 from .specs import Spec, to_spec
+from .tuning import Tuned, Tuning, make_tuning
 from .weights import Weight, find_weights, in_model_order, parametrized_rows
 
 Schemes: TypeAlias = "str | Spec | Path | Mapping[Any, str | Spec | None]"
@@ -24,18 +26,21 @@ Schemes: TypeAlias = "str | Spec | Path | Mapping[Any, str | Spec | None]"
 
 def compress(
     model: nn.Module,
-    scheme: Schemes,
+    scheme: Schemes | None = None,
     *,
     block_size: int | None = None,
     only: Rules = (),
     skip: Rules = (),
     least: int = 1024,
+    method: str | None = None,
+    activations: str | None = None,
+    calibration: Any = None,
 ) -> CompressionReport:
     """Compress the weights of linear, convolution, embedding and attention layers, in place.
 
-    No data is needed. Each weight is freed as soon as it is compressed; a weight that several
-    layers share is compressed once for all of them. The report lists every weight; `report.model`
-    is the model itself, which exports and converts as before.
+    Only `method` and static `activations` need data. Each weight is freed as soon as it is
+    compressed; a weight that several layers share is compressed once for all of them. The report
+    lists every weight; `report.model` is the model itself, which exports and converts as before.
 
     ```python
     large = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 4))
@@ -58,9 +63,27 @@ def compress(
         skip: weights or layers to leave unchanged: paths, with `*` and `?`, layer types, a
             function of path and layer, or a list of these.
         least: the minimum number of elements; smaller weights are left unchanged.
+        method: `gptq` or `awq`, which round weights so that the outputs of each layer change least
+            on the calibration data; by default to the nearest number.
+        activations: `int8` to round the inputs of compressed layers to 8 bits too, with scales
+            from the calibration data, or without data with scales computed at run time. The
+            default scheme is then `int8`.
+        calibration: a list of inputs of the model: each a tensor, a tuple of args or a dictionary
+            of kwargs.
     """
+    tuning = make_tuning(model, method, activations, calibration)
+    if scheme is None:
+        scheme = _default_scheme(activations)
     plan = restricted(model, make_plan(model, scheme, block_size), only, skip)
-    return apply_plan(model, plan, least)
+    return apply_plan(model, plan, least, tuning)
+
+
+def _default_scheme(activations: str | None) -> str:
+    if activations is None:
+        raise ConversionError(
+            "compress needs a scheme\n  try   pass scheme='int8' or a scheme per layer"
+        )
+    return "int8"
 
 
 def make_plan(model: nn.Module, scheme: Schemes, block_size: int | None) -> Plan:
@@ -91,13 +114,18 @@ def restricted(model: nn.Module, plan: Plan, only: Rules, skip: Rules) -> Plan:
     return choose
 
 
-def apply_plan(model: nn.Module, plan: Plan, least: int) -> CompressionReport:
+def apply_plan(
+    model: nn.Module, plan: Plan, least: int, tuning: Tuning | None = None
+) -> CompressionReport:
     """Compress each weight with the scheme that the plan chooses."""
     rows = {row.name: row for row in parametrized_rows(model)}
-    for weight in find_weights(model):
-        spec, why = choose_scheme(weight, plan, least)
-        new_rows = unchanged_rows(weight, why) if spec is None else _compress(weight, spec)
-        rows.update({row.name: row for row in new_rows})
+    chosen = [(weight, *choose_scheme(weight, plan, least)) for weight in find_weights(model)]
+    for weight, _, why in (one for one in chosen if one[1] is None):
+        rows.update({row.name: row for row in unchanged_rows(weight, why)})
+    wanted = [(weight, spec) for weight, spec, _ in chosen if spec is not None]
+    for group in [wanted] if tuning is None else tuning.groups(wanted):
+        for weight, spec in group:
+            rows.update({row.name: row for row in _compress(weight, spec, tuning)})
     report = CompressionReport(tuple(in_model_order(model, rows.values())), model)
     _check_anything_divides(report)
     return report
@@ -157,49 +185,35 @@ def _tie(first: CompressedWeight, weight: Weight, tie: Weight) -> CompressedWeig
     )
 
 
-def _compress(weight: Weight, spec: Spec) -> list[CompressedWeight]:
+def _compress(weight: Weight, spec: Spec, tuning: Tuning | None) -> list[CompressedWeight]:
     scheme, block = spec.resolve()
     value = weight.value.detach().cpu()  # the sums need float64, which not every device has
     dtype, shape = value.dtype, tuple(value.shape)
     size = value.numel() * value.element_size()
     with torch.no_grad():
         parts, error = compress_in_slices(value, scheme, layout(weight, block))
-        compressed_size = scheme.bytes(parts)
-        layer = scheme.layer(parts, dtype).to(weight.value.device)
+        found = Tuned(parts, error)
+        if tuning is not None:
+            found = tuning.tune(weight, value, scheme, layout(weight, block), found)
+        compressed_size = scheme.bytes(found.parts)
+        layer = scheme.layer(found.parts, dtype).to(weight.value.device)
     for user in weight.users:
         put(user.module, user.attribute, layer)
         user.value = value.new_empty(0)  # free it: the list of weights lives until the end
-    bits = 8 * compressed_size / math.prod(shape)
-    first = CompressedWeight(weight.name, shape, scheme.name, bits, error, size, compressed_size)
+    inputs, note = (None, "") if tuning is None else tuning.attach(weight, found, dtype)
+    first = CompressedWeight(
+        weight.name,
+        shape,
+        scheme.name,
+        8 * compressed_size / math.prod(shape),
+        found.error,
+        size,
+        compressed_size,
+        ", ".join(filter(None, (found.note, note))) or None,
+        found.output_error,
+        inputs,
+    )
     return [first, *(_tie(first, weight, tie) for tie in weight.ties)]
-
-
-def compress_in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[Parts, float]:
-    """Return the compressed parts of a weight and the relative error of decompressing them."""
-    shared = scheme.shared(value, layout)
-    step = scheme.step(layout)
-    row = max(value[0].numel(), 1)
-    rows = max(SLICE // (row * step), 1) * step
-    pieces: list[Parts] = []
-    wrong = total = 0.0
-    for part in value.split(rows, 0):
-        numbers = part.float()
-        pieces.append(scheme.slice(numbers, layout, shared, value.dtype))
-        dense = scheme.layer({**shared, **pieces[-1]}, value.dtype)().float()
-        total += float(numbers.double().square().sum())
-        wrong += float((dense - numbers).double().square().sum())
-    joined = {name: _concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-    error = math.sqrt(wrong / total) if total else math.sqrt(wrong)
-    return {**shared, **joined}, error
-
-
-def _concatenate(pieces: list[Tensor]) -> Tensor:
-    if len(pieces) == 1:
-        return pieces[0]
-    if pieces[0].element_size() > 1 or pieces[0].dtype in (torch.int8, torch.uint8, torch.bool):
-        return torch.cat(pieces)
-    # torch.cat does not support 8-bit floats.
-    return torch.cat([piece.view(torch.uint8) for piece in pieces]).view(pieces[0].dtype)
 
 
 def _check_anything_divides(report: CompressionReport) -> None:

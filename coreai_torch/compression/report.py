@@ -21,6 +21,8 @@ class CompressedWeight:
     bytes_before: int
     bytes: int
     why: str | None = None  # why it is unchanged, or which weight it shares its bytes with
+    output_error: float | None = None  # of the layer on the calibration data, relative
+    inputs: str | None = None  # the dtype that the layer's inputs are rounded to
 
     @property
     def snr(self) -> float:
@@ -72,10 +74,17 @@ class CompressionReport:
         table.add_column("bits", justify="right")
         table.add_column("error", justify="right")
         table.add_column("dB", justify="right")
+        calibrated = any(row.output_error is not None for row in self.rows)
+        if calibrated:
+            table.add_column("output error", justify="right")
         table.add_column("bytes", justify="right", footer=f"{self.bytes:,} ({share:.1%})")
         table.add_column("note")
         for row in self.rows:
-            table.add_row(*_cells(row))
+            cells = _cells(row)
+            if calibrated:
+                shown = "" if row.output_error is None else f"{row.output_error:.2%}"
+                cells.insert(6, shown)
+            table.add_row(*cells)
         console = Console(file=io.StringIO(), width=200, color_system=None)
         console.print(table)
         printed: str = console.file.getvalue()  # type: ignore[attr-defined]
@@ -88,4 +97,5 @@ def _cells(row: CompressedWeight) -> list[str]:
         return [row.name, sizes, "", f"{row.bits:.0f}", "", "", f"{row.bytes:,}", row.why or ""]
     decibels = "exact" if math.isinf(row.snr) else f"{row.snr:.1f}"
     numbers = [f"{row.bits:.2f}", f"{row.error:.2%}", decibels, f"{row.bytes:,}"]
-    return [row.name, sizes, row.scheme, *numbers, row.why or ""]
+    inputs = f"inputs in {row.inputs}" if row.inputs else ""
+    return [row.name, sizes, row.scheme, *numbers, ", ".join(filter(None, (inputs, row.why)))]
