@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from .linting import lint
     from .passes.externalize.spec import ExternalizeSpec
     from .pipeline import convert
+    from .ports import ImageInput
     from .verification import verify
 
 __version__ = "0.5.0"
 
 __all__ = [
     "ExternalizeSpec",
+    "ImageInput",
     "MetalParameter",
     "TorchConverter",
     "TorchMetalKernel",
@@ -40,6 +42,7 @@ __all__ = [
 
 _HOME = {
     "ExternalizeSpec": "passes.externalize.spec",
+    "ImageInput": "ports",
     "MetalParameter": "kernels",
     "TorchConverter": "converter",
     "TorchMetalKernel": "kernels",

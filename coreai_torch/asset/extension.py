@@ -25,6 +25,8 @@ def converted(mlir_module: Any, *, optimize_at_save: bool = False) -> Program:
     """Return a program whose class is `AIProgram`, with the methods of `Program`."""
     program = AIProgram._from_mlir_module(mlir_module)
     setattr(program, _MARK, optimize_at_save)
+    program.metadata = {}
+    program.port_notes = ()
     return cast(Program, program)
 
 

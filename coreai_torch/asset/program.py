@@ -44,6 +44,8 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
     """
 
     _optimize_at_save = False
+    metadata: dict[str, Any]  # saved in the asset, with that given to `save_asset`
+    port_notes: tuple[str, ...] = ()  # inputs and outputs whose dtype differs from the model's
 
     @property
     def mlir_module(self) -> Any:
@@ -78,8 +80,9 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         A converted program is optimized first, unless `optimize()` ran before or its converter has
         `optimize=False`. `metadata` may be a dictionary: `author`, `license`, `model_description`,
         and entries of others. An asset stores text only, so other values are stored as JSON.
+        Entries of `program.metadata` are stored too.
         """
-        path, metadata = Path(path), _as_metadata(metadata)
+        path, metadata = Path(path), _as_metadata(metadata, getattr(self, "metadata", {}))
         check_path(path)
         if self._optimize_at_save:
             self.optimize()
@@ -145,9 +148,11 @@ def stripped(source: Path, target: Path) -> AIModelAsset:
     return program.save_asset(target, asset.metadata)
 
 
-def _as_metadata(given: Any) -> Any:
-    if given is None or isinstance(given, AIModelAssetMetadata):
+def _as_metadata(given: Any, own: Mapping[str, Any]) -> Any:
+    """Return metadata of the asset; entries that are given replace the program's own."""
+    if isinstance(given, AIModelAssetMetadata) or (given is None and not own):
         return given
+    given = {} if given is None else given
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         # The function of the run time silently drops unknown entries.
         raise TypeError(
@@ -155,7 +160,7 @@ def _as_metadata(given: Any) -> Any:
             "AIModelAssetMetadata"
         )
     made = AIModelAssetMetadata()
-    for name, value in given.items():
+    for name, value in {**own, **given}.items():
         text = value if isinstance(value, str) else json.dumps(value)
         if name in ("author", "license", "model_description"):
             setattr(made, name, text)

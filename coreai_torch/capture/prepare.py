@@ -29,6 +29,7 @@ class Captured:
     program: torch.export.ExportedProgram
     plan: IOPlan
     source: Source
+    original: Captured | None = None  # before its inputs or outputs were changed
 
     @property
     def reference(self) -> torch.nn.Module:

@@ -13,6 +13,7 @@ from ..capture.io_plan import Names
 from ..capture.prepare import Captured, Source
 from ..converter import TorchConverter, check_converter
 from ..errors import ArgumentTypeError, ConversionError
+from ..ports import ImageInput, PortRequest
 from ..precision import PrecisionReport
 from ..progress import Stages, stages
 from ..verification import Mode, Settings, Subject, check_mode, examine
@@ -37,6 +38,11 @@ def convert(
     keep: str | Sequence[str] = "auto",
     calibration: Iterable[Any] | None = None,
     half_ports: bool = False,
+    outputs: Sequence[str] | None = None,
+    images: Mapping[str, ImageInput] | None = None,
+    bool_ports: str = "bool",
+    labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Program:
     """Export, decompose, convert, compare with torch, optimize and save.
 
@@ -72,6 +78,13 @@ def convert(
         calibration: inputs to measure with, each a tuple of args or a dict of kwargs; without it
             the example inputs are used, with a warning.
         half_ports: whether float32 inputs and outputs become half precision too.
+        outputs: names of FX nodes, or paths of modules, whose values the program returns instead
+            of those of the model; what they do not depend on is removed, inputs too.
+        images: inputs that take uint8 pixels, by name; each `ImageInput` has the preprocessing.
+        bool_ports: the dtype of bool inputs and outputs, such as "int8", because devices reject
+            bool inputs; the `port_notes` of the result name each port whose dtype changed.
+        labels: the class labels of an output, or of each output by name.
+        metadata: entries of the asset: `author`, `license`, `model_description`, and any others.
     """
     names = Names(input_names, output_names, state_names)
     check_converter(converter)
@@ -85,12 +98,15 @@ def convert(
         check_path(Path(output))  # before the conversion, which may take long
     staging = TorchConverter() if converter is None else converter.empty()
     with stages() as stage:
-        request = Request(model_or_exported, args, kwargs, dynamic_shapes, names)
+        ports = PortRequest.of(images, outputs, bool_ports, labels, metadata)
+        given = ports.model_inputs(model_or_exported, args, kwargs)
+        request = Request(model_or_exported, *given, dynamic_shapes, names, ports)
         if mode is not None:  # a comparison with eager: a model that fails there fails early
             request.check_eager()
         captured, report = _stage_source(staging, request, externalize_modules, half, stage)
         with stage("converting", ops=len(captured.program.graph.nodes), live=False):
             result = staging.to_coreai()
+        ports.describe(captured, result)
         if report is not None:
             result.precision_report = report
         if mode is not None:
@@ -155,8 +171,8 @@ def _verify(
 ) -> None:
     """Compare the result with the model, without a second export."""
     subject = Subject(captured.program, captured.plan, captured.reference)
-    given = None if half is not None and half.half_ports else request.args
-    leaves = subject.leaves(given, request.kwargs if given is not None else None)
+    has_half_ports = half is not None and half.half_ports
+    leaves = subject.leaves(None, None) if has_half_ports else request.leaves(captured)
     settings = Settings(named=request.names != Names(), converter=staging, mode=mode)
     verdict = examine(subject, converted, leaves, settings)
     if any(trial.problem for trial in verdict.failures):  # again, with the location of each op

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..capture.io_plan import plan
 from ..capture.prepare import Captured
 from ..errors import CalibrationWarning, ConversionError
 from ..precision import PrecisionReport, check_precision, to_half
-from ..verification import Subject
 from .request import Request
 
 _UNCALIBRATED = (
@@ -47,24 +46,14 @@ class Half:
             self.keep,
             half_ports=self.half_ports,
         )
-        return Captured(program, plan(program, request.names), program), report
+        made = replace(captured, program=program, plan=plan(program, request.names), source=program)
+        return made, report
 
     def _samples(self, captured: Captured, request: Request) -> list[list[Any]]:
-        subject = Subject(captured.program, captured.plan, captured.reference)
         if self.calibration is None:
             warnings.warn(_UNCALIBRATED, CalibrationWarning, stacklevel=4)
-            return [subject.leaves(request.args, request.kwargs)]
-        samples = [_leaves(subject, given) for given in self.calibration]
+            return [request.leaves(captured)]
+        samples = [request.leaves(captured, given) for given in self.calibration]
         if not samples:
             raise ConversionError("calibration is empty\n  try   pass at least one tuple of args")
         return samples
-
-
-def _leaves(subject: Subject, given: Any) -> list[Any]:
-    """Return one calibration input as a flat list; a dict may name positional arguments too."""
-    if isinstance(given, Mapping):
-        names = [argument.name for argument in subject.arguments]
-        if set(given) == set(names):
-            return [given[name] for name in names]
-        return subject.leaves((), given)
-    return subject.leaves(given if isinstance(given, tuple | list) else (given,), {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,7 +12,9 @@ from ..capture.export_errors import check_eager
 from ..capture.io_plan import Names
 from ..capture.prepare import Captured, Source, prepare
 from ..converter import TorchConverter, capture_rules
+from ..ports import PortRequest
 from ..progress import Stages
+from ..verification import Subject
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Request:
     kwargs: Mapping[str, Any] | None
     dynamic_shapes: Any
     names: Names
+    ports: PortRequest = field(default_factory=PortRequest)
 
     def check_eager(self) -> None:
         """Raise if the model itself fails on its inputs."""
@@ -32,12 +35,31 @@ class Request:
             check_eager(self.source, self.args, self.kwargs)
 
     def capture(self, staging: TorchConverter, stage: Stages) -> Captured:
-        return prepare(
+        """Return the decomposed program with the requested inputs and outputs."""
+        captured = prepare(
             self.source,
             self.args,
             self.kwargs,
             self.dynamic_shapes,
             rules=capture_rules(staging),
-            names=self.names,
+            names=None if self.ports.changes_program else self.names,
             stage=stage,
         )
+        return self.ports.apply(captured, self.names)
+
+    def leaves(self, captured: Captured, given: Any = None) -> list[Any]:
+        """Return the example inputs, or other inputs of the model, as the program takes them.
+
+        `given` is a tuple of args or a dictionary, which may name positional arguments too.
+        """
+        model = captured.original or captured
+        subject = Subject(model.program, model.plan, model.reference)
+        if given is None:
+            flat = subject.leaves(self.args, self.kwargs)
+        elif isinstance(given, Mapping):
+            names = [argument.name for argument in subject.arguments]
+            named = set(given) == set(names)
+            flat = [given[name] for name in names] if named else subject.leaves((), given)
+        else:
+            flat = subject.leaves(given if isinstance(given, tuple | list) else (given,), {})
+        return self.ports.leaves(model, captured, flat)

@@ -94,7 +94,7 @@ def reference(
         for index, name in enumerate(user_inputs(program))
         if name in inputs
     }
-    return Adapted(model, before, _torch_output(outputs)).eval()
+    return Adapted(model, before, _torch_output(outputs))
 
 
 def user_inputs(program: torch.export.ExportedProgram) -> list[str]:

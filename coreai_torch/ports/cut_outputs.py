@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -15,7 +15,7 @@ from ..capture.io_plan import IOPlan, State
 from ..capture.rebuilding import argument, example_leaves, flat_inputs, named_outputs, rebuilt
 from ..errors import NamingError
 
-Program = torch.export.ExportedProgram
+Program: TypeAlias = "torch.export.ExportedProgram"
 
 
 def cut_outputs(program: Program, plan: IOPlan, wanted: Sequence[str]) -> Program:
@@ -164,9 +164,7 @@ def _leaves(program: Program, alive: Collection[str]) -> list[Any] | None:
         return None
     specs = program.graph_signature.input_specs
     arguments = [spec for spec in specs if spec.kind is InputKind.USER_INPUT]
-    return [
-        leaf for spec, leaf in zip(arguments, leaves, strict=True) if _name(spec) in alive
-    ]
+    return [leaf for spec, leaf in zip(arguments, leaves, strict=True) if _name(spec) in alive]
 
 
 def _name(spec: InputSpec) -> str:

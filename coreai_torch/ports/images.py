@@ -117,13 +117,13 @@ class ImageInput:
             yield aten._to_copy.default, (), {"dtype": dtype}
 
     def preprocess(self, pixels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Return the model's input for pixels, computed in torch as the definition says."""
+        """Return the model's input for pixels, computed in torch."""
         values = pixels.movedim(-1, -3) if self.layout == "HWC" else pixels
-        values = values[..., : self.channels, :, :].double()
+        values = values[..., : self.channels, :, :].to(torch.float32)
         if self.color != "GRAY" and self.color[:3] != self.model_color:
             values = values.flip(-3)
-        mean, std = (_column(getattr(self, name)) for name in ("mean", "std"))
-        return ((values * self.scale - mean) / std).to(torch.float32).to(dtype)
+        factor, offset = (_column(numbers).to(torch.float32) for numbers in self.factors())
+        return (values * factor + offset).to(dtype)
 
     def pixels(self, value: torch.Tensor) -> torch.Tensor:
         """Return the pixels that come closest to an input of the model."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..asset.program import Program
 from ..capture.io_plan import IOPlan, Names, plan
 from ..capture.prepare import Captured
 from ..errors import ArgumentTypeError, ConversionError, NamingError
@@ -33,9 +34,14 @@ class PortRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, **given: Any) -> PortRequest:
+    def of(
+        cls, images: Any, outputs: Any, bool_ports: str, labels: Any, metadata: Any
+    ) -> PortRequest:
         """Return the request after a check of its arguments."""
-        request = cls(**{name: value for name, value in given.items() if value is not None})
+        for what, given in (("images", images), ("metadata", metadata)):
+            if given is not None and not isinstance(given, Mapping):
+                raise ArgumentTypeError(f"{what} is {given!r}\n  try   pass a dictionary")
+        request = cls(images or {}, outputs, bool_ports, labels, metadata or {})
         wrong = [v for v in request.images.values() if not isinstance(v, ImageInput)]
         if wrong:
             raise ArgumentTypeError(
@@ -72,6 +78,8 @@ class PortRequest:
 
     def apply(self, captured: Captured, names: Names) -> Captured:
         """Return the captured program with the requested outputs and adapters."""
+        if not self.changes_program:
+            return captured
         program, model = captured.program, captured.source
         if self.outputs is not None:
             program = model = cut_outputs(program, captured.plan, self.outputs)
@@ -80,17 +88,21 @@ class PortRequest:
             adapted = adapt(program, inputs, outputs)
             inner = model if isinstance(model, torch.nn.Module) else model.module()
             program, model = adapted, reference(inner, program, inputs, outputs)
-        return Captured(program, plan(program, names), model)
+        return Captured(program, plan(program, names), model, captured)
 
-    def leaves(self, captured: Captured, given: Sequence[Any]) -> list[Any]:
-        """Return inputs of the model, as a flat list, as inputs of the adapted program."""
-        nodes = {port.node.name: port.name for port in captured.plan.inputs}
+    def leaves(self, model: Captured, captured: Captured, given: Sequence[Any]) -> list[Any]:
+        """Return inputs of the model, as a flat list, as inputs of the changed program."""
+        if not self.changes_program:
+            return list(given)
+        ports = {port.node.name: port.name for port in captured.plan.inputs}
+        kept = set(user_inputs(captured.program))
         return [
-            self._leaf(captured, name, nodes.get(name, ""), leaf)
-            for name, leaf in zip(user_inputs(captured.program), given, strict=True)
+            self._leaf(name, ports.get(name, ""), leaf)
+            for name, leaf in zip(user_inputs(model.program), given, strict=True)
+            if name in kept
         ]
 
-    def _leaf(self, captured: Captured, node: str, port: str, leaf: Any) -> Any:
+    def _leaf(self, node: str, port: str, leaf: Any) -> Any:
         image = self.images.get(port) or self.images.get(node)
         if image is not None:
             return from_model(image, leaf)
@@ -118,32 +130,28 @@ class PortRequest:
         found.update((node.name, port) for node in bools)
         return found, port
 
-    def notes(self, before: IOPlan, after: IOPlan) -> tuple[str, ...]:
-        """Return a sentence for each port whose type differs from the model's."""
-        return tuple(_notes("input", before.inputs, after.inputs)) + tuple(
-            _notes("output", before.outputs, after.outputs)
+    def describe(self, captured: Captured, program: Program) -> None:
+        """Set the metadata of a converted program, and notes about ports of other types."""
+        before, after = (captured.original or captured).plan, captured.plan
+        program.port_notes = (
+            *_notes("input", before.inputs, after.inputs),
+            *_notes("output", before.outputs, after.outputs),
         )
-
-    def stored(self, ports: IOPlan) -> dict[str, Any]:
-        """Return the metadata of the asset, with the labels of each output."""
-        labels = check_labels(self.labels, ports)
-        return {**self.metadata, **({"labels": labels} if labels else {})}
+        labels = check_labels(self.labels, after)
+        program.metadata = {**self.metadata, **({"labels": labels} if labels else {})}
 
 
 def _input_called(name: str, ports: IOPlan) -> torch.fx.Node:
     for port in ports.inputs:
-        if name in (port.name, port.node.name):
-            if isinstance(port.node.meta["val"], torch.Tensor):
-                return port.node
+        is_tensor = isinstance(port.node.meta["val"], torch.Tensor)
+        if is_tensor and name in (port.name, port.node.name):
+            return port.node
     known = [port.name for port in ports.inputs]
     near = difflib.get_close_matches(name, known, 1)
     written = [state.name for state in ports.states]
     why = "; the model writes to it" if name in written else ""
-    raise NamingError(
-        f"images: no input is called {name!r}{why}\n"
-        f"  try   pass {near[0]!r}" if near else
-        f"images: no input is called {name!r}{why}\n  try   pass one of {known}"
-    )
+    hint = repr(near[0]) if near else f"one of {known}"
+    raise NamingError(f"images: no input is called {name!r}{why}\n  try   pass {hint}")
 
 
 def _dtype(value: Any) -> torch.dtype | None:

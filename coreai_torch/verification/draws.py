@@ -192,11 +192,16 @@ def _spread(wide: torch.Tensor) -> float:
 
 
 def _zeros(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
-    """Return zeros, or for integers the smallest given value."""
+    """Return zeros, or for integers the smallest given value; for uint8 also the next one."""
     if like.is_floating_point() or like.is_complex() or like.dtype == torch.bool:
         return torch.zeros(shape, dtype=like.dtype)
     least = int(like.min()) if like.numel() else 0
-    return torch.full(shape, least, dtype=like.dtype)
+    values = torch.full(shape, least, dtype=like.dtype)
+    if like.dtype == torch.uint8 and like.numel() and int(like.max()) > least:
+        # Pixels: all pixels of a constant image have the same rounding error, which does not
+        # cancel in a mean. The error analysis assumes errors that differ.
+        values += torch.randint(0, 2, shape, generator=torch.Generator().manual_seed(0)).byte()
+    return values
 
 
 def _extremes(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
