@@ -12,6 +12,7 @@ from ._import_hook import after_import
 
 if TYPE_CHECKING:
     from .compression.compressing import compress
+    from .compression.measuring import sensitivity
     from .converter import TorchConverter, get_decomp_table
     from .interpreter import to_torch
     from .ir.composite import generate_composite_decl
@@ -36,6 +37,7 @@ __all__ = [
     "generate_composite_decl",
     "get_decomp_table",
     "lint",
+    "sensitivity",
     "to_torch",
     "verify",
 ]
@@ -51,6 +53,7 @@ _HOME = {
     "generate_composite_decl": "ir.composite",
     "get_decomp_table": "converter",
     "lint": "linting",
+    "sensitivity": "compression.measuring",
     "to_torch": "interpreter",
     "verify": "verification",
     # of the published converter 0.4.3, for quantizers

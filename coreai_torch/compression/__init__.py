@@ -1,6 +1,7 @@
 """Compressed weights in torch: ops, layers and tensors that stay compressed in the program."""
 
 from .compressing import compress
+from .measuring import Sensitivity, SensitivityRow, sensitivity
 from .modules import (
     ActivationDequantizeModule,
     ActivationQuantizeModule,
@@ -11,6 +12,7 @@ from .modules import (
     wrap_for_parametrization,
 )
 from .report import CompressedWeight, CompressionReport
+from .specs import Spec
 from .subbyte import Float4Tensor, IntxTensor, SubbyteTensor, UintxTensor
 
 __all__ = [
@@ -22,10 +24,14 @@ __all__ = [
     "IntxTensor",
     "PalettizeModule",
     "ScaledPalettizeModule",
+    "Sensitivity",
+    "SensitivityRow",
     "SparseModule",
+    "Spec",
     "SubbyteTensor",
     "UintxTensor",
     "WeightDequantizeModule",
     "compress",
+    "sensitivity",
     "wrap_for_parametrization",
 ]

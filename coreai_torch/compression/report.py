@@ -36,6 +36,7 @@ class CompressionReport:
 
     rows: tuple[CompressedWeight, ...]
     model: nn.Module
+    error: float | None = None  # of the model, if it was measured
 
     @property
     def compressed(self) -> list[CompressedWeight]:
@@ -88,7 +89,10 @@ class CompressionReport:
         console = Console(file=io.StringIO(), width=200, color_system=None)
         console.print(table)
         printed: str = console.file.getvalue()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in printed.splitlines())
+        lines = [line.rstrip() for line in printed.splitlines()]
+        if self.error is not None:
+            lines.append(f"error of the model: {self.error:.4g}")
+        return "\n".join(lines)
 
 
 def _cells(row: CompressedWeight) -> list[str]:
