@@ -89,6 +89,9 @@ def export(
     ] = "none",
     verify: Annotated[bool, typer.Option(help="Compare the bundle with the model.")] = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing bundle.")] = False,
+    image_size: Annotated[
+        int | None, typer.Option(min=1, help="Height and width of images, if the model takes any.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a bundle."""
@@ -104,6 +107,7 @@ def export(
         compression=compression,
         verify=verify,
         overwrite=overwrite,
+        image_size=image_size,
     )
     written = sum(one.stat().st_size for one in bundle.rglob("*") if one.is_file())
     data = {"bundle": str(bundle), "bytes": written, "verified": verify}

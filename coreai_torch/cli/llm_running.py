@@ -41,6 +41,7 @@ GENERATE = """Continue a prompt and print the new text as it is generated.
   coreai-torch llm generate qwen3_0_6b "Once upon a time" -n 64
   coreai-torch llm generate qwen3_0_6b --file prompt.txt --temperature 0.7 --seed 1
   coreai-torch llm generate qwen3_0_6b "Summarize: ..." --prompt-cache summary.safetensors
+  coreai-torch llm generate qwen2_5_vl "<|image_pad|> What is this?" --image cat.png
 """
 
 
@@ -61,6 +62,9 @@ def generate(
     prompt_cache: Annotated[
         Path | None, typer.Option(help="A file with the prompt's cache; written if missing.")
     ] = None,
+    image: Annotated[
+        list[Path] | None, typer.Option(exists=True, help="An image; may be repeated.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Continue a prompt."""
@@ -80,6 +84,7 @@ def generate(
         seed=seed,
         stop=stop or (),
         prompt_cache=prompt_cache,
+        images=image or None,
     )
     new = _print(pieces, quiet=as_json)
     if as_json:

@@ -6,7 +6,8 @@ Only the conversion imports `transformers`; running a saved asset does not need 
 from .bundle.conformance import BundleReport, check
 from .bundle.evaluation import EvaluationReport, evaluate
 from .bundle.exporting import export
-from .bundle.language_model import LanguageModel, load
+from .bundle.language_model import LanguageModel
+from .bundle.loading import load
 from .converting import convert
 from .generator import Generator
 from .program import GenerationProgram

@@ -74,7 +74,8 @@ _CONFIG = "tokenizer/tokenizer_config.json"
     ("damage", "step", "message"),
     [
         (_edit("metadata.json", metadata_version="0.1"), 1, "metadata_version is '0.1'"),
-        (_edit("metadata.json", kind="vlm"), 1, "kind is 'vlm'"),
+        (_edit("metadata.json", kind="segmenter"), 1, "kind is 'segmenter'"),
+        (_edit("metadata.json", kind="vlm"), 1, "assets does not name the role embedding"),
         (_edit("metadata.json", user_data={"a": 1}), 1, "user_data contains values"),
         (_edit("metadata.json", assets={"main": "b.aimodel"}), 1, "asset b.aimodel is missing"),
         (_language(vocab_size=None), 1, "language.vocab_size is None"),

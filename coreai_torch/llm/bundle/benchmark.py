@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import GenerationError
-from .runtime import BundleRuntime, Sequence
+from .opening import open_bundle
+from .runtime import Sequence
 from .verifying import random_tokens
 
 
@@ -29,7 +30,7 @@ class Speed:
 def measure(bundle: Path | str, prompt: int, tokens: int, trials: int) -> Speed:
     """Run a random prompt and decode single tokens, several times, after one warm-up."""
     start = time.perf_counter()
-    runtime = BundleRuntime(bundle)
+    runtime = open_bundle(bundle)
     load_s = time.perf_counter() - start
     metadata = runtime.metadata
     if prompt + tokens > metadata.max_context_length:

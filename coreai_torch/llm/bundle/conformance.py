@@ -16,7 +16,7 @@ from ...errors import CodedError, GenerationError
 from ...progress import stages
 from . import engine_runs
 from .engine_runs import StepError, StepSkippedError, Trial
-from .exporting import eos_token_ids
+from .exporting import eos_token_ids, load_model
 from .metadata import (
     FILE,
     GENERATION_KEY,
@@ -29,7 +29,19 @@ from .metadata import (
     problems,
 )
 from .runtime import BundleRuntime, open_bundle
-from .tokenizer_folder import FOLDER, chat_template, engine_stops, load_tokenizer, mid_turn
+from .tokenizer_folder import (
+    FOLDER,
+    chat_template,
+    engine_stops,
+    load_tokenizer,
+    mid_turn,
+    turn_end,
+)
+from .vision import conformance as vision_steps
+from .vision import exporting as vision_exporting
+from .vision.conformance import VisionTrial
+from .vision.families import family_of, is_vision_language, language_part
+from .vision.runtime import VisionRuntime
 from .weight_compression import PRESETS, compress_decoder
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
@@ -100,7 +112,8 @@ def check(
     The steps emulate the sequential engine: structure of the folder, stop tokens, descriptors,
     decoding at 256 slots, growth by doubling, chunks of 512 tokens, unused slots, rewinding, the
     warm-up call, and more slots than the context. With `model`, the logits are also compared with
-    those of transformers.
+    those of transformers. A vision-language bundle has steps for its embedding and its images, and
+    none for growth.
 
     Args:
         bundle: the folder of the bundle.
@@ -119,7 +132,7 @@ def check(
     subject = _Subject(folder, *_reference(model), engine, device)
     results: list[StepResult] = []
     with stages() as stage:
-        for name, step in _STEPS:
+        for name, step in _steps(folder):
             with stage(name):
                 results.append(_run(name, step, subject))
     return BundleReport(folder, tuple(results))
@@ -129,10 +142,9 @@ def _reference(model: Any) -> tuple[Any, Any]:
     """Return the model to compare with and, if it is a folder, its tokenizer."""
     if not isinstance(model, str | Path):
         return model, None
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    loaded = AutoModelForCausalLM.from_pretrained(model, dtype="auto").eval()
-    return loaded, AutoTokenizer.from_pretrained(model)
+    return load_model(model), AutoTokenizer.from_pretrained(model)
 
 
 def _run(name: str, step: Step, subject: _Subject) -> StepResult:
@@ -257,15 +269,47 @@ def _check_ports(subject: _Subject) -> str:
     found = [message for holds, message in checks if not holds]
     if found:
         raise StepError("; ".join(found))
-    half = runtime.state_dtype == torch.float16
-    engine = subject.engine
-    if engine == "auto":
-        engine = "torch" if half or subject.device != "cpu" else "runtime"
+    engine = _engine(subject, runtime)
     if engine == "torch":
         runtime = open_bundle(subject.bundle, engine, subject.device)
     subject.trial = Trial(runtime, _compressed_reference(subject, runtime))
     layers, _, heads, _, width = shape
     return f"{layers} layers of {heads} heads of {width}, {states[0].dtype}, run by {engine}"
+
+
+def _engine(subject: _Subject, runtime: BundleRuntime) -> str:
+    """Return the engine: torch for float16, which the Linux runtime accumulates in 16 bits."""
+    if subject.engine != "auto":
+        return subject.engine
+    half = runtime.state_dtype == torch.float16
+    return "torch" if half or subject.device != "cpu" else "runtime"
+
+
+def _check_vision_tokenizer(subject: _Subject) -> str:
+    """Check the tokenizer; the engine of vision-language bundles has its own stop rule."""
+    seen = _check_tokenizer(subject)
+    tokenizer = subject.tokenizer
+    stops = {tokenizer.eos_token, vision_exporting.ENGINE_END}
+    end = turn_end(tokenizer)
+    if end is not None and end not in stops:
+        raise StepError(f"the engine does not stop at {end}, which ends a turn")
+    image = BundleMetadata.read(subject.bundle).vision or {}
+    if tokenizer.convert_ids_to_tokens(image["image_token_id"]) is None:
+        raise StepError(f"the tokenizer has no image token {image['image_token_id']}")
+    return seen
+
+
+def _check_vision_ports(subject: _Subject) -> str:
+    runtime = VisionRuntime(subject.bundle)
+    seen = vision_steps.check_ports(runtime)
+    engine = _engine(subject, runtime)
+    if engine == "torch":
+        runtime = VisionRuntime(subject.bundle, engine, subject.device)
+    model = _compressed_reference(subject, runtime)
+    size = dict(runtime.metadata.vision or {})["image_size"]
+    family = None if model is None else family_of(model, size)
+    subject.trial = VisionTrial(runtime, family)
+    return f"{seen}, run by {engine}"
 
 
 def _compressed_reference(subject: _Subject, runtime: BundleRuntime) -> Any:
@@ -276,8 +320,9 @@ def _compressed_reference(subject: _Subject, runtime: BundleRuntime) -> Any:
     if compression not in PRESETS:
         return None
     model = copy.deepcopy(subject.model)
+    part = language_part(model) if is_vision_language(model.config) else model
     with torch.no_grad():
-        compress_decoder(model, compression, subject.tokenizer)
+        compress_decoder(part, compression, subject.tokenizer)
     return model
 
 
@@ -286,7 +331,7 @@ def _is_private(name: str) -> bool:
     return name != MAIN and name.startswith(("coreai.", "coreai_", "_"))
 
 
-def _on_engine(run: Callable[[Trial], str]) -> Step:
+def _on_engine(run: Callable[[Any], str]) -> Step:
     def step(subject: _Subject) -> str:
         if subject.trial is None:
             raise StepSkippedError("the descriptors are wrong")
@@ -307,3 +352,24 @@ _STEPS: list[tuple[str, Step]] = [
     ("warm-up", _on_engine(engine_runs.warm_up)),
     ("slots above context", _on_engine(engine_runs.many_slots)),
 ]
+
+_VISION_STEPS: list[tuple[str, Step]] = [
+    ("folder", _check_folder),
+    ("tokenizer", _check_vision_tokenizer),
+    ("descriptors", _check_vision_ports),
+    *((name, _on_engine(run)) for name, run in vision_steps.RUNS),
+    ("sequential decoding", _on_engine(engine_runs.decode)),
+    ("chunks", _on_engine(engine_runs.chunks)),
+    ("dirty cache", _on_engine(engine_runs.dirty)),
+    ("rewind", _on_engine(engine_runs.rewind)),
+    ("warm-up", _on_engine(engine_runs.warm_up)),
+]
+
+
+def _steps(bundle: Path) -> list[tuple[str, Step]]:
+    """Return the steps for the kind of a bundle; those of a decoder if it is unknown."""
+    try:
+        kind = BundleMetadata.read(bundle).kind
+    except GenerationError:
+        return _STEPS
+    return _VISION_STEPS if kind == "vlm" else _STEPS

@@ -16,8 +16,9 @@ from torch import Tensor
 from ...errors import GenerationError
 from ...progress import progress
 from .eval_tasks import Question, read_task
+from .opening import open_bundle
 from .prompt_cache import fingerprint
-from .runtime import BundleRuntime, open_bundle
+from .runtime import BundleRuntime
 from .runtime import Sequence as Tokens
 from .tokenizer_folder import FOLDER, load_tokenizer
 from .verifying import eager_logits

@@ -26,6 +26,7 @@ from .tokenizer_folder import FOLDER, check_tokenizer, write_tokenizer
 
 _SUFFIXES = (".aimodel", ".aimodelc")
 _DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+_VISION_CONTEXT = 4096
 _CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "seq_length")
 
 
@@ -42,6 +43,7 @@ def export(
     overwrite: bool = False,
     turn_weights: bool = True,
     recognize: bool | Collection[str] = True,
+    image_size: int | None = None,
 ) -> Path:
     """Write a bundle (schema 0.2, dynamic shapes) for Apple's language-model engine.
 
@@ -49,7 +51,8 @@ def export(
     function `main` has the inputs `input_ids` and `position_ids`, the states `keyCache` and
     `valueCache`, and the float16 output `logits`. Returns the path of the bundle. Raises
     `ConversionError` with the reason for a model that the engine cannot run: one with an encoder,
-    or one that stores anything but keys and values between steps.
+    or one that stores anything but keys and values between steps. A vision-language model (Gemma 3,
+    Qwen2-VL, Qwen2.5-VL) becomes a bundle of three assets.
 
     ```text
     llm.export("Qwen3-0.6B/", "qwen3_0_6b")
@@ -59,10 +62,12 @@ def export(
         model: a folder that `save_pretrained` wrote, or a decoder with its head, such as a
             `LlamaForCausalLM`, in evaluation mode. It is not changed.
         output: the folder to write; it replaces an existing bundle only with `overwrite`.
-        tokenizer: a fast tokenizer, or its folder; by default the one in the model's folder.
+        tokenizer: a fast tokenizer, a processor that has one, or a folder; by default the one in
+            the model's folder.
         name: the name of the bundle and its asset; by default that of the output folder.
         max_context_length: the maximum number of tokens of prompt and output together; by default
-            the number of positions of the model, which it must not exceed.
+            the number of positions of the model, which it must not exceed. The cache of a
+            vision-language bundle has this fixed length; there the default is at most 4096.
         dtype: "float16", "bfloat16" or "float32" to load the weights of a folder as; by default
             the dtype in which they are stored. A model is exported in its dtype.
         compression: "4bit" (blocks of 32), "8bit", "mixed" (8 bits for the layers that are most
@@ -73,6 +78,7 @@ def export(
         turn_weights: store the weights of linear layers transposed, which makes the Linux runtime
             several times faster; the export needs memory for both.
         recognize: convert norms, rotary embeddings and attention to composites.
+        image_size: the height and width of images, for a vision-language model with any size.
     """
     target = Path(output)
     _check_target(target, overwrite)
@@ -81,22 +87,101 @@ def export(
             source = _load(model, tokenizer, dtype)
             layers, vocabulary = _first_step(source.model)
             chosen = name or target.absolute().name
-            request = _Request.of(source, chosen, vocabulary, max_context_length)
+            context = max_context_length
+            if _family(source.model, image_size) is not None:
+                context = context or _vision_context(source.model)
+            request = _Request.of(source, chosen, vocabulary, context)
         with stage("compressing"):
             source = _compressed(source, compression)
         with _replacing(target) as folder:
             write_tokenizer(source.tokenizer, folder / FOLDER, request.eos_token_ids)
-            converter = TorchConverter(recognize=recognize)
-            _stage_model(converter, source.model, layers, request, turn_weights, stage)
-            _write_asset(converter, folder / request.asset, stage)
             metadata = request.metadata(source, weight_compression.label(compression))
-            (folder / FILE).write_text(metadata.to_json(), "utf-8")
-            if verify:
-                from .verifying import verify_bundle
-
-                with stage("verifying"):
-                    verify_bundle(folder, source.model)
+            options = _Options(recognize, turn_weights, verify)
+            family = _family(source.model, image_size)
+            if family is None:
+                _write_decoder(folder, source, layers, metadata, options, stage)
+            else:
+                _write_vision(folder, source, family, layers, metadata, options, stage)
     return target
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Options of the conversion."""
+
+    recognize: bool | Collection[str]
+    turn_weights: bool
+    verify: bool
+
+
+def _write_decoder(
+    folder: Path,
+    source: _Source,
+    layers: list[Any],
+    metadata: BundleMetadata,
+    options: _Options,
+    stage: Stages,
+) -> None:
+    """Write the asset and the metadata of a decoder, and verify it."""
+    from .graph import Main, stage_main
+
+    converter = TorchConverter(recognize=options.recognize)
+    with stage("exporting"):
+        main = Main(source.model, layers)
+        limit = metadata.max_context_length
+        stage_main(converter, main, limit, turn_weights=options.turn_weights)
+    _write_asset(converter, folder / metadata.asset, stage)
+    (folder / FILE).write_text(metadata.to_json(), "utf-8")
+    if options.verify:
+        from .verifying import verify_bundle
+
+        with stage("verifying"):
+            verify_bundle(folder, source.model)
+
+
+def _write_vision(
+    folder: Path,
+    source: _Source,
+    family: Any,
+    layers: list[Any],
+    metadata: BundleMetadata,
+    options: _Options,
+    stage: Stages,
+) -> None:
+    """Write the three assets and the metadata of a vision-language model, and verify it."""
+    from .vision import exporting, verifying
+
+    parts = exporting.parts(family, layers, metadata, turn_weights=options.turn_weights)
+    for name, add in parts.items():
+        converter = TorchConverter(recognize=options.recognize)
+        with stage(f"exporting {name}"):
+            add(converter)
+        _write_asset(converter, folder / name, stage)
+    described = exporting.describe(metadata, family, source.tokenizer, source.processor)
+    (folder / FILE).write_text(described.to_json(), "utf-8")
+    exporting.write_turn_end(folder / FOLDER, source.tokenizer)
+    if options.verify:
+        with stage("verifying"):
+            verifying.verify_bundle(folder, family)
+
+
+def _family(model: Any, image_size: int | None) -> Any:
+    """Return the family of a vision-language model; None for a decoder of text."""
+    from .vision.families import family_of, is_vision_language
+
+    if is_vision_language(model.config):
+        return family_of(model, image_size)
+    if image_size is not None:
+        raise ConversionError(
+            f"image_size is {image_size!r}, but {type(model).__name__} takes no images\n"
+            "  try   leave image_size out"
+        )
+    return None
+
+
+def _vision_context(model: Any) -> int:
+    config = model.config.get_text_config(decoder=True)
+    return min(_context(model, config, None), _VISION_CONTEXT)
 
 
 @dataclass(frozen=True)
@@ -107,6 +192,7 @@ class _Source:
     tokenizer: Any
     model_id: str
     is_own: bool  # loaded here, so that it may be changed
+    processor: Any = None  # the image processor or its configuration
 
 
 @dataclass(frozen=True)
@@ -194,25 +280,51 @@ def _load(model: Any, tokenizer: Any, dtype: str | None) -> _Source:
                 "  try   pass a folder that save_pretrained wrote, or the model itself"
             )
         tokenizer = folder if tokenizer is None else tokenizer
-        from transformers import AutoModelForCausalLM
-
-        loaded_as = "auto" if dtype is None else _DTYPES[dtype]
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=loaded_as).eval()
+        model = load_model(folder, "auto" if dtype is None else _DTYPES[dtype])
     elif dtype is not None:
         raise ConversionError(
             "dtype applies to a model that is loaded from a folder\n"
             f"  try   pass model.to(torch.{dtype})"
         )
     check_model(model)
-    return _Source(model, _tokenizer(tokenizer), model_id, is_own)
+    processor = getattr(tokenizer, "image_processor", None)
+    if processor is not None:
+        tokenizer = tokenizer.tokenizer
+    elif isinstance(tokenizer, str | Path):
+        processor = _image_settings(Path(tokenizer))
+    return _Source(model, _tokenizer(tokenizer), model_id, is_own, processor)
+
+
+def load_model(folder: Path | str, dtype: Any = "auto") -> Any:
+    """Load the decoder, or the vision-language model, in a folder."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+    from .vision.families import is_vision_language
+
+    has_images = is_vision_language(AutoConfig.from_pretrained(folder))
+    kind = AutoModelForImageTextToText if has_images else AutoModelForCausalLM
+    return kind.from_pretrained(folder, dtype=dtype).eval()
+
+
+def _image_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of the image processor in a folder, if there is one."""
+    settings: dict[str, Any] = {}
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        if (folder / name).is_file():
+            content = json.loads((folder / name).read_text("utf-8"))
+            settings |= content.get("image_processor") or content
+    return settings
 
 
 def _compressed(source: _Source, compression: Path | str) -> _Source:
     """Return the source with compressed weights; a model of the caller is copied first."""
     if str(compression) == "none":
         return source
+    from .vision.families import is_vision_language, language_part
+
     model = source.model if source.is_own else copy.deepcopy(source.model)
-    weight_compression.compress_decoder(model, compression, source.tokenizer)
+    part = language_part(model) if is_vision_language(model.config) else model
+    weight_compression.compress_decoder(part, compression, source.tokenizer)
     return replace(source, model=model)
 
 
@@ -277,21 +389,6 @@ def _first_step(model: Any) -> tuple[list[Any], int]:
     first = model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
     pairs = key_value_pairs(model, getattr(first, "past_key_values", None))
     return [LayerShape.of(*pair) for pair in pairs], int(first.logits.shape[-1])
-
-
-def _stage_model(
-    converter: TorchConverter,
-    model: Any,
-    layers: list[Any],
-    request: _Request,
-    turn_weights: bool,
-    stage: Stages,
-) -> None:
-    from .graph import Main, stage_main
-
-    main = Main(model, layers)
-    with stage("exporting"):
-        stage_main(converter, main, request.max_context_length, turn_weights=turn_weights)
 
 
 def _write_asset(converter: TorchConverter, path: Path, stage: Stages) -> None:

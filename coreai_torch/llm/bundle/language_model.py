@@ -1,4 +1,4 @@
-"""`load`: run a bundle with text or tokens, in this process."""
+"""Run a bundle with text or tokens, in this process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from ...errors import GenerationError
 from . import prompt_cache as cache_file
 from .metadata import GENERATION_KEY, BundleMetadata
+from .opening import open_bundle
 from .prompts import Prompt, cut_at, read_prompt
-from .runtime import open_bundle
 from .streaming import stream_text
 from .tokenizer_folder import FOLDER, chat_template, engine_stops, load_tokenizer
 
@@ -30,20 +30,8 @@ _UNSUPPORTED = (
     "cache_implementation",
     "use_cache",
     "custom_generate",
+    "images",  # only a vision-language bundle takes them
 )
-
-
-def load(bundle: Path | str, *, engine: str = "runtime", device: str = "cpu") -> LanguageModel:
-    """Load a bundle that `export` wrote, to generate text on this machine.
-
-    `engine="torch"` computes the program op by op in torch, on `device`.
-
-    ```text
-    model = llm.load("qwen3_0_6b")
-    print(model.chat("Why is the sky blue?", temperature=0.7, seed=0))
-    ```
-    """
-    return LanguageModel(bundle, engine=engine, device=device)
 
 
 class LanguageModel:
@@ -203,18 +191,24 @@ class LanguageModel:
 
     def _render(self, messages: Messages, options: dict[str, Any]) -> Tensor:
         """Return the tokens of a conversation; take the template's arguments out of `options`."""
+        given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        text = self._render_text(list(given), options)
+        return torch.tensor([self.tokenizer(text, add_special_tokens=False).input_ids])
+
+    def _render_text(self, messages: list[Any], options: dict[str, Any]) -> str:
+        """Return the text of a conversation; take the template's arguments out of `options`."""
         if chat_template(self.tokenizer) is None:
             raise GenerationError(
                 f"the tokenizer of {self.metadata.name} has no chat template\n"
                 "  try   call generate(text), or set model.tokenizer.chat_template"
             )
-        given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         more = {name: options.pop(name) for name in ("tools", "documents") if name in options}
         more |= options.pop("chat_template_kwargs", {})
-        ids = self.tokenizer.apply_chat_template(
-            list(given), add_generation_prompt=True, return_dict=False, **more
+        return str(
+            self.tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=False, **more
+            )
         )
-        return torch.tensor([ids])
 
     def _arguments(
         self,

@@ -17,6 +17,9 @@ KEYS, VALUES = "keyCache", "valueCache"
 INPUTS = ("input_ids", "position_ids")
 LOGITS = "logits"
 GENERATION_KEY = "coreai_torch.generation_config"
+EMBEDDING, VISION = "embedding", "vision"  # roles of the other assets of a vision-language bundle
+_KINDS = ("llm", "vlm")
+_VISION_SIZES = ("image_size", "patch_size", "image_token_count", "image_token_id")
 
 
 @dataclass(frozen=True)
@@ -30,29 +33,39 @@ class BundleMetadata:
     max_context_length: int
     hf_model_id: str | None = None
     compression: str | None = None
+    other_assets: Mapping[str, str] = field(default_factory=dict)  # by role
+    vision: Mapping[str, Any] | None = None  # sizes and normalization of images
     # Only strings: the engine rejects any other value.
     user_data: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> str:
+        """Return the kind of the bundle."""
+        return "llm" if self.vision is None else "vlm"
+
     def to_json(self) -> str:
         """Return the text of the file."""
+        states = (KEYS, VALUES) if self.vision is None else ("k_cache", "v_cache")
         content: dict[str, Any] = {
             "metadata_version": VERSION,
-            "kind": "llm",
+            "kind": self.kind,
             "name": self.name,
-            "assets": {MAIN: self.asset},
+            "assets": {MAIN: self.asset, **self.other_assets},
             "language": {
                 "tokenizer": self.tokenizer,
                 "vocab_size": self.vocab_size,
                 "max_context_length": self.max_context_length,
                 "embedded_tokenizer": True,
                 "function_map": {MAIN: [MAIN]},
-                "states": {KEYS: "kv_cache", VALUES: "kv_cache"},
+                "states": dict.fromkeys(states, "kv_cache"),
             },
             "source": {"model_definition": "torch", "hf_model_id": self.hf_model_id},
             "compression": self.compression,
             "compilation": {"targets": []},
             "user_data": dict(self.user_data),
         }
+        if self.vision is not None:
+            content["vision"] = dict(self.vision)
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
@@ -80,6 +93,8 @@ class BundleMetadata:
             max_context_length=language["max_context_length"],
             hf_model_id=source.get("hf_model_id"),
             compression=content.get("compression"),
+            other_assets={role: one for role, one in content["assets"].items() if role != MAIN},
+            vision=content["vision"] if content["kind"] == "vlm" else None,
             user_data=content.get("user_data") or {},
         )
 
@@ -97,8 +112,8 @@ def problems(content: Any) -> list[str]:
     found = []
     if content.get("metadata_version") != VERSION:
         found.append(f"metadata_version is {content.get('metadata_version')!r}, not {VERSION!r}")
-    if content.get("kind") != "llm":
-        found.append(f"kind is {content.get('kind')!r}, not 'llm'")
+    if content.get("kind") not in _KINDS:
+        found.append(f"kind is {content.get('kind')!r}, not 'llm' or 'vlm'")
     if not isinstance(content.get("name"), str):
         found.append("name is not a string")
     assets = content.get("assets")
@@ -107,7 +122,24 @@ def problems(content: Any) -> list[str]:
     user_data = content.get("user_data")
     if user_data is not None and not _is_text_map(user_data):
         found.append("user_data contains values that are not strings")
+    if content.get("kind") == "vlm":
+        found += _vision_problems(assets, content.get("vision"))
     return found + _language_problems(content.get("language"))
+
+
+def _vision_problems(assets: Any, vision: Any) -> list[str]:
+    found = [
+        f"assets does not name the role {role}"
+        for role in (EMBEDDING, VISION)
+        if not isinstance(assets, dict) or role not in assets
+    ]
+    if not isinstance(vision, dict):
+        return [*found, "vision is missing"]
+    return found + [
+        f"vision.{name} is {vision.get(name)!r}, not an integer"
+        for name in _VISION_SIZES
+        if not isinstance(vision.get(name), int) or isinstance(vision.get(name), bool)
+    ]
 
 
 def _language_problems(language: Any) -> list[str]:

@@ -42,6 +42,8 @@ def open_bundle(bundle: Path | str, engine: str = "runtime", device: str = "cpu"
 class BundleRuntime:
     """The loaded function `main` of a bundle; it keeps no tokens between calls."""
 
+    whole_prompt = WHOLE_PROMPT
+
     def __init__(self, bundle: Path | str) -> None:
         """Load the asset of a bundle."""
         self.bundle = Path(bundle)
@@ -176,7 +178,8 @@ class Sequence:
 
         A prompt of more than 1024 tokens runs in chunks of 512, or of `chunk`.
         """
-        size = chunk or (CHUNK if len(tokens) > WHOLE_PROMPT else max(len(tokens), 1))
+        whole = len(tokens) <= self.runtime.whole_prompt
+        size = chunk or (max(len(tokens), 1) if whole else CHUNK)
         return torch.cat([self._append(piece) for piece in tokens.split(size)])
 
     def _append(self, tokens: Tensor) -> Tensor:

@@ -66,19 +66,32 @@ def mid_turn(tokenizer: Any) -> set[str]:
     """
     vocabulary = tokenizer.get_vocab()
     inside = {marker for marker in MARKERS if marker in vocabulary}
+    before, _ = _answer(tokenizer)
+    return inside | {one for one in tokenizer.all_special_tokens if one in before}
+
+
+def turn_end(tokenizer: Any) -> str | None:
+    """Return the special token that the chat template puts first after an answer."""
+    _, after = _answer(tokenizer)
+    found = [(after.find(one), one) for one in tokenizer.all_special_tokens if one in after]
+    return min(found)[1] if found else None
+
+
+def _answer(tokenizer: Any) -> tuple[str, str]:
+    """Return the text between the generation prompt and an answer, and the text after it."""
     if chat_template(tokenizer) is None:
-        return inside
+        return "", ""
     question = [{"role": "user", "content": _QUESTION}]
     answered = [*question, {"role": "assistant", "content": _ANSWER}]
     try:
-        before = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
+        prompt = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
         text = tokenizer.apply_chat_template(answered, tokenize=False)
     except Exception:  # a template may reject any conversation with its own error
-        return inside
-    if not text.startswith(before) or _ANSWER not in text[len(before) :]:
-        return inside
-    turn = text[len(before) :].rpartition(_ANSWER)[0]
-    return inside | {one for one in tokenizer.all_special_tokens if one in turn}
+        return "", ""
+    if not text.startswith(prompt) or _ANSWER not in text[len(prompt) :]:
+        return "", ""
+    before, _, after = text[len(prompt) :].rpartition(_ANSWER)
+    return before, after
 
 
 def engine_stops(folder: Path, tokenizer: Any) -> set[int]:

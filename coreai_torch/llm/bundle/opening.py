@@ -1,0 +1,18 @@
+"""Open a bundle of any kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import runtime
+from .metadata import BundleMetadata
+from .runtime import BundleRuntime
+
+
+def open_bundle(bundle: Path | str, engine: str = "runtime", device: str = "cpu") -> BundleRuntime:
+    """Load a bundle to run on the runtime of this machine, or in torch on a device."""
+    if BundleMetadata.read(Path(bundle)).kind == "vlm":
+        from .vision.runtime import VisionRuntime
+
+        return VisionRuntime(bundle, engine, device)
+    return runtime.open_bundle(bundle, engine, device)

@@ -1,0 +1,1 @@
+"""Bundles of vision-language models: an image encoder, an embedding and a decoder."""
