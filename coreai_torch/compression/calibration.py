@@ -23,8 +23,8 @@ KEPT_ROWS = 2048  # rows of a layer's input that are kept for the search of scal
 def samples(calibration: Any) -> list[Sample]:
     """Return the calls that calibration data describes.
 
-    Each sample is a tensor, a tuple of args or a dictionary of kwargs; a single tensor or
-    dictionary is one sample.
+    Each sample is a tensor, a tuple of args, a dictionary of kwargs, or a tuple of both; a single
+    tensor or dictionary is one sample.
     """
     if isinstance(calibration, Tensor | Mapping):
         calibration = [calibration]
@@ -41,7 +41,13 @@ def samples(calibration: Any) -> list[Sample]:
 def _sample(one: Any) -> Sample:
     if isinstance(one, Mapping):
         return (), dict(one)
+    if isinstance(one, tuple) and len(one) == 2 and _is_call(*one):
+        return one
     return (tuple(one), {}) if isinstance(one, Sequence) else ((one,), {})
+
+
+def _is_call(args: Any, kwargs: Any) -> bool:
+    return isinstance(args, tuple) and isinstance(kwargs, dict)
 
 
 @contextmanager
