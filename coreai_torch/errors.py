@@ -140,6 +140,12 @@ class SaveError(CodedError, RuntimeError):
     code = "CAT118"
 
 
+class PlanError(CodedError, ValueError):
+    """The plan of a fleet run is invalid, or its engine or results cannot be used."""
+
+    code = "CAT119"
+
+
 class UnknownNameError(NamingError, KeyError):
     """The program has no function or op of this name; also a KeyError."""
 

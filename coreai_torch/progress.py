@@ -10,6 +10,8 @@ from typing import Any
 
 _DELAY = 1.0  # seconds before the bar appears
 _quiet = _verbose = False
+Listener = Callable[[str, float | None], None]
+_listeners: list[Listener] = []
 
 
 def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
@@ -21,6 +23,11 @@ def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
 def is_verbose() -> bool:
     """Return whether torch's log lines and the tracebacks of errors are shown."""
     return _verbose
+
+
+def is_quiet() -> bool:
+    """Return whether progress displays are hidden."""
+    return _quiet
 
 
 def _is_shown() -> bool:
@@ -81,11 +88,12 @@ class Stages:
     def __call__(self, name: str, *, ops: int | None = None, live: bool = True) -> Iterator[None]:
         """Run one stage; `live=False` for a stage with its own progress bar."""
         if self._console is None:
-            yield
+            with _reported(name):
+                yield
             return
         over = f" {ops:,} ops" if ops is not None else ""
         started = time.monotonic()
-        with self._waiting(f"{name}{over}") if live else nullcontext():
+        with self._waiting(f"{name}{over}") if live else nullcontext(), _reported(name):
             yield
         seconds = time.monotonic() - started
         self._console.print(f"{name:<12}{over:>14}  {seconds:7.1f} s  {peak_memory():>7,} MB")
@@ -104,6 +112,26 @@ class Stages:
         bar = Progress(*columns, console=self._console, transient=True)
         bar.add_task(what, total=None)
         return bar
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Call `listener(stage, None)` when a stage begins, and with its seconds when it succeeded."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@contextmanager
+def _reported(name: str) -> Iterator[None]:
+    for listener in _listeners:
+        listener(name, None)
+    began = time.perf_counter()
+    yield
+    for listener in _listeners:
+        listener(name, time.perf_counter() - began)
 
 
 @contextmanager

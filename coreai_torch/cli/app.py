@@ -21,6 +21,7 @@ from . import (
     convert,
     diff,
     doctor,
+    fleet,
     inspect,
     lint,
     llm,
@@ -79,6 +80,7 @@ app.command(
     "generate", help=llm_running.GENERATE.replace("llm generate", "generate"), no_args_is_help=True
 )(with_verbosity(llm_running.generate))
 app.add_typer(llm.app, name="llm")
+app.add_typer(fleet.app, name="fleet")
 
 _COMPLETION, _COMPLETE = ("--show-completion", "--install-completion"), "_COREAI_TORCH_COMPLETE"
 _WRONG_PATHS = (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -33,17 +32,11 @@ def bench(
 ) -> None:
     """Time calls."""
     from ..interpreter import to_torch
-    from ..verification.isolation import Isolated, ProgramFile
+    from ..verification.timing import time_calls
 
-    functions = to_torch(asset).functions
-    check_function(asset, functions, function)
-    signature = functions[function]
-    feeds = {n: drawn(t, size) for n, t in signature.inputs.items()}
-    states = {n: drawn(t, size) * 0 for n, t in signature.states.items()}
-    began = time.perf_counter()
-    with Isolated(ProgramFile(asset=asset.absolute()), entrypoint=function) as loaded:
-        load = time.perf_counter() - began
-        seconds = loaded.timed(feeds, states, warmup=warmup, runs=runs)
+    check_function(asset, to_torch(asset).functions, function)
+    timed = time_calls(asset, runs=runs, warmup=warmup, size=size, function=function)
+    load, seconds = timed.load, timed.seconds
     data = {
         "runs": runs,
         "load_s": load,
@@ -57,16 +50,3 @@ def bench(
         f"{data['min_ms']:.3f}, 90 % below {data['p90_ms']:.3f}), loaded in {load:.2f} s"
     )
     answer(data, lines, as_json=as_json, ok=True)
-
-
-def drawn(type_: Any, size: int) -> Any:
-    """Return random values for a port; integers are zeros, which are valid indices."""
-    import torch
-
-    from ..numerics.arrays import array
-
-    shape = [size if s < 0 else s for s in type_.shape]
-    if type_.dtype.is_floating_point:
-        drawn = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(type_.dtype)
-        return array(drawn)
-    return array(torch.zeros(shape, dtype=type_.dtype))

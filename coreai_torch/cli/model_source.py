@@ -53,6 +53,7 @@ def load(
     *,
     checkpoint: Path | None = None,
     dtype: str = "",
+    seed: int = 0,
 ) -> Loaded:
     """Load the model that `source` names, with its weights and in its dtype."""
     path, _, factory = source.rpartition(":")
@@ -65,7 +66,7 @@ def load(
         )
     import torch
 
-    torch.manual_seed(0)  # untrained weights are then the same in `convert` and `verify`
+    torch.manual_seed(seed)  # untrained weights are then the same in `convert` and `verify`
     if path == "transformers" and not hasattr(_transformers(), factory):
         loaded, kernels = _load_pretrained(Path(factory), inputs), ()
     else:
@@ -75,7 +76,7 @@ def load(
     if checkpoint is not None:
         weights.load_checkpoint(loaded.model_or_exported, checkpoint)
     if inputs or loaded.args is None:
-        loaded = _bind_inputs(loaded.model_or_exported, inputs)
+        loaded = bind_inputs(loaded.model_or_exported, inputs)
     return replace(weights.in_dtype(loaded, dtype), kernels=kernels)
 
 
@@ -251,7 +252,7 @@ def _import_module(path: str) -> ModuleType:
         raise
 
 
-def _bind_inputs(model: torch.nn.Module, inputs: Sequence[str]) -> Loaded:
+def bind_inputs(model: torch.nn.Module, inputs: Sequence[str]) -> Loaded:
     """Bind named inputs to the parameters of `forward`."""
     specs = _named([input_spec.parse(text) for text in inputs], model)
     if twice := [s.name for i, s in enumerate(specs) if s.name in {o.name for o in specs[:i]}]:

@@ -127,7 +127,7 @@ def _benchmarked(asset: Path, function: str, runs: int, length: int) -> Benchmar
 
     from ..debugging.benchmarker import benchmark_coreai_program
     from ..interpreter import to_torch
-    from .bench import drawn
+    from ..verification.timing import drawn
 
     signature = to_torch(asset).functions[function]
     return asyncio.run(

@@ -16,7 +16,7 @@ from ..errors import ArgumentTypeError, ConversionError
 from ..ports import ImageInput, PortRequest
 from ..precision import PrecisionReport
 from ..progress import Stages, stages
-from ..verification import Mode, Settings, Subject, check_mode, examine
+from ..verification import Mode, Settings, Subject, Verdict, check_mode, examine
 from .half import Half
 from .request import Request
 
@@ -67,7 +67,8 @@ def convert(
         verify: run the program and torch on the same inputs, before and after `optimize()`, in a
             separate process; a `VerificationError` names the first wrong op, and nothing is saved.
             "quick", the default, lets torch run the program on generated inputs if the runtime is
-            slow; "full" uses the runtime for all inputs; False skips the comparison.
+            slow; "full" uses the runtime for all inputs; False skips the comparison. The `verdict`
+            of the result has the errors of all outputs.
         output: the `.aimodel` to write; an existing one is replaced when all else succeeded.
         converter: provides lowerings, kernels, decompositions and a mode; it is not changed.
         precision: "float16" or "bfloat16" to compute in half precision; the `precision_report` of
@@ -111,7 +112,7 @@ def convert(
             result.precision_report = report
         if mode is not None:
             with stage("verifying"):
-                _verify(captured, result, staging, request, mode, half)
+                result.verdict = _verify(captured, result, staging, request, mode, half)
         with stage("optimizing"):
             result.optimize()
         if output is not None:
@@ -168,7 +169,7 @@ def _verify(
     request: Request,
     mode: Mode,
     half: Half | None,
-) -> None:
+) -> Verdict:
     """Compare the result with the model, without a second export."""
     subject = Subject(captured.program, captured.plan, captured.reference)
     has_half_ports = half is not None and half.half_ports
@@ -178,4 +179,4 @@ def _verify(
     if any(trial.problem for trial in verdict.failures):  # again, with the location of each op
         debug = staging.in_mode(TorchConverter.Mode.DEBUG).to_coreai()
         verdict = examine(subject, debug, leaves, settings)
-    verdict.raise_if_failed()
+    return verdict.raise_if_failed()

@@ -1,0 +1,174 @@
+"""Content hashes: a task is done if nothing changed that its result depends on."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import json
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from .task import Task
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+class Hasher:
+    """Computes the keys of tasks; each file is read once."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, str] = {}
+        self._sources: dict[tuple[str, str], list[str]] = {}
+
+    def keyed(self, task: Task) -> Task:
+        """Return the task with its content hash."""
+        base = Path(task.folder)
+        data = task.as_dict()
+        for name in ("limits", "key", "code", "keep", "folder", "preload"):
+            del data[name]
+        data["weights"] = self._weights(task, base)
+        data["model_code"] = self._source(task.source, base)
+        data["call_code"] = self._source(task.call, base) if task.call else []
+        data["versions"] = list(versions())
+        digest = hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode())
+        return replace(task, key=digest.hexdigest()[:32], code=code_digest())
+
+    def _weights(self, task: Task, base: Path) -> list[str]:
+        named = [task.checkpoint] if task.checkpoint else []
+        named += [task.source] if task.source.endswith(".pt2") else []
+        folder = base / task.source.removeprefix("transformers:")
+        if task.source.startswith("transformers:") and folder.is_dir():
+            named += sorted(str(file) for file in folder.rglob("*") if file.is_file())
+        return [self._file(base / name) for name in named]
+
+    def _file(self, path: Path) -> str:
+        if path not in self._files:
+            try:
+                with path.open("rb") as file:
+                    self._files[path] = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:  # the task reports that it cannot read the file
+                self._files[path] = f"unreadable: {error.strerror}"
+        return self._files[path]
+
+    def _source(self, source: str, base: Path) -> list[str]:
+        """Return digests of the factory's module and of the local modules that it imports."""
+        path, found, _ = source.rpartition(":")
+        if not found:
+            return []
+        known = (path, str(base))
+        if known not in self._sources:
+            self._sources[known] = list(self._digests(path, base))
+        return self._sources[known]
+
+    def _digests(self, path: str, base: Path) -> Iterator[str]:
+        root, file = _located(path, base)
+        if file is None:
+            yield _library_version(path.partition(".")[0])
+            return
+        for local in _imported(file, root):
+            yield f"{local.relative_to(root)} {self._file(local)}"
+
+
+def _located(path: str, base: Path) -> tuple[Path, Path | None]:
+    """Return the search folder of a module and its file; no file for an installed library."""
+    if path.endswith(".py"):
+        file = (base / path).absolute()
+        return file.parent, file
+    top = path.partition(".")[0]
+    for folder in (base, Path.cwd(), *map(Path, sys.path)):
+        if _is_installed_libraries(folder):
+            continue
+        for name in (f"{path.replace('.', '/')}.py", f"{path.replace('.', '/')}/__init__.py"):
+            if (folder / name).is_file():
+                return folder.absolute(), (folder / name).absolute()
+        if (folder / top).is_dir():
+            break
+    return base, None
+
+
+@cache
+def _is_installed_libraries(folder: Path) -> bool:
+    paths = sysconfig.get_paths()
+    return folder in {Path(paths[name]) for name in ("purelib", "platlib", "stdlib", "platstdlib")}
+
+
+def _imported(file: Path, root: Path) -> list[Path]:
+    """Return the file and all files under `root` that it imports, directly or not."""
+    found: dict[Path, None] = {}
+    waiting = [file]
+    while waiting:
+        current = waiting.pop()
+        if current in found or not current.is_file():
+            continue
+        found[current] = None
+        waiting += [path for name in _names(current, root) for path in _candidates(name, root)]
+    return sorted(found)
+
+
+def _names(file: Path, root: Path) -> Iterator[str]:
+    """Yield the full names of the modules, and of possible modules, that a file imports."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except SyntaxError:
+        return
+    package = file.parent.relative_to(root).parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            parts = [*above, *(node.module or "").split(".")]
+            start = ".".join(filter(None, parts))
+            yield start
+            yield from (f"{start}.{alias.name}".lstrip(".") for alias in node.names)
+
+
+def _candidates(name: str, root: Path) -> Iterator[Path]:
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        path = root.joinpath(*parts[:count])
+        yield path.with_suffix(".py")
+        yield path / "__init__.py"
+
+
+@cache
+def _library_version(name: str) -> str:
+    for distribution in metadata.packages_distributions().get(name, [name]):
+        try:
+            return f"{distribution} {metadata.version(distribution)}"
+        except metadata.PackageNotFoundError:
+            continue
+    spec = importlib.util.find_spec(name)
+    return f"{name} {spec.origin if spec else 'not installed'}"
+
+
+@cache
+def code_digest() -> str:
+    """Return the digest of this package's source, which changes before its version does."""
+    digest = hashlib.sha256()
+    for file in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(str(file.relative_to(_PACKAGE)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def versions() -> tuple[str, ...]:
+    """Return what every result depends on: this package, torch, coreai-core and Python."""
+    libraries = tuple(f"{name} {library_version(name)}" for name in ("torch", "coreai-core"))
+    python = f"python {sys.version_info.major}.{sys.version_info.minor}"
+    return (code_digest(), *libraries, python)
+
+
+def library_version(distribution: str) -> str:
+    """Return the installed version of a distribution, or an empty text."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""

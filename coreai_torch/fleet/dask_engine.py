@@ -1,0 +1,238 @@
+"""Run tasks on a Dask cluster: a local one, or any scheduler by its address.
+
+The client keeps a limited number of tasks at the scheduler, so that neither grows with the plan. A
+task that the cluster loses is submitted again: its row is returned once.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from ..errors import PlanError
+from .columns import LOST, MEMORY, row
+from .isolating import run_task
+from .local_engine import RETRIES, Function
+from .task import Task
+
+_AHEAD = 4  # tasks at the scheduler for each thread of a worker
+_LEAST_AHEAD = 16
+_RECONNECT = 600.0  # seconds to wait for a scheduler that restarts
+_POLL = 1.0  # seconds between two looks at the connection
+_REFRESH = 5.0  # seconds between two looks at the workers
+
+
+@dataclass
+class _Flight:
+    """A task at the scheduler."""
+
+    task: Task
+    attempt: int = 1
+    avoid: str = ""  # address of a worker whose disk is full
+
+
+class DaskEngine:
+    """Tasks on the workers of a cluster; a context manager."""
+
+    def __init__(
+        self,
+        scheduler: str = "",
+        workers: int = 0,
+        memory: float = 0.0,
+        reconnect: float = _RECONNECT,
+    ) -> None:
+        """Name the scheduler, or the number of local worker processes and their memory in GB."""
+        self._scheduler, self._count, self._memory = scheduler, workers, memory
+        self._reconnect = reconnect
+        self._cluster: Any = None
+        self._flying: dict[str, _Flight] = {}
+        self._again: deque[_Flight] = deque()
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._capacity = _LEAST_AHEAD
+        self._memories: dict[str, float] = {}
+        self._refreshed = float("-inf")
+        self._submitted = 0
+
+    def __enter__(self) -> DaskEngine:
+        """Connect to the scheduler, or start a local cluster."""
+        distributed = _distributed()
+        if not self._scheduler:
+            self._cluster = _local_cluster(distributed, self._count, self._memory)
+        address = self._scheduler or self._cluster.scheduler_address
+        try:
+            self.client = distributed.Client(address, timeout=self._reconnect)
+        except (OSError, ValueError) as cause:
+            raise PlanError(
+                f"no Dask scheduler answers at {address}: {cause}\n"
+                "  try   start one with `dask scheduler`, or pass --workers N"
+            ) from cause
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Disconnect, and stop a local cluster."""
+        self.client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    @property
+    def dashboard(self) -> str:
+        """The address of the dashboard."""
+        return str(self.client.dashboard_link or "")
+
+    @property
+    def workers(self) -> int:
+        """The number of workers that are connected now."""
+        return len(self._memories)
+
+    @property
+    def running(self) -> int:
+        """The number of tasks that workers run now, at most."""
+        return min(len(self._flying), self.workers)
+
+    def run(self, tasks: Iterable[Task], function: Function = run_task) -> Iterator[Any]:
+        """Yield the row of each task as it is done."""
+        waiting = iter(tasks)
+        while True:
+            self._refresh()
+            yield from self._fill(waiting, function)
+            if not self._flying and not self._again:
+                return
+            try:
+                yield from self._finished(self._done.get(timeout=_POLL))
+            except queue.Empty:
+                self._check_connection()
+
+    def _fill(self, waiting: Iterator[Task], function: Function) -> Iterator[Any]:
+        """Submit tasks up to the capacity; yield the rows of those that fit on no worker."""
+        while len(self._flying) < self._capacity and self.client.status == "running":
+            if self._again:
+                flight = self._again.popleft()
+            elif (task := next(waiting, None)) is not None:
+                flight = _Flight(task)
+            else:
+                return
+            largest = max(self._memories.values(), default=0.0)
+            if largest and flight.task.limits.memory > largest:
+                yield _too_large(flight.task, largest)
+            else:
+                self._submit(flight, function)
+
+    def _submit(self, flight: _Flight, function: Function) -> None:
+        self._submitted += 1
+        key = f"fleet-{flight.task.key[:12]}-{id(self):x}-{self._submitted}"
+        options: dict[str, Any] = {}
+        if any(self._memories.values()):
+            options["resources"] = {"memory": flight.task.limits.memory}
+        others = [address for address in self._memories if address != flight.avoid]
+        if flight.avoid and others:
+            options["workers"] = others
+        self._flying[key] = flight
+        future = self.client.submit(
+            _run_on_worker,
+            function,
+            flight.task.as_dict(),
+            flight.attempt,
+            key=key,
+            pure=False,
+            **options,
+        )
+        future.add_done_callback(self._done.put)
+
+    def _finished(self, future: Any) -> Iterator[Any]:
+        """Yield the row of a future that ended, or submit its task again."""
+        flight = self._flying.pop(future.key, None)
+        if flight is None:
+            return
+        if future.status == "cancelled":  # the connection to the scheduler was lost
+            self._again.append(flight)
+            return
+        result = self._result(future, flight)
+        if result is None:
+            self._again.append(flight)
+        elif result["verdict"] == LOST and flight.attempt < RETRIES:
+            self._again.append(_Flight(flight.task, flight.attempt + 1, result["worker"]))
+        else:
+            yield result
+
+    def _result(self, future: Any, flight: _Flight) -> dict[str, Any] | None:
+        """Return the row, or None if the connection was lost while it was fetched."""
+        from concurrent.futures import CancelledError
+
+        from distributed import KilledWorker
+
+        try:
+            return dict(future.result())
+        except KilledWorker as error:
+            cause = "workers were lost"
+            lost = {"verdict": LOST, "cause": cause, "message": str(error)}
+            return row(flight.task.as_dict(), {**lost, "attempt": RETRIES})
+        except (CancelledError, OSError):
+            return None
+
+    def _refresh(self) -> None:
+        """Ask the scheduler for its workers from time to time."""
+        now = time.monotonic()
+        if now - self._refreshed < _REFRESH or self.client.status != "running":
+            return
+        self._refreshed = now
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        self._memories = {
+            address: float(worker["resources"].get("memory", 0.0))
+            for address, worker in workers.items()
+        }
+        threads = sum(worker["nthreads"] for worker in workers.values())
+        self._capacity = max(_LEAST_AHEAD, _AHEAD * threads)
+
+    def _check_connection(self) -> None:
+        if self.client.status == "closed":
+            raise PlanError(
+                f"the Dask scheduler did not come back within {self._reconnect:g} s\n"
+                "  try   start it again and run the same command: finished tasks are skipped"
+            )
+
+
+def _run_on_worker(function: Function, task: dict[str, Any], attempt: int) -> dict[str, Any]:
+    from distributed import get_worker
+
+    return function(task, attempt, get_worker().address)
+
+
+def _too_large(task: Task, largest: float) -> dict[str, Any]:
+    message = f"needs {task.limits.memory:g} GB, the largest worker has {largest:g} GB"
+    result = {"verdict": MEMORY, "cause": "no worker has enough memory", "message": message}
+    return row(task.as_dict(), result)
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as cause:
+        raise PlanError(
+            "dask.distributed is not installed\n  try   pip install coreai-torch[fleet], or run "
+            "without --workers and --scheduler"
+        ) from cause
+    return distributed
+
+
+def _local_cluster(distributed: Any, workers: int, memory: float) -> Any:
+    """Start worker processes with one thread each, and an equal share of the memory."""
+    share = memory / workers if memory else distributed.system.MEMORY_LIMIT / 1e9 / workers
+    return distributed.LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        memory_limit=0,  # the guard limits the child; the worker itself stays small
+        resources={"memory": share},
+        dashboard_address=":0",
+        silence_logs=40,
+    )

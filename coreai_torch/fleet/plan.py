@@ -1,0 +1,331 @@
+"""Read a plan: models, grid, steps and limits, from YAML or JSON."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import PlanError
+from .checks import as_list, check_keys, nearest, positive, text
+from .task import STEPS, Limits, Task, task_id
+
+_PLAN = ("name", "models", "grid", "steps", "limits", "preload", "keep")
+_MODEL = ("name", "source", "inputs", "checkpoint", "config", "grid", "limits")
+_GRID = ("sizes", "precision", "scheme", "target", "seeds")
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "export": (),
+    "compress": ("block_size", "skip", "least"),
+    "convert": ("recognize", "keep"),
+    "verify": ("mode",),
+    "lint": ("os", "units", "strict"),
+    "bench": ("runs", "warmup", "size"),
+}
+_PRECISIONS = ("float32", "float16", "bfloat16")
+LIBRARIES = ("transformers", "timm", "torchvision")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The values that are combined with each model."""
+
+    sizes: tuple[Mapping[str, int], ...] = ({},)
+    precision: tuple[str, ...] = ("float32",)
+    scheme: tuple[str, ...] = ("none",)
+    target: tuple[str, ...] = ("none",)
+    seeds: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of a plan."""
+
+    name: str
+    source: str
+    inputs: tuple[str, ...] = ()
+    checkpoint: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    grid: Grid = field(default_factory=Grid)
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A valid plan."""
+
+    name: str
+    models: tuple[Model, ...]
+    steps: Mapping[str, Mapping[str, Any]]
+    folder: str = ""
+    call: str = ""
+    preload: tuple[str, ...] = ()
+    keep: bool = False
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield every combination of a model and the grid."""
+        for model in self.models:
+            grid = model.grid
+            for sizes, precision, scheme, target, seed in itertools.product(
+                grid.sizes, grid.precision, grid.scheme, grid.target, grid.seeds
+            ):
+                yield Task(
+                    id=task_id(model.name, sizes, precision, scheme, target, seed),
+                    model=model.name,
+                    source=model.source,
+                    steps=self.steps,
+                    inputs=_filled(model, sizes),
+                    checkpoint=model.checkpoint,
+                    config=model.config,
+                    sizes=sizes,
+                    precision=precision,
+                    scheme=scheme,
+                    target=target,
+                    seed=seed,
+                    limits=model.limits,
+                    folder=self.folder,
+                    preload=self.preload,
+                    call=self.call,
+                )
+
+
+def load_plan(path: Path | str) -> Plan:
+    """Read and check the plan of a `.yaml` or `.json` file."""
+    path = Path(path)
+    if not path.is_file():
+        raise PlanError(f"there is no plan {path}\n  try   pass the path of a YAML file")
+    try:
+        data = _parse_text(path)
+    except ValueError as cause:
+        raise PlanError(f"{path} cannot be read: {cause}\n  try   correct that line") from cause
+    return parse_plan(data, folder=path.parent.absolute(), name=path.stem)
+
+
+def _parse_text(path: Path) -> Any:
+    if path.suffix == ".json":
+        return json.loads(path.read_text())
+    try:
+        import yaml
+    except ImportError as cause:
+        raise PlanError(
+            "a YAML plan needs pyyaml, which is not installed\n"
+            "  try   pip install coreai-torch[fleet], or write the plan as JSON"
+        ) from cause
+    try:
+        return yaml.safe_load(path.read_text())
+    except yaml.YAMLError as cause:
+        raise ValueError(" ".join(str(cause).split())) from cause
+
+
+def parse_plan(data: Any, *, folder: Path | str = "", name: str = "plan") -> Plan:
+    """Check plain data and return the plan; relative paths start at `folder`."""
+    check_keys(data, _PLAN, "the plan", required=("models", "steps"))
+    steps, call = _steps(data["steps"])
+    base = Path(folder or Path.cwd()).absolute()
+    grid = _grid(data.get("grid", {}), Grid(), "grid")
+    limits = _limits(data.get("limits", {}), Limits(), "limits")
+    found: list[Model] = []
+    for place, entry in enumerate(as_list(data["models"], "models")):
+        found += _models(entry, f"models[{place}]", base, grid, limits, call)
+    plan = Plan(
+        name=text(data.get("name", name), "name"),
+        models=tuple(found),
+        steps=steps,
+        folder=str(base),
+        call=call,
+        preload=tuple(text(m, "preload") for m in as_list(data.get("preload", []), "preload")),
+        keep=bool(data.get("keep", False)),
+    )
+    _check(plan)
+    return plan
+
+
+def _steps(given: Any) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return the options by step in the order they run, and the function that replaces them."""
+    found: dict[str, dict[str, Any]] = {}
+    for place, entry in enumerate(as_list(given, "steps")):
+        where = f"steps[{place}]"
+        pairs = entry if isinstance(entry, Mapping) else {entry: {}}
+        for step, options in pairs.items():
+            if step == "call":
+                return {}, _call(options, where, alone=len(given) == 1)
+            if step not in STEPS:
+                raise PlanError(
+                    f"{where}: unknown step {step!r}{nearest(str(step), STEPS)}\n"
+                    f"  try   use some of {', '.join(STEPS)}"
+                )
+            check_keys(options or {}, _OPTIONS[step], f"{where}, options of {step}")
+            found[step] = dict(options or {})
+    if not found:
+        raise PlanError(f"steps is empty\n  try   use some of {', '.join(STEPS)}")
+    return {step: found[step] for step in STEPS if step in found}, ""
+
+
+def _call(function: Any, where: str, *, alone: bool) -> str:
+    if not alone:
+        raise PlanError(f"{where}: call cannot be combined with other steps\n  try   remove them")
+    if not isinstance(function, str) or ":" not in function:
+        raise PlanError(
+            f"{where}: call is {function!r}\n  try   name a function, as package.module:function"
+        )
+    return function
+
+
+def _grid(given: Any, default: Grid, where: str) -> Grid:
+    check_keys(given, _GRID, where)
+    changed: dict[str, Any] = {}
+    if "sizes" in given:
+        changed["sizes"] = tuple(_sizes(s, where) for s in as_list(given["sizes"], where))
+    if "seeds" in given:
+        seeds = as_list(given["seeds"], f"{where}.seeds")
+        if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds):
+            raise PlanError(f"{where}.seeds is {seeds}\n  try   list integers, as [0, 1]")
+        changed["seeds"] = tuple(seeds)
+    for name in ("precision", "scheme", "target"):
+        if name in given:
+            values = ["none" if v is None else text(v, where) for v in as_list(given[name], where)]
+            changed[name] = tuple(values)
+    if empty := [name for name, values in changed.items() if not values]:
+        raise PlanError(f"{where}.{empty[0]} is empty\n  try   list a value, or remove the key")
+    grid = replace(default, **changed)
+    _check_values(grid, where)
+    return grid
+
+
+def _check_values(grid: Grid, where: str) -> None:
+    for value in grid.precision:
+        if value not in _PRECISIONS:
+            raise PlanError(
+                f"{where}.precision: unknown precision {value!r}{nearest(value, _PRECISIONS)}\n"
+                f"  try   use some of {', '.join(_PRECISIONS)}"
+            )
+    if schemes := [value for value in grid.scheme if value != "none"]:
+        from ..compression.schemes import KNOWN, scheme_named
+
+        for value in schemes:
+            if scheme_named(value) is None:
+                raise PlanError(
+                    f"{where}.scheme: unknown scheme {value!r}\n  try   use some of {KNOWN}"
+                )
+    if targets := [value for value in grid.target if value != "none"]:
+        from .targets import check_target
+
+        for value in targets:
+            check_target(value, where)
+
+
+def _sizes(given: Any, where: str) -> dict[str, int]:
+    if not isinstance(given, Mapping):
+        raise PlanError(
+            f"{where}.sizes has {given!r}\n  try   give each size a name, as [{{batch: 1}}]"
+        )
+    return {str(n): int(positive(v, f"{where}.sizes.{n}", whole=True)) for n, v in given.items()}
+
+
+def _limits(given: Any, default: Limits, where: str) -> Limits:
+    check_keys(given, ("seconds", "memory"), where)
+    return replace(default, **{n: positive(v, f"{where}.{n}") for n, v in given.items()})
+
+
+def _models(
+    entry: Any, where: str, base: Path, grid: Grid, limits: Limits, call: str
+) -> list[Model]:
+    """Return the models of one entry: several if it is a pattern of `.pt2` files."""
+    given = entry if isinstance(entry, Mapping) else {"source": entry}
+    check_keys(given, _MODEL, where, required=("source",))
+    source = text(given["source"], f"{where}.source")
+    config = given.get("config", {})
+    if not isinstance(config, Mapping):
+        raise PlanError(f"{where}.config is {config!r}\n  try   give keys with values")
+    model = Model(
+        name=text(given.get("name", source), f"{where}.name"),
+        source=source,
+        inputs=tuple(text(i, f"{where}.inputs") for i in as_list(given.get("inputs", []), where)),
+        checkpoint=text(given.get("checkpoint", ""), f"{where}.checkpoint"),
+        config=dict(config),
+        grid=_grid(given.get("grid", {}), grid, f"{where}.grid"),
+        limits=_limits(given.get("limits", {}), limits, f"{where}.limits"),
+    )
+    if call:
+        return [model]
+    if source.endswith(".pt2"):
+        return _exported_programs(model, where, base)
+    _check_source(model, where, base)
+    return [model]
+
+
+def _exported_programs(model: Model, where: str, base: Path) -> list[Model]:
+    if not set("*?[") & set(model.source):
+        files = [base / model.source]
+        if not files[0].is_file():
+            raise PlanError(f"{where}: there is no file {model.source}\n  try   correct the path")
+        return [model]
+    files = sorted(base.glob(model.source))
+    if not files:
+        raise PlanError(f"{where}: no file matches {model.source}\n  try   correct the pattern")
+    names = [str(file.relative_to(base)) for file in files]
+    return [replace(model, name=name, source=name) for name in names]
+
+
+def _check_source(model: Model, where: str, base: Path) -> None:
+    path, found, _ = model.source.rpartition(":")
+    if not found:
+        raise PlanError(
+            f"{where}: {model.source!r} does not name a model\n  try   use models.py:factory, "
+            "package.module:factory, model.pt2, transformers:NAME, timm:NAME or torchvision:NAME"
+        )
+    if path.endswith(".py") and not (base / path).is_file():
+        raise PlanError(f"{where}: there is no file {path}\n  try   correct the path")
+    if model.config and path not in LIBRARIES:
+        raise PlanError(
+            f"{where}: config is for {', '.join(LIBRARIES)}, not for {path!r}\n"
+            "  try   set these values in the factory"
+        )
+
+
+def _filled(model: Model, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the inputs with the values of `{name}`."""
+    return tuple(
+        _PLACEHOLDER.sub(lambda found: str(sizes.get(found[1], found[0])), given)
+        for given in model.inputs
+    )
+
+
+def _check(plan: Plan) -> None:
+    """Check what concerns several parts: sizes, schemes and unique ids."""
+    seen: dict[str, None] = {}
+    for model in plan.models:
+        _check_placeholders(model)
+        if any(s != "none" for s in model.grid.scheme) and not plan.call:
+            if "compress" not in plan.steps:
+                raise PlanError("the grid has schemes\n  try   add the step compress")
+            if model.source.endswith(".pt2"):
+                raise PlanError(
+                    f"{model.name} cannot be compressed: a .pt2 file has no modules\n"
+                    "  try   give the model the grid {scheme: [none]}, or name its factory"
+                )
+    if "compress" in plan.steps and all(set(m.grid.scheme) == {"none"} for m in plan.models):
+        raise PlanError(
+            "the step compress needs a scheme\n  try   add  grid: {scheme: [none, int8]}"
+        )
+    for task in plan.tasks():
+        if task.id in seen:
+            raise PlanError(
+                f"two tasks have the id {task.id!r}\n  try   give one of the models another name"
+            )
+        seen[task.id] = None
+
+
+def _check_placeholders(model: Model) -> None:
+    used = {name for given in model.inputs for name in _PLACEHOLDER.findall(given)}
+    for sizes in model.grid.sizes:
+        if missing := sorted(used - set(sizes)):
+            raise PlanError(
+                f"{model.name}: the inputs use {{{missing[0]}}}, but the sizes are "
+                f"{dict(sizes)}{nearest(missing[0], sizes)}\n"
+                f"  try   add  grid: {{sizes: [{{{missing[0]}: 1}}]}}"
+            )

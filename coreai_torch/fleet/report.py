@@ -1,0 +1,243 @@
+"""`fleet report`: one self-contained page of HTML about a run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..asset.markup import Markup, element, joined, script_data, table
+from .charts import histogram, logarithmic_histogram
+from .columns import PASS, VERDICTS
+from .comparing import Change, Comparison, compare
+from .results import read_rows
+
+Rows = Sequence[Mapping[str, Any]]
+_SHOWN = {  # columns of the table
+    "id": "task",
+    "verdict": "verdict",
+    "precision": "precision",
+    "scheme": "scheme",
+    "target": "target",
+    "step": "step",
+    "cause": "cause",
+    "max_error": "error",
+    "seconds": "s",
+    "peak_mb": "MB",
+    "file_bytes": "bytes",
+    "call_ms": "ms per call",
+}
+_FILTERS = ("verdict", "precision", "scheme", "target", "step")
+_LISTED = 50  # tasks of one kind of change
+_GROUPS = 100  # causes
+_MESSAGE = 600  # characters
+
+
+def write_report(
+    folder: Path | str, output: Path | str, *, before: Path | str | None = None
+) -> Path:
+    """Write the page of a run; `before` is the folder of an earlier run to compare with."""
+    rows = read_rows(folder)
+    differences = None if before is None else compare(before, folder)
+    described = Path(folder) / "run.json"
+    about = json.loads(described.read_text()) if described.is_file() else {}
+    page = html_page(rows, str(about.get("plan", Path(folder).name)), about, differences)
+    output = Path(output)
+    temporary = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return output
+
+
+def html_page(
+    rows: Rows, title: str, about: Mapping[str, Any], differences: Comparison | None = None
+) -> str:
+    """Return the page."""
+    body = joined(
+        element("header", element("h1", f"Fleet: {title}"), _totals(rows), _about(about)),
+        _differences(differences) if differences is not None else None,
+        _failures(rows),
+        _charts(rows),
+        _table(rows),
+    )
+    return _assembled(f"Fleet: {title}", body, script_data(_data(rows)))
+
+
+def _totals(rows: Rows) -> Markup:
+    counts = Counter(row["verdict"] for row in rows)
+    figures = [("tasks", f"{len(rows):,}", "")]
+    for verdict in VERDICTS:
+        kind = "good" if verdict == PASS else "bad"
+        figures += [(verdict, f"{counts[verdict]:,}", kind)] if counts[verdict] else []
+    hours = sum(row["seconds"] or 0.0 for row in rows) / 3600
+    figures += [("hours of work", f"{hours:,.1f}", "")]
+    pairs = (
+        element("div", element("dt", name), element("dd", value, class_=kind or None))
+        for name, value, kind in figures
+    )
+    return element("dl", *pairs, class_="figures")
+
+
+def _about(about: Mapping[str, Any]) -> Markup:
+    started = f"started {about['started']}" if "started" in about else ""
+    named = [f"coreai-torch {about['coreai_torch']}"] if "coreai_torch" in about else []
+    text = ", ".join(filter(None, [started, *named, *about.get("versions", [])[1:]]))
+    return element("p", text, class_="quiet")
+
+
+def _part(name: str, title: str, *children: str | None) -> Markup:
+    return element("section", element("h2", title), *children, class_="part", id=name)
+
+
+def _differences(found: Comparison) -> Markup:
+    kinds = {
+        "Broke": found.broke,
+        "Fixed": found.fixed,
+        "Fails for another reason": found.changed,
+        "Slower": found.slower,
+        "Faster": found.faster,
+    }
+    parts = [_changes(title, changes) for title, changes in kinds.items() if changes]
+    counts = f"{len(found.new):,} new tasks, {len(found.missing):,} missing tasks."
+    return _part("differences", "Differences to the earlier run", *parts, element("p", counts))
+
+
+def _changes(title: str, changes: tuple[Change, ...]) -> Markup:
+    rows = [(c.id, c.before, c.after) for c in changes[:_LISTED]]
+    more = len(changes) - len(rows)
+    return joined(
+        element("h3", f"{title}: {len(changes):,}"),
+        table(("task", "before", "now"), rows),
+        element("p", f"and {more:,} more", class_="quiet") if more else None,
+    )
+
+
+def _failures(rows: Rows) -> Markup:
+    """Group the failures by verdict and cause, the largest group first."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["verdict"] != PASS:
+            groups.setdefault((row["verdict"], row["cause"]), []).append(row)
+    if not groups:
+        return _part("failures", "Failures by cause", element("p", "All tasks passed."))
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return _part(
+        "failures",
+        "Failures by cause",
+        *(_group(verdict, cause, found) for (verdict, cause), found in ordered[:_GROUPS]),
+    )
+
+
+def _group(verdict: str, cause: str, rows: Rows) -> Markup:
+    first = rows[0]
+    names = ", ".join(str(row["id"]) for row in rows[:_LISTED])
+    more = f" and {len(rows) - _LISTED:,} more" if len(rows) > _LISTED else ""
+    code = f", {first['error_code']}" if first["error_code"] else ""
+    return element(
+        "details",
+        element(
+            "summary",
+            element("span", f"{len(rows):,}", class_="number"),
+            element("span", verdict, class_="bad"),
+            Markup(" "),
+            element("span", f"{cause or 'no cause'}{code}"),
+        ),
+        element("pre", str(first["message"])[:_MESSAGE]) if first["message"] else None,
+        element("p", f"{names}{more}", class_="quiet"),
+    )
+
+
+def _charts(rows: Rows) -> Markup:
+    errors = [row["max_error"] for row in rows if _is_positive(row["max_error"])]
+    seconds = [row["seconds"] for row in rows if _is_positive(row["seconds"])]
+    memory = [row["peak_mb"] for row in rows if _is_positive(row["peak_mb"])]
+    parts = [
+        logarithmic_histogram("Largest relative error", errors),
+        histogram("Seconds of a task", seconds, "s"),
+        histogram("Peak memory", memory, "MB"),
+    ]
+    return _part("charts", "Errors, times and memory", element("div", *parts, class_="charts"))
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+
+
+def _table(rows: Rows) -> Markup:
+    selects = []
+    for name in _FILTERS:
+        values = sorted({str(row[name]) for row in rows if row[name]})
+        options = [element("option", f"any {name}", value="")]
+        options += [element("option", value, value=value) for value in values]
+        if len(values) > 1:
+            selects.append(element("select", *options, data_column=name, aria_label=name))
+    search = element("input", type="search", id="search", placeholder="Search tasks and causes")
+    heads = (
+        element("th", element("button", title, data_sort=name), scope="col")
+        for name, title in _SHOWN.items()
+    )
+    body = joined(element("thead", element("tr", *heads)), element("tbody", id="rows"))
+    return _part(
+        "tasks",
+        "Tasks",
+        element("div", search, *selects, class_="tools"),
+        element("p", id="count", class_="quiet"),
+        element("div", element("table", body), class_="wide"),
+        element("button", "Show more", id="more"),
+    )
+
+
+def _data(rows: Rows) -> dict[str, Any]:
+    """Return the columns of the table; repeated texts are stored once."""
+    columns: dict[str, Any] = {}
+    for name in _SHOWN:
+        values = [_plain(row[name]) for row in rows]
+        texts = sorted({value for value in values if isinstance(value, str)})
+        if texts:
+            places = {text: place for place, text in enumerate(texts)}
+            columns[name] = {"texts": texts, "values": [places[value] for value in values]}
+        else:
+            columns[name] = {"values": values}
+    return {"columns": columns, "count": len(rows)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}") if math.isfinite(value) else None
+    return value
+
+
+def _assembled(title: str, body: Markup, data: Markup) -> str:
+    """Fill the template; insert text of models last, so that marks in it have no effect."""
+    style, script = _file("style.css"), _file("table.js")
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src {_digest(style)}; script-src {_digest(script)}"
+    )
+    page = _file("page.html")
+    for mark, text in {"policy": policy, "style": style, "script": script}.items():
+        page = Markup(page.replace(f"<!--{mark}-->", text))
+    before, _, rest = page.partition("<!--title-->")
+    middle, _, rest = rest.partition("<!--body-->")
+    after, _, end = rest.partition("<!--data-->")
+    return "".join([before, joined(title), middle, body, after, data, end])
+
+
+def _file(name: str) -> Markup:
+    return Markup((resources.files(__package__) / "page" / name).read_text(encoding="utf-8"))
+
+
+def _digest(text: str) -> str:
+    """Return the hash that a content security policy uses to allow an inline script."""
+    hashed = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(hashed).decode()}'"
