@@ -258,7 +258,8 @@ class _Watch:
         status = self.status or 0
         if not os.WIFSIGNALED(status):
             code = os.waitstatus_to_exitcode(status)
-            return {"verdict": CRASH, "cause": f"exit code {code}", "message": shown}
+            reason = f"exit code {code}"
+            return {"verdict": CRASH, "cause": reason, "message": shown or f"ended with {reason}"}
         name = signal.Signals(os.WTERMSIG(status)).name
         if name == "SIGKILL":
             message = "killed by SIGKILL, which the system sends if memory runs out"

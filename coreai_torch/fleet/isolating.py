@@ -72,11 +72,16 @@ def run_task(task: Mapping[str, Any], attempt: int = 1, worker: str = "") -> dic
     with _lock:
         waiting = _idle.setdefault(preload, [])
         guard = waiting.pop() if waiting else None
-    guard = guard if guard is not None and guard.alive else Guard(preload)
+    if guard is not None and not guard.alive:
+        guard.close()
+        guard = None
+    guard = guard or Guard(preload)
     result = guard.run(task)
     if guard.alive:
         with _lock:
             _idle[preload].append(guard)
+    else:
+        guard.close()
     place = {"host": socket.gethostname(), "worker": worker, "attempt": attempt}
     return row(task, {**result, **place, "started": started})
 

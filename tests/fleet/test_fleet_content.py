@@ -1,0 +1,69 @@
+"""Content hashes change with everything that a result depends on, and with nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from coreai_torch.fleet import content, parse_plan
+from coreai_torch.fleet.content import Hasher
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "__init__.py").write_text("")
+    (tmp_path / "nets" / "layers.py").write_text("from .norms import norm\n")
+    (tmp_path / "nets" / "norms.py").write_text("def norm(): return 1\n")
+    (tmp_path / "nets" / "other.py").write_text("x = 1\n")
+    (tmp_path / "models.py").write_text("from nets import layers\ndef net(): ...\n")
+    (tmp_path / "weights.pt").write_bytes(b"abc")
+    return tmp_path
+
+
+def _key(folder, **changes):
+    steps = changes.pop("steps", ["convert"])
+    limits = changes.pop("limits", {})
+    model = {"source": "models.py:net", "checkpoint": "weights.pt", **changes}
+    plan = parse_plan({"models": [model], "steps": steps, "limits": limits}, folder=folder)
+    return Hasher().keyed(next(plan.tasks())).key
+
+
+def test_same_content_has_the_same_key(folder):
+    assert _key(folder) == _key(folder)
+
+
+@pytest.mark.parametrize("name", ["models.py", "nets/layers.py", "nets/norms.py", "weights.pt"])
+def test_key_changes_with_a_file_that_the_model_uses(folder, name):
+    before = _key(folder)
+    with (folder / name).open("a") as file:
+        file.write("\n# changed")
+    assert _key(folder) != before
+
+
+def test_key_does_not_change_with_other_files_and_limits(folder):
+    before = _key(folder)
+    (folder / "nets" / "other.py").write_text("x = 2\n")
+    assert _key(folder, limits={"seconds": 1, "memory": 1}) == before
+
+
+def test_key_changes_with_options_of_a_step(folder):
+    keys = {_key(folder, steps=[{"bench": {"runs": n}}]) for n in (1, 2)}
+    assert len(keys) == 2
+
+
+def test_key_changes_with_the_version_of_the_package(folder, monkeypatch):
+    before = _key(folder)
+    monkeypatch.setattr(content, "versions", lambda: ("another",))
+    assert _key(folder) != before
+
+
+def test_module_in_a_package_is_found_and_hashed(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    before = _key(folder, source="nets.layers:norm")
+    (folder / "nets" / "norms.py").write_text("def norm(): return 2\n")
+    assert _key(folder, source="nets.layers:norm") != before
+
+
+def test_library_counts_with_its_version(folder):
+    hasher = Hasher()
+    assert hasher._source("numpy.linalg:norm", folder)[0].startswith("numpy ")

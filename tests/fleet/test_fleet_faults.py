@@ -1,0 +1,218 @@
+"""Faults on a cluster of three worker processes: every task is accounted for exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fleet_cluster import Cluster, wait_until
+from lazy_import import lazy_import
+
+from coreai_torch.fleet import isolating, parse_plan, read_rows, results, run
+from coreai_torch.fleet.dask_engine import DaskEngine
+
+distributed = lazy_import("distributed")
+pyarrow = lazy_import("pyarrow")
+HERE = Path(__file__).parent
+REAL = {"source": "fleet_models.py:net", "inputs": ["x=f32[2,64]"]}
+
+
+def _calls(count, function="short", log=None, seconds=0.3, **more):
+    config = {"seconds": seconds} | ({"log": str(log)} if log else {})
+    models = [{"source": f"t{n}", "config": config} for n in range(count)]
+    plan = {"models": models, "steps": [{"call": f"fleet_calls:{function}"}], **more}
+    return parse_plan(plan, folder=HERE)
+
+
+def _conversions(count, steps=("convert",), **more):
+    models = [{**REAL, "name": f"net{n}", "grid": {"seeds": [n]}} for n in range(count)]
+    return parse_plan({"models": models, "steps": list(steps), **more}, folder=HERE)
+
+
+class _Background(threading.Thread):
+    """A run in a thread, so that the test can cause a fault meanwhile."""
+
+    def __init__(self, plan, folder, address):
+        super().__init__(daemon=True)
+        self.plan, self.folder, self.address = plan, folder, address
+        self.summary = self.error = None
+        self.done = 0
+        self.start()
+
+    def run(self):
+        def observe(summary):
+            self.done = summary.done
+
+        try:
+            with DaskEngine(self.address, reconnect=120.0) as engine:
+                self.summary = run(self.plan, self.folder, engine=engine, observer=observe)
+        except BaseException as error:
+            self.error = error
+
+    def finish(self, seconds=240.0):
+        self.join(seconds)
+        assert not self.is_alive(), f"{self.done} of {len(list(self.plan.tasks()))} done"
+        if self.error is not None:
+            raise self.error
+        return self.summary
+
+
+def _check_once(plan, folder, verdict="pass"):
+    """Check that each task has exactly one row, here with one verdict."""
+    rows = list(results.iterate(folder))
+    assert Counter(row["id"] for row in rows) == Counter(task.id for task in plan.tasks())
+    assert {row["verdict"] for row in rows} == {verdict}, Counter(row["cause"] for row in rows)
+
+
+def _lines(log):
+    text = Path(log).read_text() if Path(log).exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_worker_killed_during_a_task(tmp_path):
+    log = tmp_path / "log"
+    plan = _calls(9, log=log, seconds=0.8)
+    with Cluster(tmp_path) as cluster:
+        job = _Background(plan, tmp_path / "out", cluster.address)
+        wait_until(lambda: len(_lines(log)) >= 4)
+        cluster.workers[0].kill()
+        assert job.finish().ok
+    _check_once(plan, tmp_path / "out")
+    started = Counter(line["id"] for line in _lines(log))
+    assert 9 <= sum(started.values()) <= 11  # what ran on the killed worker ran again
+
+
+@pytest.mark.slow
+def test_worker_killed_during_a_conversion(tmp_path):
+    plan = _conversions(8)
+    with Cluster(tmp_path) as cluster:
+        job = _Background(plan, tmp_path / "out", cluster.address)
+        wait_until(lambda: job.done >= 1, 120)
+        cluster.workers[0].kill()
+        assert job.finish().ok
+    _check_once(plan, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_scheduler_restarted(tmp_path):
+    plan = _conversions(8)
+    with Cluster(tmp_path) as cluster:
+        job = _Background(plan, tmp_path / "out", cluster.address)
+        wait_until(lambda: job.done >= 2, 120)
+        cluster.scheduler.kill()
+        cluster.scheduler.wait()
+        before = job.done
+        time.sleep(2)
+        cluster.start_scheduler()
+        for _ in range(3):  # workers end when they lose their scheduler
+            cluster.start_worker()
+        assert job.finish().ok
+        assert before < 8
+    _check_once(plan, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_disk_full_on_one_worker(tmp_path):
+    # A tmpfs of one megabyte in a separate mount namespace, if the system allows that.
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = f'mount -t tmpfs -o size=64k none {disk} && exec "$@"'
+    prefix = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*prefix, "true"]).returncode:
+        prefix = ["sh", "-c", 'ulimit -f 64; exec "$@"', "sh"]
+    plan = _conversions(9)
+    with Cluster(tmp_path, workers=2) as cluster:
+        cluster.start_worker(prefix, **{isolating.SCRATCH: str(disk)})
+        assert _Background(plan, tmp_path / "out", cluster.address).finish().ok
+    _check_once(plan, tmp_path / "out")
+    attempts = [row["attempt"] for row in read_rows(tmp_path / "out")]
+    assert max(attempts) == 2  # some tasks met the full disk first
+
+
+@pytest.mark.slow
+def test_leaking_crashing_and_hanging_tasks_do_not_end_a_worker(tmp_path):
+    names = [f"{kind}{n}" for kind in ("leak", "crash", "hang", "exit", "raise") for n in range(3)]
+    plan = {"models": names, "steps": [{"call": "fleet_calls:by_name"}]}
+    plan = parse_plan({**plan, "limits": {"memory": 0.3, "seconds": 5}}, folder=HERE)
+    with Cluster(tmp_path) as cluster:
+        summary = _Background(plan, tmp_path / "out", cluster.address).finish()
+        assert [worker.poll() for worker in cluster.workers] == [None] * 3
+    assert dict(summary.verdicts) == {"memory": 3, "crash": 6, "timeout": 3, "error": 3}
+    rows = Counter(row["id"] for row in results.iterate(tmp_path / "out"))
+    assert rows == Counter(names)
+    assert {row["attempt"] for row in read_rows(tmp_path / "out")} == {1}
+
+
+@pytest.mark.slow
+def test_client_killed_and_started_again(tmp_path):
+    log = tmp_path / "log"
+    plan = {
+        "models": [
+            {"source": f"t{n}", "config": {"log": str(log), "seconds": 1}} for n in range(15)
+        ],
+        "steps": [{"call": "fleet_calls:short"}],
+    }
+    (tmp_path / "fleet_calls.py").write_text((HERE / "fleet_calls.py").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    command = [sys.executable, "-m", "coreai_torch.cli", "fleet", "run", "plan.json", "-o", "out"]
+    with Cluster(tmp_path) as cluster:
+        command += ["--scheduler", cluster.address, "--json"]
+        first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+        wait_until(lambda: len(_lines(log)) >= 7)
+        first.kill()
+        os.waitpid(first.pid, 0)
+        wait_until(lambda: not _is_locked(tmp_path / "out"))
+        done = len(list(results.iterate(tmp_path / "out")))
+        assert 3 <= done < 15
+        second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    answer = json.loads(second.stdout)
+    assert (answer["skipped"], answer["verdicts"]) == (done, {"pass": 15 - done})
+    rows = Counter(row["id"] for row in results.iterate(tmp_path / "out"))
+    assert rows == Counter(f"t{n}" for n in range(15))
+
+
+def _is_locked(folder):
+    import fcntl
+
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False
+
+
+@pytest.mark.slow
+def test_large_tasks_do_not_meet_on_one_worker(tmp_path):
+    # Each of the workers has two threads and 8 GB; a task needs 5 GB.
+    log = tmp_path / "log"
+    models = [{"source": f"t{n}", "config": {"log": str(log), "seconds": 1}} for n in range(9)]
+    steps = [{"call": "fleet_calls:short"}]
+    plan = parse_plan({"models": models, "steps": steps, "limits": {"memory": 5}}, folder=HERE)
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=2, resources={"memory": 8}, dashboard_address=":0"
+    ) as cluster:
+        job = _Background(plan, tmp_path / "out", cluster.scheduler_address)
+        assert job.finish().ok
+    _check_once(plan, tmp_path / "out")
+    workers = Counter(row["worker"] for row in read_rows(tmp_path / "out"))
+    assert len(workers) == 3
+    starts = Counter((row["worker"], row["started"]) for row in read_rows(tmp_path / "out"))
+    assert set(starts.values()) == {1}  # each takes a second: no two began in the same one
+
+
+def test_task_that_fits_on_no_worker_is_a_result(tmp_path):
+    plan = _calls(2, seconds=0, limits={"memory": 100})
+    with DaskEngine(workers=1, memory=2) as engine:
+        summary = run(plan, tmp_path / "out", engine=engine)
+        assert engine.dashboard.startswith("http://")
+    assert dict(summary.verdicts) == {"memory": 2}
+    assert {row["cause"] for row in read_rows(tmp_path / "out")} == {"no worker has enough memory"}

@@ -1,0 +1,126 @@
+"""Plans: validation with hints, expansion of the grid, stable ids."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coreai_torch.errors import PlanError
+from coreai_torch.fleet import load_plan, parse_plan
+from coreai_torch.fleet.task import Task
+
+HERE = Path(__file__).parent
+NET = {"source": "fleet_models.py:net", "name": "net", "inputs": ["x=f32[{batch},64]"]}
+SIZES = {"sizes": [{"batch": 1}, {"batch": 8}]}
+
+
+def _plan(**changes):
+    given = {"models": [NET], "steps": ["convert"], "grid": SIZES, **changes}
+    return parse_plan({k: v for k, v in given.items() if v is not None}, folder=HERE)
+
+
+def _ids(plan):
+    return [task.id for task in plan.tasks()]
+
+
+def test_grid_expands_to_all_combinations():
+    grid = {**SIZES, "precision": ["float32", "float16"], "scheme": [None, "int8"], "seeds": [0, 3]}
+    tasks = list(_plan(grid=grid, steps=["compress", "convert"]).tasks())
+    assert len(tasks) == len({task.id for task in tasks}) == 16
+    assert tasks[0].id == "net[batch=1]"
+    assert tasks[-1].id == "net[batch=8,float16,int8,seed=3]"
+    assert tasks[-1].inputs == ("x=f32[8,64]",)
+
+
+def test_ids_stay_the_same_when_the_grid_grows():
+    before = _ids(_plan())
+    grid = {**SIZES, "precision": ["float32", "float16"], "seeds": [0, 1]}
+    assert set(before) < set(_ids(_plan(grid=grid)))
+
+
+def test_model_overrides_grid_and_limits():
+    model = {**NET, "grid": {"sizes": [{"batch": 2}]}, "limits": {"memory": 8}}
+    (task,) = _plan(models=[model], limits={"seconds": 5}).tasks()
+    assert (task.id, task.limits.seconds, task.limits.memory) == ("net[batch=2]", 5, 8)
+
+
+def test_steps_run_in_a_fixed_order_with_their_options():
+    steps = [{"bench": {"runs": 3}}, "verify", "convert"]
+    plan = _plan(steps=steps)
+    assert list(plan.steps) == ["convert", "verify", "bench"]
+    assert plan.steps["bench"] == {"runs": 3}
+
+
+def test_pattern_names_every_exported_program(tmp_path):
+    for name in ("b.pt2", "a.pt2"):
+        (tmp_path / name).touch()
+    plan = parse_plan({"models": ["*.pt2"], "steps": ["convert"]}, folder=tmp_path)
+    assert _ids(plan) == ["a.pt2", "b.pt2"]
+
+
+def test_plan_is_read_from_yaml_and_json(tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps({"models": ["timm:vit"], "steps": ["convert"]}))
+    (tmp_path / "plan.yaml").write_text("models: [timm:vit]\nsteps: [convert]\n")
+    plans = [load_plan(tmp_path / name) for name in ("plan.json", "plan.yaml")]
+    assert plans[0] == plans[1]
+    assert plans[0].name == "plan"
+
+
+def test_task_survives_a_round_trip_through_json():
+    (task, _) = _plan().tasks()
+    assert Task.from_dict(json.loads(json.dumps(task.as_dict()))) == task
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": []}, "unknown key 'model'; did you mean 'models'?"),
+        ({"models": None}, "the key 'models' is missing"),
+        ({"steps": ["conver"]}, "unknown step 'conver'; did you mean 'convert'?"),
+        ({"steps": [{"bench": {"run": 1}}]}, "unknown key 'run'; did you mean 'runs'?"),
+        ({"steps": []}, "steps is empty"),
+        ({"steps": ["convert", {"call": "a:b"}]}, "call cannot be combined"),
+        ({"steps": [{"call": "a"}]}, "try   name a function"),
+        ({"grid": {"precision": ["float61"]}}, "did you mean 'float16'?"),
+        ({"grid": {"precission": ["float16"]}}, "did you mean 'precision'?"),
+        ({"grid": {"seeds": ["a"]}}, "try   list integers"),
+        ({"grid": {"sizes": [4]}}, "give each size a name"),
+        ({"grid": {"sizes": [{"batch": 0}]}}, "grid.sizes.batch is 0"),
+        ({"grid": {"sizes": [{"batches": 2}]}}, "did you mean 'batches'?"),
+        ({"grid": {**SIZES, "scheme": []}}, "grid.scheme is empty"),
+        ({"grid": {**SIZES, "scheme": ["int99"]}}, "unknown scheme 'int99'"),
+        ({"grid": {**SIZES, "scheme": ["int8"]}}, "add the step compress"),
+        ({"grid": {**SIZES, "target": ["toaster"]}}, "toaster"),
+        ({"steps": ["compress"]}, "the step compress needs a scheme"),
+        ({"limits": {"memory": -1}}, "limits.memory is -1"),
+        ({"limits": {"minutes": 1}}, "unknown key 'minutes'"),
+        ({"models": [NET, NET]}, "two tasks have the id 'net[batch=1]'"),
+        ({"models": ["fleet_models"]}, "does not name a model"),
+        ({"models": ["nowhere.py:net"]}, "there is no file nowhere.py"),
+        ({"models": ["nowhere.pt2"]}, "there is no file nowhere.pt2"),
+        ({"models": ["nowhere/*.pt2"]}, "no file matches"),
+        ({"models": [{**NET, "config": {"depth": 2}}]}, "config is for transformers"),
+        ({"models": [{"name": "net"}]}, "the key 'source' is missing"),
+        ({"models": [7]}, "models[0].source is 7"),
+    ],
+)
+def test_error_names_the_place_and_a_fix(changes, message):
+    with pytest.raises(PlanError) as caught:
+        _plan(**changes)
+    assert message in str(caught.value)
+    assert "\n  try   " in str(caught.value)
+
+
+def test_invalid_yaml_is_reported_with_its_line(tmp_path):
+    (tmp_path / "plan.yaml").write_text("models: [a\nsteps: {")
+    with pytest.raises(PlanError, match="line 2"):
+        load_plan(tmp_path / "plan.yaml")
+
+
+def test_exported_program_cannot_be_compressed(tmp_path):
+    (tmp_path / "a.pt2").touch()
+    data = {"models": ["a.pt2"], "grid": {"scheme": ["int8"]}, "steps": ["compress", "convert"]}
+    with pytest.raises(PlanError, match=r"a\.pt2 cannot be compressed"):
+        parse_plan(data, folder=tmp_path)
