@@ -204,7 +204,7 @@ def _check_values(grid: Grid, where: str) -> None:
                 f"  try   use some of {', '.join(_PRECISIONS)}"
             )
     if schemes := [value for value in grid.scheme if value != "none"]:
-        from ..compression.schemes import KNOWN, scheme_named
+        from ..compression.scheme_names import KNOWN, scheme_named
 
         for value in schemes:
             if scheme_named(value) is None:

@@ -1,0 +1,52 @@
+"""The guide: its plan is valid and its query runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lazy_import import lazy_import
+
+from coreai_torch.fleet import columns, parse_plan, plan
+from coreai_torch.fleet.columns import COLUMNS
+from coreai_torch.fleet.results import Writer
+
+duckdb = lazy_import("duckdb")
+yaml = lazy_import("yaml")
+PAGE = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
+HERE = Path(__file__).parent
+
+
+def _block(language):
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def test_plan_of_the_page_is_valid(tmp_path):
+    (tmp_path / "models.py").write_text((HERE / "fleet_models.py").read_text())
+    data = yaml.safe_load(_block("yaml"))
+    data["models"] = [m for m in data["models"] if "pt2" not in str(m)]
+    tasks = list(parse_plan(data, folder=tmp_path).tasks())
+    assert len(tasks) == 3 * 2 * 2 * 2
+    assert "net[batch=8,float16,int8]" in {task.id for task in tasks}
+
+
+def test_query_of_the_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    empty = {name: "" if kind is str else None for name, kind in COLUMNS.items()}
+    verdicts = ["pass", "error", "error", "crash"]
+    with Writer("results") as writer:
+        for number, verdict in enumerate(verdicts):
+            cause = {"error": "no lowering", "crash": "SIGSEGV"}.get(verdict, "")
+            row = {"id": f"t{number}", "verdict": verdict, "cause": cause, "seconds": 2.0}
+            writer.write({**empty, **row})
+    found = duckdb.sql(_block("sql")).fetchall()
+    assert found == [("no lowering", 2, 2.0), ("SIGSEGV", 1, 2.0)]
+
+
+def test_page_lists_every_column_verdict_key_and_option():
+    listed = set(re.findall(r"`([\w]+)`", PAGE))
+    assert set(COLUMNS) <= listed
+    assert set(columns.VERDICTS) <= listed
+    assert {*plan._PLAN, *plan._GRID, *plan._MODEL} - {"name", "source"} <= listed | {"inputs"}
+    assert {option for options in plan._OPTIONS.values() for option in options} <= listed
