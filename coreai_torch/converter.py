@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from . import rewrites
 from .asset.optimizing import optimize_option
 from .asset.program import Program
 from .capture import aliased_inputs, argument_checks, decompositions, guards, overflow, validate
@@ -73,6 +74,11 @@ class TorchConverter:
             to a function that decomposes it, or to `None` to keep the op as it is.
         dump_passes: a folder; `to_coreai` writes the graph of each entry point there after each
             pass, as `main/00-captured.txt`, `main/01-externalize.txt`, ...
+        target: the compute unit to emit for, "neural_engine", "gpu", "cpu", or "any" for all of
+            them: constructs that are reported to fail there are rewritten. `rewrites` of the
+            program lists the places.
+        safe: False applies no rewrites.
+        skip_rewrites: ids of rewrites to leave out, as ["HAZ11"].
     """
 
     class Mode(Enum):
@@ -89,6 +95,9 @@ class TorchConverter:
         recognize: bool | Collection[str] = False,
         decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
         dump_passes: Path | str | None = None,
+        target: str | None = None,
+        safe: bool = True,
+        skip_rewrites: Collection[str] = (),
     ) -> None:
         """Create a converter with the built-in lowerings and nothing staged."""
         self._mode = _mode(mode)
@@ -99,6 +108,7 @@ class TorchConverter:
         self._decompositions = OwnDecompositions(decompositions)
         self._dump_passes = None if dump_passes is None else Path(dump_passes)
         self._reports: dict[str, RecognitionReport] = {}
+        self._rewrites = rewrites.chosen(target, safe=safe, without=skip_rewrites)
         for entry in recognized_composites.lowerings() if self._composites else ():
             self._registry.add(entry)
 
@@ -192,6 +202,7 @@ class TorchConverter:
         for one in chosen:
             overflow.warn(one.program)
         count = sum(len(one.program.graph.nodes) for one in chosen)
+        done: list[rewrites.Rewritten] = []
         with progress("converting", count) as advance:
             program = build(
                 chosen,
@@ -200,7 +211,10 @@ class TorchConverter:
                 on_node=advance,
                 dump_passes=self._dump_passes,
                 optimize_at_save=self._optimize is None,
+                finish=lambda module: done.extend(rewrites.apply(module, self._rewrites)),
             )
+        program.rewrites = tuple(done)
+        program.metadata |= rewrites.as_metadata(done)
         if self._optimize:
             program.optimize()
         return program
@@ -219,6 +233,14 @@ class TorchConverter:
         """Return an independent copy, with its staged programs, that converts in another mode."""
         other = self._copy()
         other._mode = mode
+        return other
+
+    def for_target(
+        self, target: str, *, safe: bool = True, skip_rewrites: Collection[str] = ()
+    ) -> TorchConverter:
+        """Return an independent copy that emits for another target."""
+        other = self._copy()
+        other._rewrites = rewrites.chosen(target, safe=safe, without=skip_rewrites)
         return other
 
     def empty(self, mode: TorchConverter.Mode | None = None) -> TorchConverter:

@@ -27,6 +27,7 @@ def converted(mlir_module: Any, *, optimize_at_save: bool = False) -> Program:
     setattr(program, _MARK, optimize_at_save)
     program.metadata = {}
     program.port_notes = ()
+    program.rewrites = ()
     return cast(Program, program)
 
 

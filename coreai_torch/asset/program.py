@@ -46,6 +46,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
     _optimize_at_save = False
     metadata: dict[str, Any]  # saved in the asset, with that given to `save_asset`
     port_notes: tuple[str, ...] = ()  # inputs and outputs whose dtype differs from the model's
+    rewrites: Sequence[Any] = ()  # what `target` rewrote, one `Rewritten` for each place
 
     @property
     def mlir_module(self) -> Any:

@@ -382,6 +382,11 @@ def _unescaped(text: str) -> str:
     return code.decode(errors="replace")
 
 
+def place_of(location: Any) -> Place:
+    """Return the origin of an op from its location."""
+    return _place(location, str(location))
+
+
 def _place(location: Any, text: str) -> Place:
     found = reversed(_TAG.findall(text))  # the first of a kind belongs to the op
     tags = {key: _unescaped(value) for key, value in found}

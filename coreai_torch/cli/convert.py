@@ -100,6 +100,16 @@ def convert(
         list[Path] | None,
         typer.Option(help="An .npz with typical inputs by name, for --precision; can be repeated."),
     ] = None,
+    target: Annotated[
+        str, typer.Option(help="Rewrite what fails on neural_engine, gpu, cpu, or any of them.")
+    ] = "",
+    safe: Annotated[
+        bool, typer.Option("--safe/--no-safe", help="Whether --target rewrites anything.")
+    ] = True,
+    no_rewrite: Annotated[
+        list[str] | None,
+        typer.Option(help="The id of a rewrite to leave out, as HAZ11; can be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Convert and save."""

@@ -81,5 +81,7 @@ def _describe(model: str, found: list[Finding]) -> Iterator[str]:
         yield f"  at    {finding.place}"
         yield f"  on    {', '.join(finding.units)}"
         yield f"  try   {finding.hint}"
+        if finding.rewrite:
+            yield f"  or    convert with --target, which rewrites it: {finding.rewrite}"
         yield f"  from  {finding.source}"
         yield f"  code  {finding.code}"

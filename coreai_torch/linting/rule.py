@@ -33,7 +33,7 @@ class Rule:
     hint: str
     source: str
     search: Search
-    rewrite: str = ""  # the safe rewrite that avoids it, if one exists
+    rewrite: str = ""  # what `convert(target=...)` emits in its place, if a rewrite exists
     since: str = ""  # the first version of the operating system with the problem
     before: str = ""  # the first version without it
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ def convert(
     bool_ports: str = "bool",
     labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    target: str | None = None,
+    safe: bool = True,
+    skip_rewrites: Collection[str] = (),
 ) -> Program:
     """Export, decompose, convert, compare with torch, optimize and save.
 
@@ -86,6 +89,10 @@ def convert(
             bool inputs; the `port_notes` of the result name each port whose dtype changed.
         labels: the class labels of an output, or of each output by name.
         metadata: entries of the asset: `author`, `license`, `model_description`, and any others.
+        target: "neural_engine", "gpu", "cpu" or "any": rewrite what is reported to fail there;
+            the `rewrites` of the result list the places.
+        safe: False applies no rewrites.
+        skip_rewrites: ids of rewrites to leave out, as ["HAZ11"].
     """
     names = Names(input_names, output_names, state_names)
     check_converter(converter)
@@ -98,6 +105,8 @@ def convert(
     if output is not None:
         check_path(Path(output))  # before the conversion, which may take long
     staging = TorchConverter() if converter is None else converter.empty()
+    if target is not None:
+        staging = staging.for_target(target, safe=safe, skip_rewrites=skip_rewrites)
     with stages() as stage:
         ports = PortRequest.of(images, outputs, bool_ports, labels, metadata)
         given = ports.model_inputs(model_or_exported, args, kwargs)

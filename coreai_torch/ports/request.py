@@ -138,7 +138,7 @@ class PortRequest:
             *_notes("output", before.outputs, after.outputs),
         )
         labels = check_labels(self.labels, after)
-        program.metadata = {**self.metadata, **({"labels": labels} if labels else {})}
+        program.metadata |= {**self.metadata, **({"labels": labels} if labels else {})}
 
 
 def _input_called(name: str, ports: IOPlan) -> torch.fx.Node:

@@ -13,15 +13,16 @@ _MARK = "<!-- made by `python -m tests.docs.lint_page`; do not edit below -->"
 def page() -> str:
     """Return the page with the table of the rules as they are now."""
     head = PAGE.read_text().partition(_MARK)[0]
-    lines = ["| code | kind | units | problem | what to do | report |", "|---|---|---|---|---|---|"]
+    heads = ("code", "kind", "units", "problem", "what to do", "rewrite", "report")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     return "\n".join([head + _MARK, "", *lines, *map(_row, RULES)]) + "\n"
 
 
 def _row(rule: Rule) -> str:
     version = f" (before {rule.before})" if rule.before else ""
     units = ", ".join(rule.units)
-    cells = (rule.code, rule.severity, units, rule.problem + version, rule.hint, rule.source)
-    return f"| {' | '.join(cells)} |"
+    cells = (rule.code, rule.severity, units, rule.problem + version, rule.hint)
+    return f"| {' | '.join((*cells, rule.rewrite, rule.source))} |"
 
 
 if __name__ == "__main__":

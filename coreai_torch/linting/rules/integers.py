@@ -22,7 +22,10 @@ def _is_trapping(view: FunctionView, op: Op) -> bool:
 
 
 def _is_unchecked_scatter(view: FunctionView, op: Op) -> bool:
-    return kind(op) == "scatter_along_axis" and not view.is_constant(op.operands[1])
+    if kind(op) != "scatter_along_axis":
+        return False
+    indices = view.origin(op.operands[1])
+    return indices is None or kind(indices) not in ("constant", "minimum", "maximum")
 
 
 RULES = (

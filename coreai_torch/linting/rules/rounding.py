@@ -37,7 +37,8 @@ def _is_cast_round_trip(view: FunctionView, op: Op) -> bool:
 
 def _is_whole(view: FunctionView, op: Op) -> bool:
     """Return whether the operand was rounded before, so that the casts change nothing."""
-    return any(kind(a) == "round" for a in view.ancestors(op, ("where", "sub", "cast"), 4))
+    found = view.ancestors(op, ("where", "sub", "add", "cast"), 8)
+    return any(kind(a) in ("round", "floor_divide") for a in found)
 
 
 def _is_mask_as_number(view: FunctionView, op: Op) -> bool:

@@ -1,0 +1,236 @@
+"""Read and replace ops of a module that is still open: the tools of `rewrites`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import torch
+from coreai._compiler.dialects import coreai as _coreai
+from coreai._compiler.ir import (
+    Attribute,
+    Block,
+    DictAttr,
+    FunctionType,
+    InsertionPoint,
+    RankedTensorType,
+    StringAttr,
+    TypeAttr,
+    Value,
+)
+
+from .build import Build
+
+Operation: TypeAlias = Any  # of MLIR, whose bindings have no types that mypy follows
+_PREFIXES = ("coreai.", "decomposable.", "broadcasting_")
+_EFFECTS = ("output", "yield", "condition", "write_handle", "read_handle", "create_token", "graph")
+
+
+def kind(op: Operation) -> str:
+    """Return the name of an op without its prefixes: `mul` for both forms of a product."""
+    name = str(op.name)
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def graphs(build: Build) -> list[Operation]:
+    """Return the graphs of the module."""
+    ops = (op.operation for op in build.module.body.operations)
+    return [op for op in ops if op.name == "coreai.graph"]
+
+
+def ops_of(operation: Operation) -> Iterator[Operation]:
+    """Yield all ops inside an op, in order; nested ones before their parent's successors."""
+    for region in operation.regions:
+        for block in region:
+            for op in list(block.operations):
+                yield op.operation
+                yield from ops_of(op.operation)
+
+
+def producer(value: Value) -> Operation | None:
+    """Return the op that computes a value; None for an argument."""
+    owner = value.owner
+    return None if isinstance(owner, Block) else owner.operation
+
+
+def made_by(value: Value, *kinds: str) -> Operation | None:
+    """Return the op that computes a value if it is of one of these kinds."""
+    op = producer(value)
+    return op if op is not None and kind(op) in kinds else None
+
+
+def users(value: Value) -> list[Operation]:
+    """Return the ops that read a value."""
+    return [use.owner.operation for use in value.uses]
+
+
+def known(value: Value) -> torch.Tensor | None:
+    """Return the tensor of a constant; None for other values."""
+    op = made_by(value, "constant")
+    return None if op is None else Build.current().content(value)
+
+
+def numbers(value: Value) -> list[int]:
+    """Return the integers of a constant operand, such as axes."""
+    found = known(value)
+    if found is None:
+        raise ValueError(f"{value} is not a constant")
+    return [int(number) for number in found.flatten().tolist()]
+
+
+def rebuilt(
+    op: Operation, operands: Sequence[Value], types: Sequence[RankedTensorType] | None = None
+) -> list[Value]:
+    """Emit a copy of an op with other operands, and other result types if given."""
+    copied = op.clone(InsertionPoint.current).operation
+    for index, operand in enumerate(operands):
+        copied.operands[index] = operand
+    for result, type_ in zip(copied.results, types or (), strict=False):
+        result.set_type(type_)
+    return list(copied.results)
+
+
+@contextmanager
+def before(op: Operation, graph: Operation) -> Iterator[None]:
+    """Emit new ops before `op`, with its location."""
+    build = Build.current()
+    with build.graph_body(graph.regions[0].blocks[0]), InsertionPoint(op), op.location:
+        yield
+
+
+def replace(op: Operation, values: Sequence[Value]) -> None:
+    """Use `values` in place of the results of `op`; `erase_unused` erases it."""
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+
+
+def is_unused(op: Operation) -> bool:
+    """Return whether an op has no effect and nothing reads its results."""
+    return kind(op) not in _EFFECTS and not any(users(result) for result in op.results)
+
+
+def erase_unused(operation: Operation) -> None:
+    """Erase the unused ops inside an op, users before producers.
+
+    Nothing is erased while a pass runs: the bindings do not notice that an op is gone.
+    """
+    for region in operation.regions:
+        for block in region:
+            for each in reversed(list(block.operations)):
+                op = each.operation
+                if is_unused(op):
+                    op.erase()
+                else:
+                    erase_unused(op)
+
+
+def callee(op: Operation) -> Operation | None:
+    """Return the graph that an invoke calls."""
+    if kind(op) != "invoke":
+        return None
+    name = called(op)
+    found = (g for g in graphs(Build.current()) if g.attributes["sym_name"].value == name)
+    return next(found, None)
+
+
+def called(op: Operation) -> str:
+    """Return the name of the graph that an invoke calls."""
+    text = str(op.attributes["callee"])  # `@name` or `#param.constant<@name> : !param.symbol`
+    return text.partition("@")[2].partition(">")[0].strip('"')
+
+
+def composite(graph: Operation | None) -> str:
+    """Return the name of the composite that a graph is; empty for other graphs."""
+    if graph is None or "composite_decl" not in graph.attributes:
+        return ""
+    return str(graph.attributes["composite_decl"]).partition('"')[2].partition('"')[0]
+
+
+def inlined(op: Operation, graph: Operation, change: Callable[..., Any] | None = None) -> list[Any]:
+    """Emit the body of the graph that an invoke calls, and return its results.
+
+    `change(op, operands)` may return the operands of a copied op.
+    """
+    block = graph.regions[0].blocks[0]
+    return copied(block, dict(zip(block.arguments, op.operands, strict=True)), change)
+
+
+def copied(
+    block: Block, values: Mapping[Value, Value], change: Callable[..., Any] | None = None
+) -> list[Any]:
+    """Emit copies of the ops of a block with other arguments; return what it returned."""
+    known_values = dict(values)
+    for each in block.operations:
+        one = each.operation
+        operands = [known_values.get(operand, operand) for operand in one.operands]
+        if kind(one) == "output":
+            return operands
+        if change is not None:
+            operands = change(one, operands)
+        results = rebuilt(one, operands)
+        if one.regions:
+            _rename(results[0].owner.operation, known_values)
+        known_values.update(zip(one.results, results, strict=True))
+    raise ValueError("the block has no output")
+
+
+def _rename(op: Operation, values: Mapping[Value, Value]) -> None:
+    """Let the ops inside a copied op read the copies."""
+    for inner in ops_of(op):
+        for index, operand in enumerate(inner.operands):
+            if operand in values:
+                inner.operands[index] = values[operand]
+
+
+def with_argument(
+    graph: Operation, name: str, type_: RankedTensorType, declared: Any
+) -> tuple[Operation, Value]:
+    """Return a copy of a private graph with one more argument, which nothing reads yet."""
+    build = Build.current()
+    with InsertionPoint(graph):
+        new = graph.clone(InsertionPoint.current).operation
+    new.attributes["sym_name"] = StringAttr.get(
+        build.symbol(str(graph.attributes["sym_name"].value))
+    )
+    new.attributes["composite_decl"] = declared
+    block = new.regions[0].blocks[0]
+    argument = block.add_argument(type_, graph.location)
+    attributes = [*new.attributes["arg_attrs"], DictAttr.get({"coreai.name": StringAttr.get(name)})]
+    new.opview.arg_attrs = attributes
+    output = list(block.operations)[-1].operation
+    signature = FunctionType.get(
+        [a.type for a in block.arguments], [v.type for v in output.operands]
+    )
+    new.attributes["function_type"] = TypeAttr.get(signature)
+    return new, argument
+
+
+def with_input(graph: Operation, name: str) -> Any:
+    """Return the declaration of an attention with one more input; None if it is causal."""
+    text = str(graph.attributes["composite_decl"])
+    found = re.search(r"input_names = \[([^\]]*)\]", text)
+    if found is None or re.search(r"is_causal = (true|1)", text):
+        return None
+    return Attribute.parse(text.replace(found[0], f'input_names = [{found[1]}, "{name}"]'))
+
+
+def erase_uncalled(build: Build) -> None:
+    """Erase the private graphs that nothing calls."""
+    names = {called(op) for graph in graphs(build) for op in ops_of(graph) if kind(op) == "invoke"}
+    for graph in graphs(build):
+        if "priv" in graph.attributes and str(graph.attributes["sym_name"].value) not in names:
+            graph.erase()
+
+
+def invoke(graph: Operation, operands: Sequence[Value]) -> list[Value]:
+    """Emit a call of a graph."""
+    return list(graph.opview(*operands))
+
+
+def is_handle(value: Value) -> bool:
+    """Return whether a value is the handle of a state."""
+    return isinstance(value.type, _coreai.HandleType)

@@ -1,0 +1,77 @@
+"""Combine masks as numbers when the result is used as a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..ir import dialect as d
+from ..ir.dialect import Value
+from ..ir.editing import Operation, kind, producer, rebuilt
+
+_LAYOUT = (
+    *("reshape", "transpose", "expand_dims", "shrink_dims"),
+    *("broadcast_in_dims", "broadcast_to", "broadcast"),
+)
+_LOGIC = ("and", "or", "xor", "not", "bitwise_and", "bitwise_or", "bitwise_xor")
+_COMPARISONS = ("equal", "not_equal", "greater")
+_DEPTH = 8
+
+
+def combined(op: Operation) -> Sequence[Value] | None:
+    """Replace the cast of any combination of masks."""
+    return [_as_number(op.operands[0], _target(op))] if _is_mask_as_number(op) else None
+
+
+def combined_integers(op: Operation) -> Sequence[Value] | None:
+    """Replace the cast of a combination of integer comparisons."""
+    if not _is_mask_as_number(op) or not _compares_integers(op, _DEPTH):
+        return None
+    return [_as_number(op.operands[0], _target(op))]
+
+
+def _target(op: Operation) -> torch.dtype:
+    return d.dtype(op.results[0])
+
+
+def _is_mask_as_number(op: Operation) -> bool:
+    if kind(op) != "cast" or not d.is_bool(op.operands[0]) or d.is_bool(op.results[0]):
+        return False
+    if d.is_complex(op.results[0]):
+        return False
+    found = producer(op.operands[0])
+    while found is not None and kind(found) in _LAYOUT:
+        found = producer(found.operands[0])
+    return found is not None and kind(found) in _LOGIC
+
+
+def _compares_integers(op: Operation, steps: int) -> bool:
+    for value in op.operands:
+        found = producer(value)
+        if found is None:
+            continue
+        if kind(found) in _COMPARISONS and d.is_integer(found.operands[0]):
+            return True
+        if steps and kind(found) in (*_LAYOUT, *_LOGIC) and _compares_integers(found, steps - 1):
+            return True
+    return False
+
+
+def _as_number(mask: Value, target: torch.dtype) -> Value:
+    """Return a mask as zeros and ones, with logic as arithmetic."""
+    op = producer(mask)
+    if op is None or kind(op) not in (*_LAYOUT, *_LOGIC):
+        return d.raw_cast(mask, target)
+    if kind(op) in _LAYOUT:
+        inner = _as_number(op.operands[0], target)
+        type_ = d.RankedTensorType.get(mask.type.shape, inner.type.element_type)
+        return rebuilt(op, [inner, *list(op.operands)[1:]], [type_])[0]
+    parts = [_as_number(value, target) for value in op.operands]
+    if kind(op) == "not":
+        return d.sub(d.like(parts[0], 1), parts[0])
+    if kind(op) in ("and", "bitwise_and"):
+        return d.minimum(*parts)
+    if kind(op) in ("or", "bitwise_or"):
+        return d.maximum(*parts)
+    return d.sub(d.maximum(*parts), d.minimum(*parts))

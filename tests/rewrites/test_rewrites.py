@@ -1,0 +1,110 @@
+"""Each rewrite removes its construct, keeps the numbers, and can be switched off."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import runtime
+import torch
+from torch import nn
+
+import coreai_torch
+from coreai_torch import errors, get_decomp_table
+from coreai_torch.asset.reading import read
+from coreai_torch.linting import RULES, lint_program
+from coreai_torch.rewrites import REWRITES, chosen
+
+from .cases import CASES, Call, converter
+
+ROWS = [pytest.param(*case, id=f"{case[0]}-{i}") for i, case in enumerate(CASES)]
+TOLERANCE = {torch.float16: (2e-3, 1e-3), torch.float32: (1e-5, 1e-6)}
+
+
+def exported(model, inputs):
+    model = model if isinstance(model, nn.Module) else Call(model)
+    return torch.export.export(model.eval(), inputs).run_decompositions(get_decomp_table())
+
+
+def converted(code, program, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.NarrowingWarning)
+        return converter(code, **options).add_exported_program(program).to_coreai()
+
+
+def found(program) -> set[str]:
+    return {finding.code for finding in lint_program(read(program))}
+
+
+@pytest.mark.parametrize(("code", "model", "inputs"), ROWS)
+def test_rewrite_removes_the_hazard_and_keeps_the_numbers(code, model, inputs):
+    program = exported(model, inputs)
+    assert code in found(converted(code, program))
+    rewritten = converted(code, program, target="any")
+    assert code in [one.code for one in rewritten.rewrites]
+    assert code not in found(rewritten)
+    rewritten.optimize()
+    assert code not in found(rewritten)
+    names = [spec.arg.name for spec in program.graph_signature.input_specs][-len(inputs) :]
+    actual = runtime.run(rewritten, dict(zip(names, inputs, strict=True)))
+    expected = program.module()(*inputs)
+    expected = expected if isinstance(expected, tuple | list) else [expected]
+    for got, want in zip(actual.values(), expected, strict=True):
+        relative, absolute = TOLERANCE.get(want.dtype, (0, 0))
+        torch.testing.assert_close(
+            got.to(want.dtype), want, rtol=relative, atol=absolute, equal_nan=True
+        )
+
+
+@pytest.mark.parametrize("rewrite", REWRITES, ids=lambda rewrite: rewrite.code)
+def test_rewrite_can_be_skipped(rewrite):
+    code, model, inputs = next(case for case in CASES if case[0] == rewrite.code)
+    program = exported(model, inputs)
+    skipped = converted(code, program, target="any", skip_rewrites=[code])
+    assert code not in [one.code for one in skipped.rewrites]
+
+
+def test_every_rewrite_belongs_to_a_rule():
+    rules = {rule.code: rule for rule in RULES}
+    for rewrite in REWRITES:
+        assert set(rewrite.units) == set(rules[rewrite.code].units)
+        assert rules[rewrite.code].rewrite == rewrite.summary
+    assert {case[0] for case in CASES} == {rewrite.code for rewrite in REWRITES}
+
+
+def test_target_selects_rewrites():
+    codes = {target: {r.code for r in chosen(target)} for target in ("gpu", "cpu", "any")}
+    assert "HAZ11" in codes["gpu"] - codes["cpu"]
+    assert codes["gpu"] | codes["cpu"] < codes["any"]
+    assert chosen(None) == chosen("any", safe=False) == ()
+
+
+def test_default_is_unchanged():
+    program = coreai_torch.convert(nn.Hardswish(), (torch.ones(2, 3),), verify=False)
+    assert program.rewrites == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"target": "npu"}, "target is 'npu'"), ({"skip_rewrites": ["HAZ99"]}, "no rewrite has")],
+)
+def test_wrong_options_are_rejected(options, message):
+    with pytest.raises(errors.ConversionError, match=message):
+        coreai_torch.TorchConverter(**options)
+
+
+def test_convert_names_the_place():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = Call(torch.round)
+
+        def forward(self, x):
+            return self.head(x)
+
+    x = torch.tensor([0.5, 1.5])
+    program = coreai_torch.convert(Net(), (x,), target="gpu")
+    (one,) = program.rewrites
+    assert (one.code, one.graph, one.op) == ("HAZ11", "main", "round")
+    assert "module 'head'" in one.place
+    assert "HAZ11 round in 'main'" in str(one)
