@@ -21,6 +21,7 @@ from .capture.validate import Rules
 from .errors import ArgumentTypeError, ConversionError, NamingError, NothingStagedError
 from .kernels.metal import TorchMetalKernel, lowerings
 from .lowering import opaque_calls
+from .lowering.entrypoints import check_unused, staged_names
 from .lowering.program import Staged, build
 from .lowering.registration import checked_name, entry_of
 from .lowering.registry import BUILTIN, Registry
@@ -129,7 +130,7 @@ class TorchConverter:
         writes in place. The runtime loads the program by its `entrypoint_name`, which is unique.
         """
         argument_checks.check_program(exported_program)
-        self._check_unused(entrypoint_name)
+        check_unused(entrypoint_name, self._staged)
         names = Names(input_names, output_names, state_names)
         found: Sequence[Match] = ()
         if _externalized_exported_programs:
@@ -177,7 +178,7 @@ class TorchConverter:
         argument_checks.check_module(module, export_fn)
         assert module is not None
         assert export_fn is not None
-        self._check_unused(entrypoint_name)  # before the export, which may take long
+        check_unused(entrypoint_name, self._staged)  # before the export, which may take long
         found = list(matches(module, as_specs(externalize_modules)))
         with marked(found):
             program = call_export_fn(module, export_fn)
@@ -192,7 +193,7 @@ class TorchConverter:
                 "No programs to convert: nothing is staged\n"
                 "  try   call add_exported_program(...) or add_pytorch_module(...) first"
             )
-        chosen = [self._staged[name] for name in self._staged_names(entrypoints)]
+        chosen = [self._staged[name] for name in staged_names(entrypoints, self._staged)]
         if not chosen:
             raise NamingError(
                 f"entrypoints is empty; the staged entrypoints are {list(self._staged)}\n"
@@ -226,7 +227,7 @@ class TorchConverter:
 
     def clear(self, *, entrypoints: Sequence[str] | None = None) -> None:
         """Remove all staged programs, or the named ones; registered lowerings stay."""
-        for name in self._staged_names(entrypoints):
+        for name in staged_names(entrypoints, self._staged):
             del self._staged[name], self._reports[name]
 
     def in_mode(self, mode: TorchConverter.Mode) -> TorchConverter:
@@ -307,32 +308,6 @@ class TorchConverter:
         if not self._composites:
             return program, RecognitionReport()
         return recognized(program, entrypoint, externalized, self._composites)
-
-    def _check_unused(self, entrypoint: str) -> None:
-        if not (isinstance(entrypoint, str) and entrypoint):
-            raise NamingError(f"entrypoint_name is {entrypoint!r}\n  try   pass a name like 'main'")
-        if entrypoint in self._staged:
-            raise NamingError(
-                f"the entrypoint {entrypoint!r} is staged already; there are "
-                f"{list(self._staged)}\n  try   pass another entrypoint_name, or call "
-                f"clear(entrypoints=[{entrypoint!r}]) first"
-            )
-
-    def _staged_names(self, entrypoints: Sequence[str] | None) -> list[str]:
-        if entrypoints is None:
-            return list(self._staged)
-        if not isinstance(entrypoints, Collection):
-            raise ArgumentTypeError(
-                f"entrypoints is {entrypoints!r}\n  try   pass some of {list(self._staged)}"
-            )
-        names = [entrypoints] if isinstance(entrypoints, str) else list(entrypoints)
-        unknown = [name for name in names if name not in self._staged]
-        if unknown:
-            raise NamingError(
-                f"no entrypoint is called {', '.join(map(repr, unknown))}; the staged entrypoints "
-                f"are {list(self._staged)}\n  try   pass one of these"
-            )
-        return list(dict.fromkeys(names))
 
     def _supports(self, node: torch.fx.Node) -> bool:
         if node.target in self._decompositions.functions:

@@ -30,6 +30,7 @@ HELP = """Export, decompose, convert, check the numbers, optimize and save.
   coreai-torch convert models.py:net -i "x=f32[batch:2:1..64,10]" -o net.aimodel
   coreai-torch convert pkg.bert:small -i "ids=i64[1,16]<30522" --output-names states -o b.aimodel
   coreai-torch convert models.py:net -i "x=f32[1,8]" --checkpoint best.pt --dtype f16 -o n.aimodel
+  coreai-torch convert models.py:net -i "x=f32[1,8]" --target gpu --no-rewrite HAZ13 -o n.aimodel
   coreai-torch convert transformers:bert-base/ --metadata license=MIT -o bert.aimodel
   coreai-torch convert models.py:net -i "x=f32[1,8]" -o net.aimodel \\
     --externalize "models.py:Norm=rms_norm(axes,eps)"
@@ -115,7 +116,6 @@ def convert(
     """Convert and save."""
     from .. import TorchConverter
     from .. import convert as convert_model
-    from ..report import summarize
     from .externalize_spec import parse
     from .model_source import load
     from .tensors import read
@@ -140,23 +140,38 @@ def convert(
         keep=keep or "auto",
         calibration=[read(file) for file in calibration] if calibration else None,
         converter=converter.register_custom_kernels(loaded.kernels),
+        target=target or None,
+        safe=safe,
+        skip_rewrites=no_rewrite or (),
     )
     program.save_asset(output, described or None)
+    data, lines = _result(program, output, verified=not skipped)
+    if precision:
+        report = program.precision_report
+        data["precision"] = dataclasses.asdict(report)
+        lines.append(str(report))
+    answer(data, lines, as_json=as_json, ok=True)
+
+
+def _result(program: Any, output: Path, *, verified: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return what was saved as JSON and as lines of text."""
+    from ..report import summarize
+
     contents = summarize(output)
     count = sum(function.ops for function in contents.functions)
     data: dict[str, Any] = {
         "output": output,
         "bytes": contents.file_bytes,
         "ops": count,
-        "verified": not skipped,
+        "verified": verified,
     }
-    checked = "numbers not checked" if skipped else "numbers equal PyTorch's"
-    line = f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"
-    if precision:
-        report = program.precision_report
-        data["precision"] = dataclasses.asdict(report)
-        line = f"{line}\n{report}"
-    answer(data, line, as_json=as_json, ok=True)
+    checked = "numbers equal PyTorch's" if verified else "numbers not checked"
+    lines = [f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"]
+    if program.rewrites:
+        data["rewrites"] = [dataclasses.asdict(one) for one in program.rewrites]
+        lines.append(f"{counted(len(program.rewrites), 'rewrite')} for the target:")
+        lines += [f"  {one}" for one in program.rewrites]
+    return data, lines
 
 
 def parse_metadata(given: Sequence[str]) -> dict[str, str]:

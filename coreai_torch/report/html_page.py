@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from ..asset.space import check_space, full_disk_reported
 from ..asset.summary import Summary, file_bytes, summary_of
 from . import sections
 from .graph_data import SMALL, graph_data
-from .hazards import hazards_of
+from .hazards import hazards_of, rewritten
 from .times import Times
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def html_page(
     """Return the page; `verdict` comes from `verify`, `timing` from `benchmark_coreai_program`."""
     program = read(source, largest=SMALL)
     named = title or (Path(source).name if isinstance(source, str | Path) else "Core AI program")
-    return page_of(program, named, file_bytes(source), verdict, timing)
+    rewrites = rewritten(source)
+    return page_of(program, named, file_bytes(source), verdict, timing, rewrites)
 
 
 def write_page(
@@ -68,6 +70,7 @@ def page_of(
     size: int | None = None,
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
+    rewrites: Mapping[str, int] | None = None,
 ) -> str:
     """Return the page of a program that was already read; `size` is that of its files."""
     summary = summary_of(program, size)
@@ -79,6 +82,7 @@ def page_of(
         _file("graph.html"),
         sections.weights(summary),
         sections.hazards(hazards_of(program)),
+        sections.rewrites(rewrites or {}),
     ]
     head = _head(title, summary, verdict, times)
     data = graph_data(program, times.by_op if times is not None else {})

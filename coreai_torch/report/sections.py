@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..asset.contents import dtypes, op_counts, pills, signature
 from ..asset.markup import Markup, bar, element, joined, table
 from ..asset.summary import Summary
 from ..formatting import counted, size
+from ..rewrites import REWRITES
 from .hazards import Hazard
 from .times import Times
 
@@ -179,6 +181,18 @@ def hazards(found: list[Hazard]) -> Markup:
     if not found:
         return section("hazards", "Hazards", element("p", "No known hazards."))
     return section("hazards", "Hazards", element("ul", *map(_hazard, found), class_="hazards"))
+
+
+def rewrites(counts: Mapping[str, int]) -> Markup | None:
+    """Return what the conversion rewrote for its target, by id."""
+    if not counts:
+        return None
+    summaries = {rewrite.code: rewrite.summary for rewrite in REWRITES}
+    rows = [(code, summaries.get(code, ""), f"{n:,}") for code, n in sorted(counts.items())]
+    head = element("p", "Constructs that are reported to fail on the target were replaced.")
+    return section(
+        "rewrites", "Rewrites", head, table(("id", "emitted", "places"), rows, "rewrites")
+    )
 
 
 def _hazard(hazard: Hazard) -> Markup:

@@ -1,0 +1,36 @@
+"""The options of `convert` for a target."""
+
+MODEL = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.round(x)
+"""
+
+
+def convert(shell, *options):
+    from pathlib import Path
+
+    Path("rounding.py").write_text(MODEL)
+    given = ("-i", "x=f32[2,3]", "-o", "net.aimodel", "--no-verify", "--json")
+    return shell("convert", "rounding.py:Net", *given, *options)
+
+
+def test_target_rewrites(shell):
+    result = convert(shell, "--target", "gpu")
+    assert [one["code"] for one in result.json["rewrites"]] == ["HAZ11"]
+    found = shell("lint", "net.aimodel", "--target", "gpu", "--json").json["findings"]
+    assert found == []
+
+
+def test_rewrites_can_be_left_out(shell):
+    assert "rewrites" not in convert(shell, "--target", "gpu", "--no-safe").json
+    assert "rewrites" not in convert(shell, "--target", "gpu", "--no-rewrite", "HAZ11").json
+    text = shell("lint", "net.aimodel").out
+    assert "convert with --target, which rewrites it" in text
+
+
+def test_unknown_target_is_rejected(shell):
+    result = convert(shell, "--target", "npu")
+    assert (result.code, "target is 'npu'" in str(result.json["error"])) == (3, True)

@@ -1,0 +1,7 @@
+"""docs/targets.md lists the rewrites as they are."""
+
+from tests.docs.targets_page import PAGE, page
+
+
+def test_page_is_up_to_date():
+    assert PAGE.read_text() == page(), "run python -m tests.docs.targets_page"
