@@ -262,7 +262,7 @@ def compress(
         "weights": [dataclasses.asdict(row) for row in report.rows],
         "weight_bytes_before": report.bytes_before,
         "weight_bytes": report.bytes,
-        "error": report.error,
+        "model_error": report.error,
         "verified": verify,
     }
     many = counted(len(report.compressed), "compressed weight")

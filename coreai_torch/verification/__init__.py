@@ -1,20 +1,24 @@
 """Compare a converted program with torch, and find the first op that diverges."""
 
 from ..numerics.output_error import OutputError
+from .compression_effect import CompressionEffect, OutputChange, WeightChange
 from .draws import TrialPlan
 from .subject import Subject
 from .verdict import Divergence, Trial, Verdict
 from .verifying import Mode, Settings, check_mode, examine, verify
 
 __all__ = [
+    "CompressionEffect",
     "Divergence",
     "Mode",
+    "OutputChange",
     "OutputError",
     "Settings",
     "Subject",
     "Trial",
     "TrialPlan",
     "Verdict",
+    "WeightChange",
     "check_mode",
     "examine",
     "verify",

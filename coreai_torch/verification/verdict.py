@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import VerificationError
 from ..formatting import counted
 from ..numerics.output_error import OutputError
+from .compression_effect import CompressionEffect
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Verdict:
     kernels: tuple[str, ...] = ()  # Metal kernels that ran from their source
     divergence: Divergence | None = None
     seconds: float = field(default=0.0, compare=False)
+    compression: CompressionEffect | None = None  # if the weights of the program are compressed
 
     @property
     def ok(self) -> bool:
@@ -184,6 +186,8 @@ class Verdict:
             yield from ([_indented(trial.problem, 4)] if trial.problem else [])
         if self.ok:
             yield from (f"  {error}" for error in self.worst().values())
+        if self.compression is not None:
+            yield _indented(str(self.compression), 2)
         if self.divergence is not None:
             yield _indented(str(self.divergence), 2)
         yield from (f"  note: {note}" for note in (*self._where(), *self.notes, *self._caveats()))

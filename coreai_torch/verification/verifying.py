@@ -14,13 +14,14 @@ from typing import Any, TypeAlias
 import torch
 from coreai.authoring import AIModelAsset, AIProgram
 
-from ..asset import resources
+from ..asset import reading, resources
 from ..asset.mlir_module import write_module
 from ..capture.io_plan import Names
 from ..capture.prepare import prepare
 from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
+from .compressed_weights import Explanation, stores_compressed_weights
 from .draws import TrialPlan, draws
 from .engines import RunByTorch, check_device, chosen, kernels, start
 from .isolation import ProgramFile
@@ -84,7 +85,9 @@ def verify(
 
     Torch runs the model, or the exported program. `program` is the converted program or the path
     of an asset; without it the model is converted first. The inputs are `args` and `kwargs`, or
-    the example inputs of the export, and generated inputs of the same kind.
+    the example inputs of the export, and generated inputs of the same kind. If the program stores
+    compressed weights and the model does not, `verdict.compression` says what part of the error
+    these explain.
 
     ```python
     verdict = coreai_torch.verify(model, "linear.aimodel", (x,))
@@ -126,9 +129,38 @@ def verify(
     )
     reference = on_device(captured.reference, options.device)
     subject = Subject(captured.program, captured.plan, captured.reference, reference)
+    leaves = subject.leaves(args, kwargs)
     if program is None:
-        program = _convert(subject, names, options)
-    return examine(subject, program, subject.leaves(args, kwargs), options)
+        return examine(subject, _convert(subject, names, options), leaves, options)
+    if not _is_compressed(subject, program):
+        return examine(subject, program, leaves, options)
+    return _examine_compressed(subject, program, leaves, options)
+
+
+def _is_compressed(subject: Subject, program: ProgramLike) -> bool:
+    """Return whether the program has compressed weights, and the model does not."""
+    if not isinstance(program, AIProgram | AIModelAsset | Path | str):
+        return False
+    try:
+        functions = reading.read(program, largest=0).functions
+    except (ConversionError, NativeError, OSError, ValueError):
+        return False  # `examine` describes what is wrong with it
+    return stores_compressed_weights(subject, functions)
+
+
+def _examine_compressed(
+    subject: Subject, program: ProgramLike, leaves: Leaves, options: Settings
+) -> Verdict:
+    """Compare a program with the original model, and with the model that has its weights."""
+    verdict = examine(subject, program, leaves, replace(options, locate=False))
+    engine, _ = chosen(options.engine, subject.exported, options.device)
+    with _starter(engine, program, options) as starter:
+        return Explanation(subject, program, options.entrypoint).explain(
+            verdict,
+            leaves,
+            lambda: starter(optimize=False),
+            lambda: examine(subject, program, leaves, options),
+        )
 
 
 def check_mode(mode: Any) -> Mode:

@@ -68,10 +68,10 @@ def test_targets(compress):
     result = compress("--target-bytes", "19k", *candidates, *more)
     assert result.code == 0, result.out + result.err
     assert result.json["bytes"] <= 19 << 10
-    assert 0 < result.json["error"] < 0.2
+    assert 0 < result.json["model_error"] < 0.2
     assert Path("table.json").is_file()
     result = compress("--max-error", "0.02", *candidates, *more)
-    assert result.json["error"] <= 0.02
+    assert result.json["model_error"] <= 0.02
     assert result.json["weight_bytes"] < result.json["weight_bytes_before"] / 2
 
 
