@@ -74,6 +74,7 @@ class Place:
     fx_node: str = ""
     target: str = ""
     op_id: int | None = None
+    callers: tuple[tuple[str, int], ...] = ()  # files and lines around `line`, innermost first
 
     def __str__(self) -> str:
         parts = [
@@ -105,6 +106,7 @@ class Op:
     attributes: Mapping[str, Any]
     regions: tuple[Block, ...]
     place: Place
+    blob: str = ""  # the name of a constant that is stored beside the code; equal if shared
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,7 @@ class _Reader:
             self._value(op, types_[0]) if constant else _attributes(op),
             tuple(self._block(b) for region in op.regions for b in region),
             self._place(op.location),
+            _blob(op) if constant else "",
         )
 
     def _type(self, value: ir.Value) -> Type:
@@ -240,10 +243,9 @@ class _Reader:
     def _constant(self, op: Any, type_: Type) -> torch.Tensor:
         if type_.kind != "tensor" or type_.element not in _CARRIED:
             raise errors.ConversionError(f"a constant of {type_} has no torch dtype")
-        found = re.match(r"dense_resource<(.*?)> :", _text(op.attributes))
-        if found is None:
+        key = _blob(op), type_
+        if not key[0]:
             return self._elements(op, type_, "")
-        key = found[1].strip('"'), type_
         if key not in self._values:
             self._values[key] = self._elements(op, type_, key[0])
         return self._values[key]
@@ -264,8 +266,14 @@ class _Reader:
         return self._places[text]
 
 
-def _text(attributes: Any) -> str:
+def _blob(op: Any) -> str:
     """Return the name of the blob of a constant; empty if the elements are inline."""
+    found = re.match(r"dense_resource<(.*?)> :", _text(op.attributes))
+    return found[1].strip('"') if found else ""
+
+
+def _text(attributes: Any) -> str:
+    """Return the value of a constant that is stored as a blob; empty if it is inline."""
     try:
         value = attributes["value"]
     except TypeError:  # the binding rejects complex elements
@@ -399,4 +407,5 @@ def _place(location: Any, text: str) -> Place:
         tags.get("fx_node", ""),
         tags.get("target", ""),
         int(number.value) if number is not None else None,
+        tuple((file.filename, file.line) for file in files[1:]),
     )

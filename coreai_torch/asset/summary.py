@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .display import fragment, panel
 from .figures import FunctionSummary, PortSummary
-from .reading import Block, Function, Op, Port, Program, Source, bytes_of, read
+from .reading import Block, Function, Op, Port, Program, Source, Type, bytes_of, read
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Summary:
     graphs: dict[str, int]  # private graphs by name, with their number of ops
     composites: dict[str, int]  # how often each composite is called
     ops: dict[str, int]  # how often each op occurs, the most frequent first
-    weights: dict[str, tuple[int, int]]  # by dtype: number of constants, bytes
+    weights: dict[str, tuple[int, int]]  # by dtype: number of constants, bytes; shared ones once
     kernels: tuple[str, ...]
     file_bytes: int | None  # size of the files of the asset
 
@@ -67,6 +67,16 @@ def ops_of(block: Block) -> Iterator[Op]:
             yield from ops_of(region)
 
 
+def once(ops: Iterable[Op]) -> Iterator[Op]:
+    """Yield the ops without the constants whose blob an earlier one has already shown."""
+    seen: set[tuple[str, Type]] = set()
+    for op in ops:
+        key = op.blob, op.types[0] if op.blob else Type("")
+        if not op.blob or key not in seen:
+            yield op
+        seen.add(key)
+
+
 def _function(function: Function, program: Program) -> FunctionSummary:
     return FunctionSummary(
         function.name,
@@ -100,7 +110,7 @@ def _composites(every: list[Op], program: Program) -> dict[str, int]:
 
 def _weights(every: list[Op]) -> dict[str, tuple[int, int]]:
     weights: dict[str, tuple[int, int]] = {}
-    for op in every:
+    for op in once(every):
         if op.name == "coreai.constant":
             count, size = weights.get(op.types[0].element, (0, 0))
             weights[op.types[0].element] = (count + 1, size + bytes_of(op.types[0]))

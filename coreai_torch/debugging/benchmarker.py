@@ -86,6 +86,7 @@ class BenchmarkResult:
 
     seconds: tuple[float, ...]  # of each call
     operations: tuple[OperationTiming, ...]  # slowest first
+    function: str = "main"  # the entry point that was called
 
     @property
     def median_ms(self) -> float:
@@ -156,7 +157,8 @@ async def benchmark_coreai_program(
         for number, (spent, calls) in clock.spent.items()
         if (op := places.get(number)) is not None
     ]
-    return BenchmarkResult(tuple(seconds), tuple(sorted(rows, key=lambda r: -r.milliseconds)))
+    rows.sort(key=lambda row: -row.milliseconds)
+    return BenchmarkResult(tuple(seconds), tuple(rows), function_name)
 
 
 async def _timed(

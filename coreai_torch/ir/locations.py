@@ -27,25 +27,31 @@ class Locations:
     debug: bool
     _known: dict[Any, Location] = field(default_factory=dict)
 
-    def of(self, node: fx.Node) -> Location:
-        """Enter the location of a node."""
-        path = module_path(node)
+    def of(self, node: fx.Node, source: fx.Node | None = None) -> Location:
+        """Enter the location of a node.
+
+        The ops record the module, target and source lines of `source`, by default the node
+        itself. A convolution that was fused with a batch norm is written down as the convolution,
+        but its value is that of the batch norm's node.
+        """
+        source = source or node
+        path = module_path(source)
         if not self.debug:
             if not path:  # inside a branch: its ops keep the location of the branch
                 return here()
             return self._cached(path, lambda: _tagged([("module", path)]))
-        trace = node.meta.get("stack_trace") or ""
-        return self._in_source(node, path, trace)
+        return self._in_source(node, source, path)
 
     def _cached(self, key: Any, make: Any) -> Location:
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
 
-    def _in_source(self, node: fx.Node, path: str, trace: str) -> Location:
+    def _in_source(self, node: fx.Node, source: fx.Node, path: str) -> Location:
+        trace = source.meta.get("stack_trace") or ""
         metadata = [
             debuginfo.metadata_attr("fx_node", data=StringAttr.get(node.name)),
-            self._tag("target", str(node.target)),
+            self._tag("target", str(source.target)),
             *([self._tag("module", path)] if path else ()),
         ]
         frames = self._cached(trace, lambda: self._frames(trace))

@@ -102,7 +102,8 @@ class Walk:
     def _node(self, node: fx.Node, graph: PassGraph, scope: Scope) -> Any:
         if node.target is operator.getitem:
             return _item(node, scope)
-        with self.locations.of(node):
+        fused = graph.fused.get(node)
+        with self.locations.of(node, fused and fused.convolution):
             return self._lowered(node, graph, scope)
 
     def _lowered(self, node: fx.Node, graph: PassGraph, scope: Scope) -> Any:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..asset.markup import shown
-from ..asset.reading import DYNAMIC, Block, Function, Op, Program, Type, bytes_of
+from ..asset.reading import DYNAMIC, Block, Function, Op, Place, Program, Type, bytes_of
 from ..debugging.graph import operation_ids
+from .costs import Costs, multiply_adds
 
 SMALL = 64  # bytes of a constant whose elements are shown
 _LONGEST = 400  # characters of an op's attributes, which may include the source of a kernel
@@ -23,6 +24,10 @@ class _Texts:
     def number(self, text: str) -> int:
         return self.numbers.setdefault(shown(text), len(self.numbers))
 
+    def lines(self, lines: list[str]) -> int:
+        """Return the number of a text of several lines."""
+        return self.numbers.setdefault("\n".join(map(shown, lines)), len(self.numbers))
+
 
 def graph_data(program: Program, milliseconds: Mapping[int, float]) -> dict[str, Any]:
     """Return all functions with their ops; `milliseconds` maps ids of operations to times.
@@ -32,7 +37,7 @@ def graph_data(program: Program, milliseconds: Mapping[int, float]) -> dict[str,
     texts = _Texts()
     ids = {id(op): number for _, op, number in operation_ids(program)}
     numbers = {name: number for number, name in enumerate(program.functions)}
-    writer = _Writer(texts, ids, numbers, milliseconds)
+    writer = _Writer(texts, ids, numbers, milliseconds, Costs(program))
     functions = [writer.function(function) for function in program.functions.values()]
     return {"strings": list(texts.numbers), "functions": functions}
 
@@ -43,6 +48,7 @@ class _Writer:
     ids: Mapping[int, int]
     functions: Mapping[str, int]
     milliseconds: Mapping[int, float]
+    costs: Costs
 
     def function(self, function: Function) -> dict[str, Any]:
         number = self.texts.number
@@ -52,6 +58,7 @@ class _Writer:
             "private": function.is_private,
             "composite": number(function.composite),
             "arguments": [[v, number(p.name), number(type_text(p.type))] for p, v in ports],
+            "outputs": [number(port.name) for port in function.outputs],
             "ops": [self.op(*entry) for entry in _flat(function.body)],
         }
 
@@ -68,22 +75,46 @@ class _Writer:
             "attributes": number(text) if (text := _attributes(op)) else None,
             "node": number(place.fx_node) if place.fx_node else None,
             "target": number(place.target) if place.target else None,
-            "file": number(place.file) if place.line else None,
-            "line": place.line or None,
+            **self.source(place),
             "calls": self.functions.get(op.attributes.get("callee", "")),
             "ms": round(self.milliseconds[own], 6) if own in self.milliseconds else None,
+            "macs": multiply_adds(op) or None,
             "parent": parent,
             "region": region or None,
             **self.constant(op),
         }
         return {key: value for key, value in entry.items() if value is not None and value != []}
 
+    def source(self, place: Place) -> dict[str, Any]:
+        """Return the line of the model, and the other lines from the innermost to the outermost."""
+        if not place.line:
+            return {}
+        frames = [(place.file, place.line), *place.callers]
+        own = next((frame for frame in frames if not _is_library(frame[0])), frames[0])
+        others = [f"{file}:{line}" for file, line in frames if (file, line) != own]
+        return {
+            "file": self.texts.number(own[0]),
+            "line": own[1],
+            "callers": self.texts.lines(others) if others else None,
+        }
+
     def constant(self, op: Op) -> dict[str, Any]:
         if op.name != "coreai.constant":
             return {}
         value = op.attributes.get("value")
         text = self.texts.number(str(value.tolist())) if value is not None else None
-        return {"bytes": bytes_of(op.types[0]), "value": text}
+        return {
+            "bytes": bytes_of(op.types[0]),
+            "value": text,
+            "name": self.texts.number(op.blob) if op.blob else None,
+            "parameters": self.costs.parameters.get(id(op)),
+            "shared": id(op) in self.costs.shared or None,
+        }
+
+
+def _is_library(file: str) -> bool:
+    """Return whether a file belongs to torch: layers are more useful than their implementation."""
+    return "/torch/" in file.replace("\\", "/")
 
 
 def _flat(block: Block) -> Iterator[tuple[Op, int | None, int]]:

@@ -13,17 +13,34 @@ from typing import TYPE_CHECKING
 from ..asset.markup import Markup, element, joined, script_data
 from ..asset.reading import Program, Source, read
 from ..asset.space import check_space, full_disk_reported
-from ..asset.summary import Summary, file_bytes, summary_of
+from ..asset.summary import file_bytes, summary_of
+from ..linting import lint_program
 from . import sections
+from .costs import Costs
 from .graph_data import SMALL, graph_data
-from .hazards import hazards_of, rewritten
+from .hazards import rewritten
+from .origin import Origin, origin
+from .sections import Section
 from .times import Times
 
 if TYPE_CHECKING:
     from ..debugging.benchmarker import BenchmarkResult
     from ..verification.verdict import Verdict
 
-_SCRIPTS = ("model.js", "tree.js", "rows.js", "graph.js", "search.js", "weights.js", "start.js")
+_LIBRARIES = ("vendor/dagre.min.js", "vendor/d3-zoom.min.js")
+_SCRIPTS = (
+    "model.js",
+    "tree.js",
+    "rows.js",
+    "graph.js",
+    "search.js",
+    "weights.js",
+    "flame.js",
+    "scene.js",
+    "layout.js",
+    "dataflow.js",
+    "start.js",
+)
 
 
 def html_page(
@@ -37,7 +54,8 @@ def html_page(
     program = read(source, largest=SMALL)
     named = title or (Path(source).name if isinstance(source, str | Path) else "Core AI program")
     rewrites = rewritten(source)
-    return page_of(program, named, file_bytes(source), verdict, timing, rewrites)
+    made = origin()
+    return page_of(program, named, file_bytes(source), verdict, timing, rewrites, made=made)
 
 
 def write_page(
@@ -71,6 +89,8 @@ def page_of(
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
     rewrites: Mapping[str, int] | None = None,
+    *,
+    made: Origin | None = None,
 ) -> str:
     """Return the page of a program that was already read; `size` is that of its files."""
     summary = summary_of(program, size)
@@ -79,43 +99,36 @@ def page_of(
         sections.contents(summary),
         sections.verification(verdict) if verdict is not None else None,
         sections.time(times) if times is not None else None,
-        _file("graph.html"),
+        Section("flame", "Flame graph", _file("flame.html")),
+        Section("dataflow", "Graph", _file("dataflow.html")),
+        Section("graph", "Modules", _file("modules.html")),
         sections.weights(summary),
-        sections.hazards(hazards_of(program)),
-        sections.rewrites(rewrites or {}),
+        sections.lint(lint_program(program)),
+        sections.rewrites(rewrites) if rewrites else None,
     ]
-    head = _head(title, summary, verdict, times)
-    data = graph_data(program, times.by_op if times is not None else {})
-    return _assembled(title, joined(head, *parts), script_data(data))
-
-
-def _head(title: str, summary: Summary, verdict: Verdict | None, times: Times | None) -> Markup:
-    links = {
-        "contents": "Contents",
-        "verification": "Verification" if verdict is not None else "",
-        "time": "Time" if times is not None else "",
-        "graph": "Graph",
-        "weights": "Weights",
-        "hazards": "Hazards",
-    }
-    listed = (element("a", text, href=f"#{name}") for name, text in links.items() if text)
-    return element(
+    shown = [part for part in parts if part is not None]
+    links = (element("a", part.title, href=f"#{part.name}") for part in shown)
+    head = element(
         "header",
         element("h1", title),
-        sections.figures(summary, verdict, times),
-        element("nav", *listed, aria_label="Parts"),
+        sections.made(made) if made is not None else None,
+        sections.figures(summary, Costs(program), verdict, times),
+        element("nav", *links, aria_label="Parts"),
     )
+    data = graph_data(program, times.by_op if times is not None else {})
+    return _assembled(title, joined(head, *(part.body for part in shown)), script_data(data))
 
 
 def _assembled(title: str, body: Markup, data: Markup) -> str:
     """Fill the template; insert text from the model last, so that marks in it have no effect."""
     style = _file("style.css")
+    libraries = Markup("\n".join(_file(name) for name in _LIBRARIES))
     script = Markup("(() => {\n" + "\n".join(_file(name) for name in _SCRIPTS) + "})();\n")
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"style-src {_digest(style)}; script-src {_digest(script)}"
+        f"style-src {_digest(style)}; script-src {_digest(libraries)} {_digest(script)}"
     )
-    filled = {"policy": policy, "style": style, "script": script}
+    filled = {"policy": policy, "style": style, "libraries": libraries, "script": script}
     page = _file("page.html")
     for mark, text in filled.items():
         page = Markup(page.replace(f"<!--{mark}-->", text))

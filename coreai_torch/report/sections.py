@@ -1,46 +1,66 @@
-"""The static sections of a report: figures, verification, time, weights, hazards."""
+"""The static sections of a report: figures, verification, time, weights, lint, rewrites."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..asset.contents import dtypes, op_counts, pills, signature
 from ..asset.markup import Markup, bar, element, joined, table
 from ..asset.summary import Summary
-from ..formatting import counted, size
+from ..formatting import counted, duration, quantity, shares, size
 from ..rewrites import REWRITES
-from .hazards import Hazard
-from .times import Times
+from .costs import Costs
+from .origin import Origin
+from .times import Part, Times
 
 if TYPE_CHECKING:
+    from ..linting import Finding
     from ..numerics.output_error import OutputError
     from ..verification.verdict import Trial, Verdict
 
-_MODULES = 30  # rows in the table of times; the graph shows all modules
+_KINDS, _MODULES = 12, 24  # rows in the tables of times; the flame graph shows all modules
 _OPS = 24  # kinds of ops shown
 _PROFILED = (
-    "Times of modules include their submodules. They were measured under the profiler, which costs "
-    "each operation some microseconds; calls of the same graph share its time equally. On Linux "
-    "the runtime is an interpreter: times are not representative of device performance."
+    "The profiler costs each op some microseconds; calls of the same graph share its time equally. "
+    "On Linux the runtime is an interpreter: times are not representative of device performance."
 )
 
 
-def figures(summary: Summary, verdict: Verdict | None, times: Times | None) -> Markup:
+class Section(NamedTuple):
+    """A part of the page, with the name and title of its link at the top."""
+
+    name: str
+    title: str
+    body: Markup
+
+
+def figures(
+    summary: Summary, costs: Costs, verdict: Verdict | None, times: Times | None
+) -> Markup:
     """Return the key figures of the program."""
-    ops = sum(function.ops for function in summary.functions)
+    entry = times.timing.function if times is not None else summary.functions[0].name
+    ops = {function.name: function.ops for function in summary.functions}
     rows = [
-        ("ops", f"{ops:,}", ""),
+        ("ops", f"{sum(ops.values()):,}", ""),
+        ("parameters", quantity(costs.total_parameters), ""),
+        ("multiply-adds", quantity(costs.multiply_adds(entry)), ""),
         ("constants", size(summary.weight_bytes), ""),
+        ("on disk", "" if summary.file_bytes is None else size(summary.file_bytes), ""),
+        ("composites", f"{sum(summary.composites.values()) or ''}", ""),
         ("numbers", *_agreement(verdict)),
     ]
-    if summary.composites:
-        rows.insert(2, ("composites", f"{sum(summary.composites.values())}", ""))
-    if summary.file_bytes is not None:
-        rows.insert(1, ("on disk", size(summary.file_bytes), ""))
     if times is not None:
-        rows.append(("per call", f"{times.timing.median_ms:.3g} ms", ""))
-    return element("dl", *(_figure(*figure) for figure in rows), class_="figures")
+        rows.append((f"per call of {entry}", duration(times.timing.median_ms / 1e3), ""))
+    shown = (_figure(*figure) for figure in rows if figure[1])
+    return element("dl", *shown, class_="figures")
+
+
+def made(origin: Origin) -> Markup:
+    """Return the date and the versions as one line."""
+    lines = origin.lines()
+    return element("p", *(element("span", line) for line in lines), class_="origin quiet")
 
 
 def _agreement(verdict: Verdict | None) -> tuple[str, str]:
@@ -53,15 +73,16 @@ def _figure(title: str, value: str, class_: str) -> Markup:
     return element("div", element("dt", title), element("dd", value, class_=class_ or None))
 
 
-def section(name: str, title: str, *parts: str | None) -> Markup:
+def section(name: str, title: str, *parts: str | None) -> Section:
     """Return a section of the page with its heading, a target of the links at the top."""
     heading = element("h2", title, id=f"{name}-title")
-    return element(
+    body = element(
         "section", heading, *parts, id=name, class_="part", aria_labelledby=f"{name}-title"
     )
+    return Section(name, title, body)
 
 
-def contents(summary: Summary) -> Markup:
+def contents(summary: Summary) -> Section:
     """Return ports, composites, kinds of ops and kernels."""
     counts = op_counts(summary)
     rare = f"and {counted(len(counts) - _OPS, 'more kind')}" if len(counts) > _OPS else None
@@ -75,14 +96,14 @@ def contents(summary: Summary) -> Markup:
     return section("contents", "Contents", *parts, element("p", rare, class_="quiet"))
 
 
-def weights(summary: Summary) -> Markup:
+def weights(summary: Summary) -> Section:
     """Return constants by dtype; the script of the page adds the single ones."""
     total = f"{size(summary.weight_bytes)} in total, the largest first"
     single = element("div", id="weights-list")
     return section("weights", "Weights", dtypes(summary), element("p", total), single)
 
 
-def verification(verdict: Verdict) -> Markup:
+def verification(verdict: Verdict) -> Section:
     """Return the comparison with torch and the errors."""
     headline, *details = str(verdict).splitlines()
     good = "good" if verdict.ok else "bad"
@@ -90,7 +111,7 @@ def verification(verdict: Verdict) -> Markup:
     if not verdict.ok:
         parts.append(element("pre", joined(*(_line(line) for line in details))))
     if divergence := verdict.divergence:
-        search = f"%{divergence.node} = {divergence.op}"
+        search = f"%{divergence.node} ="
         found = element("button", "Find it in the graph", type="button", data_search=search)
         parts.append(element("p", found))
     if worst := verdict.worst():
@@ -144,63 +165,87 @@ def _trials(trials: tuple[Trial, ...]) -> Markup:
     return element("details", element("summary", counted(len(rows), "call")), _wide(shown))
 
 
-def time(times: Times) -> Markup:
-    """Return the times of calls and of the slowest modules."""
+def time(times: Times) -> Section:
+    """Return the times of calls, of kinds of ops and of modules."""
     timing = times.timing
-    runs = sorted(1e3 * s for s in timing.seconds)
-    text = (
-        f"{timing.median_ms:.3f} ms per call: the median of {len(runs)} calls; the fastest took "
-        f"{runs[0]:.3f} ms, the slowest {runs[-1]:.3f} ms."
+    runs = sorted(timing.seconds)
+    text = joined(
+        "Timed entry point: ",
+        element("code", timing.function),
+        f". A call takes {duration(timing.median_ms / 1e3)}, the median of "
+        f"{counted(len(runs), 'call')}; the fastest took {duration(runs[0])}, the slowest "
+        f"{duration(runs[-1])}.",
     )
-    modules = times.by_module
-    total = modules[0][1] if modules else 1.0
-    rows = [
-        (_module(module), f"{ms:.3f} ms", f"{ms / total:.1%}", bar(ms / total))
-        for module, ms in modules[:_MODULES]
-    ]
-    more = len(modules) - _MODULES
-    left = f"and {counted(more, 'faster module')}, shown in the graph" if more > 0 else None
     return section(
         "time",
         "Time",
         element("p", text),
-        table(("module", "time", "share", ""), rows, "times"),
-        element("p", left, class_="quiet"),
-        element("p", _PROFILED, class_="quiet"),
+        element("h3", "By kind of op"),
+        _parts("kind of op", times.by_kind(_KINDS), _kind),
+        element("h3", "By module"),
+        _parts("module", times.by_module(_MODULES), _module),
+        element("p", f"All ops take {duration(times.total / 1e3)} under the profiler. {_PROFILED}")
+        if times.total
+        else None,
     )
 
 
-def _module(path: str) -> Markup:
-    if not path:
-        return element("span", "whole model")
-    return element("button", path, type="button", class_="link", data_module=path)
+def _parts(title: str, parts: Sequence[Part], named: Callable[[Part], Markup]) -> Markup:
+    percent = shares([part.milliseconds for part in parts])
+    most = max((part.milliseconds for part in parts), default=0.0) or 1.0
+    rows = [
+        (
+            named(part),
+            f"{part.ops:,}",
+            duration(part.milliseconds / 1e3),
+            share,
+            bar(part.milliseconds / most),
+        )
+        for part, share in zip(parts, percent, strict=True)
+    ]
+    return table((title, "ops", "time", "share", ""), rows, "times")
 
 
-def hazards(found: list[Hazard]) -> Markup:
-    """Return the known problems on devices."""
+def _kind(part: Part) -> Markup:
+    if part.name.endswith("other kinds"):
+        return element("span", part.name)
+    return element("button", part.name, type="button", class_="link", data_search=part.name)
+
+
+def _module(part: Part) -> Markup:
+    if not part.module:
+        return element("span", part.name or "the model")
+    return element("button", part.name, type="button", class_="link", data_module=part.module)
+
+
+def lint(found: Sequence[Finding]) -> Section:
+    """Return the findings of lint, errors first."""
     if not found:
-        return section("hazards", "Hazards", element("p", "No known hazards."))
-    return section("hazards", "Hazards", element("ul", *map(_hazard, found), class_="hazards"))
+        return section("hazards", "Lint", element("p", "Lint found nothing."))
+    counts = Counter(finding.severity for finding in found)
+    total = ", ".join(counted(count, severity) for severity, count in counts.items())
+    text = total.replace("infos", "notes").replace("info", "note")
+    listed = element("ul", *map(_finding, found), class_="hazards")
+    return section("hazards", "Lint", element("p", text, class_="quiet"), listed)
 
 
-def rewrites(counts: Mapping[str, int]) -> Markup | None:
+def _finding(finding: Finding) -> Markup:
+    times = "once" if finding.count == 1 else f"{finding.count} times"
+    kind = {"error": "bad", "warning": "warn"}.get(finding.severity, "note")
+    severity = "note" if finding.severity == "info" else finding.severity
+    lines = [
+        element("p", element("span", severity, class_=kind), f" {finding.problem}, {times}"),
+        element("p", f"at {finding.place}", class_="quiet"),
+        element("p", f"try {finding.hint} ({finding.code})", class_="quiet"),
+    ]
+    return element("li", *lines)
+
+
+def rewrites(counts: Mapping[str, int]) -> Section:
     """Return what the conversion rewrote for its target, by id."""
-    if not counts:
-        return None
     summaries = {rewrite.code: rewrite.summary for rewrite in REWRITES}
     rows = [(code, summaries.get(code, ""), f"{n:,}") for code, n in sorted(counts.items())]
     head = element("p", "Constructs that are reported to fail on the target were replaced.")
     return section(
         "rewrites", "Rewrites", head, table(("id", "emitted", "places"), rows, "rewrites")
     )
-
-
-def _hazard(hazard: Hazard) -> Markup:
-    times = "once" if hazard.count == 1 else f"{hazard.count} times"
-    kind = "bad" if hazard.severity == "error" else "warn"
-    lines = [
-        element("p", element("span", hazard.severity, class_=kind), f" {hazard.problem}, {times}"),
-        element("p", f"at {hazard.place}", class_="quiet"),
-        element("p", f"try {hazard.hint} ({hazard.code})", class_="quiet"),
-    ]
-    return element("li", *lines)

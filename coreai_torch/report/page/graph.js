@@ -6,11 +6,8 @@ const folders = new WeakMap(); // from a folder to its element
 function graphPart(graph, tree, whole) {
   const kind = text(graph.composite) ? "composite" : graph.private ? "graph" : "function";
   const name = text(graph.composite) || text(graph.name);
-  const summary = [
-    make("code", "name", name),
-    make("span", "badge", kind),
-    ...figuresOf(tree, whole),
-  ];
+  const main = [make("code", "name", name), make("span", "badge", kind)];
+  const summary = columns(main, tree);
   const part = foldable(`function ${kind}`, summary, () => [entriesOf(tree, whole, part)]);
   trees.set(graph, { tree, part });
   return part;
@@ -26,20 +23,14 @@ function entriesOf(at, whole, holder) {
 
 function folderPart(first, whole) {
   const { label, at } = shortened(first);
-  const summary = [make("code", "name", label), ...figuresOf(at, whole)];
+  const main = [make("code", "name", label), whole && bar(at.ms / whole)];
+  const summary = columns(main, at);
   const part = foldable("module", summary, () => [entriesOf(at, whole, part)]);
   for (let inner = first; ; inner = inner.entries[0].folder) {
     folders.set(inner, part);
     if (inner === at) break;
   }
   return part;
-}
-
-function figuresOf(at, whole) {
-  const figures = [make("span", "figure", counted(at.ops, "op"))];
-  if (at.bytes) figures.push(make("span", "figure", bytes(at.bytes)));
-  if (whole) figures.push(make("span", "figure", milliseconds(at.ms)), bar(at.ms / whole));
-  return figures;
 }
 
 // Open the folders around a module, and return the innermost element.

@@ -51,6 +51,16 @@ function executed(op) {
   return 1 + sum(op.graph.inner.get(op.index) ?? []);
 }
 
+// Return the multiply-adds of one op, with those of the called graph or of its regions.
+function macsOf(op) {
+  const graph = called(op);
+  const inner = graph ? graph.ops.filter((each) => each.parent === undefined) : op.graph.inner.get(op.index) ?? [];
+  if (graph?.macs !== undefined) return graph.macs;
+  const found = inner.reduce((total, each) => total + macsOf(each), op.macs ?? 0);
+  if (graph) graph.macs = found;
+  return found;
+}
+
 const sum = (ops) => ops.reduce((total, op) => total + executed(op), 0);
 
 function sourceOf(op) {
@@ -78,4 +88,23 @@ function bytes(count) {
 }
 
 const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
-const milliseconds = (ms) => (ms === undefined ? "" : `${ms.toFixed(3)} ms`);
+
+// A time as people write it: 2 min 5 s, 3.4 s, 12 ms, 850 µs.
+function milliseconds(ms) {
+  if (ms === undefined) return "";
+  const seconds = ms / 1e3;
+  if (seconds >= 99.5) return `${Math.floor(Math.round(seconds) / 60)} min ${Math.round(seconds) % 60} s`;
+  for (const [unit, scale] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]]) {
+    const number = seconds / scale;
+    if (number >= 0.995) return `${number.toFixed(number < 9.95 ? 1 : 0)} ${unit}`;
+  }
+  return "0 s";
+}
+
+// A large number with its unit: 950, 11.7 M, 1.81 G.
+function quantity(count) {
+  for (const [unit, scale] of [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
+    if (count >= 0.9995 * scale) return `${Number((count / scale).toPrecision(3))} ${unit}`;
+  }
+  return `${count}`;
+}

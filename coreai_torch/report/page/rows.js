@@ -69,33 +69,81 @@ const rowsOf = new WeakMap(); // from an op to its row in the tree
 
 function row(op, where = "", keep = stepRow) {
   const kind = called(op) ? (text(called(op).composite) ? "composite" : "called") : "";
-  const summary = [
+  const main = [
     make("span", "number", `#${op.id}`),
     make("code", "name", titleOf(op)),
     kind && make("span", "badge", kind === "called" ? "graph" : kind),
     where && make("span", "where", where),
     make("code", "type", typesOf(op)),
-    op.ms !== undefined && make("span", "figure", milliseconds(op.ms)),
-    isConstant(op) && make("span", "figure", bytes(op.bytes)),
   ];
+  const summary = columns(main, {
+    ops: called(op) ? executed(op) : 0,
+    parameters: op.parameters,
+    macs: isConstant(op) ? 0 : macsOf(op),
+    bytes: op.bytes,
+    ms: op.ms,
+  });
   return foldable(`op ${kind}`, summary, () => [detail(op, keep)]);
 }
 
-function detail(op, keep) {
+// The figures of an op or module, in columns of fixed width.
+const COLUMNS = [
+  ["ops", "ops", (count) => `${count}`.replace(/\B(?=(\d{3})+$)/g, ",")],
+  ["parameters", "parameters", (count) => quantity(count)],
+  ["macs", "multiply-adds", (count) => quantity(count)],
+  ["bytes", "size", (count) => bytes(count)],
+  ["ms", "time", (ms) => milliseconds(ms)],
+];
+
+function columns(main, figures) {
+  const cells = COLUMNS.map(([key, , show]) => {
+    return make("span", `figure ${key}`, figures[key] ? show(figures[key]) : "");
+  });
+  return [make("span", "main", ...main), ...cells];
+}
+
+function columnTitles() {
+  const titles = COLUMNS.map(([key, title]) => make("span", `figure ${key}`, title));
+  return make("div", "columns", make("span", "main", "module or op"), ...titles);
+}
+
+function detail(op, keep, go = reveal) {
   const list = make("dl", "detail");
   const add = (title, ...content) => {
     if (content.some(Boolean)) list.append(make("dt", "", title), make("dd", "", ...content));
   };
   add("op", make("code", "", text(op.op)));
   add("module", moduleOf(op) && make("code", "", moduleOf(op)));
-  add("torch", torchText(op) && make("code", "", torchText(op)));
-  add("source", sourceOf(op) && make("code", "source", sourceOf(op)));
-  add("inputs", ...(op.operands ?? []).map((value) => operand(op.graph, value)));
-  add("used by", ...usersOf(op).filter((user) => !isEnd(user)).map((user) => jump(user)));
+  add("torch", op.target !== undefined && make("code", "", text(op.target)));
+  add("FX node", op.node !== undefined && make("code", "", `%${text(op.node)}`));
+  add("source", ...sourceParts(op));
+  add("inputs", ...(op.operands ?? []).map((value) => operand(op.graph, value, go)));
+  add("used by", ...usersOf(op).filter((user) => !isEnd(user)).map((user) => jump(user, go)));
   add("attributes", op.attributes !== undefined && make("code", "", text(op.attributes)));
   add("value", op.value !== undefined && make("code", "", text(op.value)));
   const inside = [...bodyOf(op), ...regionsOf(op, keep)];
   return make("div", "inside", list, ...inside);
+}
+
+// The file and line of an op: a link that editors register, and the lines if the page has them.
+function sourceParts(op) {
+  const place = sourceOf(op);
+  if (!place) return [];
+  const link = make("a", "", make("code", "source", place));
+  link.href = `vscode://file${encodeURI(text(op.file)).replace(/[?#]/g, encodeURIComponent)}:${op.line}`;
+  link.title = "Open in the editor";
+  const absolute = text(op.file).startsWith("/");
+  const lines = data.code?.[text(op.file)]?.[op.line];
+  const rest = text(op.callers).split("\n").map((each) => make("code", "caller", each));
+  return [absolute ? link : make("code", "source", place), lines && codeLines(lines, op.line), ...rest];
+}
+
+function codeLines(lines, line) {
+  const [first, ...shown] = lines;
+  return make("pre", "lines", ...shown.map((content, index) => {
+    const number = make("span", "line-number", `${first + index}`.padStart(4), " ");
+    return make("span", first + index === line ? "line here" : "line", number, `${content}\n`);
+  }));
 }
 
 function torchText(op) {
@@ -103,19 +151,19 @@ function torchText(op) {
   return `%${text(op.node)} = ${text(op.target)}`;
 }
 
-function operand(graph, value) {
+function operand(graph, value, go) {
   const maker = graph.makers.get(value);
   if (!maker) return make("code", "operand", "an argument of the region");
   if (maker.argument !== undefined) {
     return make("code", "operand", `${maker.argument} ${maker.type}`);
   }
-  if (!isConstant(maker.op)) return jump(maker.op);
+  if (!isConstant(maker.op)) return jump(maker.op, go);
   const shown = maker.op.value === undefined ? bytes(maker.op.bytes) : text(maker.op.value);
   return make("code", "operand", `${typesOf(maker.op)} constant, ${shown}`);
 }
 
-function jump(op) {
-  const link = button("", "link operand", () => reveal(op));
+function jump(op, go) {
+  const link = button("", "link operand", () => go(op));
   link.append(make("code", "", `#${op.id} ${titleOf(op)} ${typesOf(op)}`));
   return link;
 }

@@ -15,7 +15,7 @@ function texts() {
 
 function hayOf(op) {
   const words = [titleOf(op), text(op.op), moduleOf(op), torchText(op), typesOf(op)];
-  const more = [sourceOf(op), text(op.attributes), text(op.value), `#${op.id}`];
+  const more = [sourceOf(op), text(op.attributes), text(op.value), text(op.name), text(op.callers), `#${op.id}`];
   return [...words, ...more].join("\n").toLowerCase();
 }
 
@@ -29,6 +29,7 @@ const field = document.getElementById("search");
 const results = document.getElementById("results");
 const found = document.getElementById("found");
 const tree = document.getElementById("tree");
+document.getElementById("columns").append(columnTitles());
 
 function search(query) {
   const on = query.trim() !== "";
@@ -45,8 +46,9 @@ function search(query) {
 function result(op) {
   const made = row(op, placeOf(op));
   if (!isConstant(op)) {
-    const inTree = button("Show in the graph", "more", () => reveal(op));
-    made.addEventListener("toggle", () => made.lastChild.append(inTree), { once: true });
+    const inTree = button("Show in modules", "more", () => reveal(op));
+    const drawn = button("Show in the graph", "more", () => showInGraph(op));
+    made.addEventListener("toggle", () => made.lastChild.append(inTree, drawn), { once: true });
   }
   return made;
 }

@@ -13,7 +13,17 @@ function start() {
   }
   if (open.length) open[0][1].unfold();
   document.getElementById("weights-list").append(...weightList());
+  for (const key of ["parameters", "macs", "bytes", "ms"]) {
+    const any = grown.some(([, each]) => each[key]);
+    document.getElementById("graph").classList.toggle(`without-${key}`, !any);
+  }
+  const timedFirst = grown.map(([graph]) => graph).filter((graph) => !graph.private);
+  timedFirst.sort((a, b) => trees.get(b).tree.ms - trees.get(a).tree.ms);
+  if (timedFirst.length) startFlame(timedFirst[0]);
+  startFlowInView();
 }
+
+const isField = (element) => ["INPUT", "SELECT"].includes(element?.tagName);
 
 function listen() {
   field.addEventListener("input", () => search(field.value));
@@ -28,7 +38,7 @@ function listen() {
     else if (pressed) revealModule(pressed.dataset.module);
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && document.activeElement !== field) {
+    if (event.key === "/" && !isField(document.activeElement)) {
       event.preventDefault();
       field.focus();
     } else if (event.key === "Escape" && document.activeElement === field) {

@@ -10,7 +10,7 @@ function treeOf(graph) {
 }
 
 function folder(path, label) {
-  return { path, label, entries: [], children: new Map(), ops: 0, bytes: 0, ms: 0 };
+  return { path, label, entries: [], children: new Map(), ops: 0, bytes: 0, ms: 0, macs: 0, parameters: 0 };
 }
 
 // Return the folder of an op, and count the op in it and in its parents.
@@ -36,8 +36,13 @@ function child(parent, part) {
 }
 
 function tally(at, op) {
-  if (isConstant(op)) at.bytes += op.bytes;
-  else at.ops += executed(op);
+  if (isConstant(op)) {
+    at.bytes += op.shared ? 0 : op.bytes; // stored once, however many graphs use it
+    at.parameters += op.parameters ?? 0;
+  } else {
+    at.ops += executed(op);
+    at.macs += macsOf(op);
+  }
   at.ms += op.ms ?? 0;
 }
 
