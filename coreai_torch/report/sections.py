@@ -36,9 +36,7 @@ class Section(NamedTuple):
     body: Markup
 
 
-def figures(
-    summary: Summary, costs: Costs, verdict: Verdict | None, times: Times | None
-) -> Markup:
+def figures(summary: Summary, costs: Costs, verdict: Verdict | None, times: Times | None) -> Markup:
     """Return the key figures of the program."""
     entry = times.timing.function if times is not None else summary.functions[0].name
     ops = {function.name: function.ops for function in summary.functions}

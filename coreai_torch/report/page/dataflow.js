@@ -168,7 +168,6 @@ function fillGroup(box, built) {
 
 function edgePath(edge) {
   const path = drawing("path", { class: edgeClass(edge), d: curve(edge.points) });
-  if (!edge.plain && !edge.to.open) path.setAttribute("marker-end", "url(#arrow)");
   edge.path = path;
   return path;
 }
@@ -177,7 +176,10 @@ const touches = (edge) => {
   const { selected } = view;
   return selected && (edge.from === selected || edge.to === selected || edge.source === selected);
 };
-const edgeClass = (edge) => (touches(edge) ? "edge near" : "edge");
+function edgeClass(edge) {
+  const arrow = edge.to && !edge.to.open ? " arrow" : "";
+  return `edge${arrow}${touches(edge) ? " near" : ""}`;
+}
 
 // A smooth line through points, vertical at both ends.
 function curve(points) {
@@ -399,14 +401,21 @@ function startFlowInView() {
   watch.observe(flowSvg);
 }
 
+function arrows() {
+  const defs = drawing("defs", {});
+  const size = { viewBox: "0 0 8 8", refX: 7.5, refY: 4, markerWidth: 8, markerHeight: 8 };
+  for (const id of ["arrow", "arrow-near"]) {
+    const marker = drawing("marker", { id, ...size, orient: "auto", markerUnits: "userSpaceOnUse" });
+    marker.append(drawing("path", { d: "M0 1L8 4L0 7z" }));
+    defs.append(marker);
+  }
+  return defs;
+}
+
 function startFlow() {
   if (view.started) return;
   view.started = true;
-  const arrow = drawing("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
-  arrow.append(drawing("path", { d: "M0 1L8 4L0 7z" }));
-  const defs = drawing("defs", {});
-  defs.append(arrow);
-  flowSvg.append(defs, world);
+  flowSvg.append(arrows(), world);
   d3.select(flowSvg).call(zoom);
   const functions = document.getElementById("flow-function");
   data.functions.forEach((graph, index) => {

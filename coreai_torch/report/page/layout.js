@@ -30,7 +30,7 @@ function lay(box) {
   if (box.laid) return;
   const sub = subtitle(box);
   const wide = Math.max(textWidth(cut(box.label)), textWidth(cut(sub), SMALL_FONT));
-  box.width = Math.ceil(Math.max(wide + 2 * PAD, 64));
+  box.width = Math.ceil(Math.max(wide + 2 * PAD + (box.children.length ? 14 : 0), 64));
   box.height = sub ? 40 : 28;
   if (box.open) layInside(box);
   box.laid = true;
@@ -192,7 +192,7 @@ function portEdges(ports, keys, graph, box) {
       const rest = points.filter(({ y }) => y < box.height);
       const y = child.y + child.height;
       rest[0] = { x: border(child, "leaveAt", source, rest[0].x), y };
-      edges.push({ points: [...rest, { x: inside, y: box.height }], from: child, source, plain: true });
+      edges.push({ points: [...rest, { x: inside, y: box.height }], from: child, source });
     }
   }
   return edges;
