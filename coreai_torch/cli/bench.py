@@ -9,16 +9,21 @@ from typing import Annotated
 
 import typer
 
+from ..formatting import duration
 from .console import Json, answer, check_function
+
+_TRACED = 5  # calls in a trace, which has an event for every op of every call
 
 HELP = """Time calls of an asset on this machine, in a separate process.
 
 \b
   coreai-torch bench net.aimodel
   coreai-torch bench net.aimodel --runs 200 --size 8 --json
+  coreai-torch bench net.aimodel --trace net.json
 
-Inputs are random; --size replaces dynamic sizes. On Linux the runtime is an interpreter: the times
-are not representative of device performance.
+Inputs are random; --size replaces dynamic sizes. --trace also records calls under the profiler, as
+a trace of modules and ops that ui.perfetto.dev and chrome://tracing open. On Linux the
+runtime is an interpreter: the times are not representative of device performance.
 """
 
 
@@ -28,6 +33,9 @@ def bench(
     warmup: Annotated[int, typer.Option(min=0, help="Untimed calls before that.")] = 3,
     size: Annotated[int, typer.Option(min=1, help="Value of dynamic sizes.")] = 1,
     function: Annotated[str, typer.Option(help="The function to call.")] = "main",
+    trace: Annotated[
+        Path | None, typer.Option(help="Write a trace of calls to this .json, for Perfetto.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Time calls."""
@@ -37,7 +45,7 @@ def bench(
     check_function(asset, to_torch(asset).functions, function)
     timed = time_calls(asset, runs=runs, warmup=warmup, size=size, function=function)
     load, seconds = timed.load, timed.seconds
-    data = {
+    data: dict[str, Any] = {
         "runs": runs,
         "load_s": load,
         "min_ms": 1e3 * min(seconds),
@@ -45,8 +53,15 @@ def bench(
         "p90_ms": 1e3 * sorted(seconds)[math.ceil(0.9 * runs) - 1],
         "mean_ms": 1e3 * statistics.fmean(seconds),
     }
-    lines = (
-        f"{asset}: {data['median_ms']:.3f} ms per call (median of {runs}; min "
-        f"{data['min_ms']:.3f}, 90 % below {data['p90_ms']:.3f}), loaded in {load:.2f} s"
-    )
+    median, least, most = (duration(data[key] / 1e3) for key in ("median_ms", "min_ms", "p90_ms"))
+    lines = [
+        f"{asset}: {median} per call of {function} (median of {runs}; min {least}, "
+        f"90 % below {most}), loaded in {duration(load)}"
+    ]
+    if trace is not None:
+        from .profiling import traced
+
+        traced(asset, function, min(runs, _TRACED), size).write(trace)
+        data |= {"trace": trace}
+        lines.append(f"{trace}: open it in ui.perfetto.dev or chrome://tracing")
     answer(data, lines, as_json=as_json, ok=True)

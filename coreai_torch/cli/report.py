@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,6 @@ import typer
 from .console import Inputs, Json, answer, check_function, counted, size
 
 if TYPE_CHECKING:
-    from ..debugging.benchmarker import BenchmarkResult
     from ..verification import Verdict
 
 HELP = """Write an HTML page about an asset: inputs, outputs, graph, weights, hazards.
@@ -46,6 +44,7 @@ def report(
     """Write the page."""
     from ..progress import stages
     from ..report import summarize, write_page
+    from .profiling import profiled
 
     if inputs and source is None:
         raise typer.BadParameter("--input needs the model to verify against: pass --source too")
@@ -59,7 +58,7 @@ def report(
                 verdict = _verified(asset, source, inputs or [], function)
         if profile:
             with stage("profiling"):
-                timing = _profiled(asset, function, runs, length)
+                timing = profiled(asset, function, runs, length)
     written = write_page(output, asset, verdict=verdict, timing=timing)
     ops, page_bytes = sum(f.ops for f in contents.functions), written.stat().st_size
     checked = None if verdict is None else verdict.ok
@@ -93,49 +92,4 @@ def _verified(asset: Path, source: str, inputs: list[str], function: str) -> Ver
         dynamic_shapes=loaded.dynamic_shapes,
         entrypoint_name=function,
         converter=TorchConverter().register_custom_kernels(loaded.kernels),
-    )
-
-
-def _profiled(asset: Path, function: str, runs: int, length: int) -> BenchmarkResult:
-    """Profile in a separate process, so that a crash of the runtime does not end this one."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
-    from ..errors import NativeError
-
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=_silent) as pool:
-        try:
-            return pool.submit(_benchmarked, asset, function, runs, length).result()
-        except BrokenProcessPool:
-            raise NativeError(
-                f"the native code crashed while it profiled {asset}\n"
-                "  try   run coreai-torch bench, which names the op, or omit --profile"
-            ) from None
-
-
-def _silent() -> None:
-    """Silence the runtime, which prints to standard output."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-
-
-def _benchmarked(asset: Path, function: str, runs: int, length: int) -> BenchmarkResult:
-    import asyncio
-
-    from ..debugging.benchmarker import benchmark_coreai_program
-    from ..interpreter import to_torch
-    from ..verification.timing import drawn
-
-    signature = to_torch(asset).functions[function]
-    return asyncio.run(
-        benchmark_coreai_program(
-            coreai_program=asset,
-            inputs={name: drawn(type_, length) for name, type_ in signature.inputs.items()},
-            states={name: drawn(type_, length) * 0 for name, type_ in signature.states.items()},
-            num_runs=runs,
-            function_name=function,
-        )
     )
