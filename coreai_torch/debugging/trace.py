@@ -27,12 +27,11 @@ _PROCESS, _THREAD = 1, 1
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the runtime in nanoseconds; `depth` counts the steps around it."""
+    """A step of the runtime in nanoseconds; steps may contain others."""
 
     operation: int
     begin: int
     end: int
-    depth: int
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class _Call:
             owner, op = ops[step.operation]
             module = sites.module(owner, op, step.operation)
             begin, end = step.begin - self.zero, step.end - self.zero
-            if step.depth == 0:
+            if begin >= self._last:  # not inside the step before
                 found += self._enter(module, begin)
                 self._last = end
             details = {"module": module, "id": step.operation, "types": [str(t) for t in op.types]}
@@ -178,21 +177,23 @@ async def trace_coreai_program(
             first = len(recorder.steps)
             began = time.perf_counter_ns()
             await (function(feeds, state=handles) if handles else function(feeds))
-            took = time.perf_counter_ns() - began
+            ended = time.perf_counter_ns()
             if number >= 0:
-                calls.append(_bounds(recorder.steps[first:], took))
+                calls.append(_bounds(recorder.steps[first:], began, ended))
     known = {number for _, _, number in operation_ids(program)}
     steps = tuple(step for step in recorder.steps if step.operation in known)
     return Trace(program, function_name, tuple(calls), steps)
 
 
-def _bounds(steps: list[Step], took: int) -> tuple[int, int]:
-    """Return begin and end of a call on the profiler's clock; its steps are in the middle."""
+def _bounds(steps: list[Step], began: int, ended: int) -> tuple[int, int]:
+    """Return begin and end of a call on the profiler's clock.
+
+    If that is not Python's clock, the call begins with its first step and ends with its last one.
+    """
     if not steps:
-        return 0, took
+        return began, ended
     first, last = min(step.begin for step in steps), max(step.end for step in steps)
-    before = max(took - (last - first), 0) // 2
-    return first - before, last + before
+    return (began, ended) if began <= first and last <= ended else (first, last)
 
 
 class _Recorder:
@@ -216,4 +217,4 @@ class _Recorder:
         began = self._open.pop()
         step = self._executed.get(event.compile_ids.id)
         if step is not None and step.operation is not None:
-            self.steps.append(Step(step.operation, began, event.timestamp, len(self._open)))
+            self.steps.append(Step(step.operation, began, event.timestamp))
