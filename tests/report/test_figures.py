@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -19,7 +19,6 @@ from coreai_torch.report.costs import Costs, multiply_adds
 from coreai_torch.report.graph_data import graph_data
 from coreai_torch.report.html_page import html_page, page_of
 from coreai_torch.report.origin import origin
-from coreai_torch.report.rewrites import rewrites_of
 from coreai_torch.report.times import Times
 
 
@@ -213,31 +212,11 @@ def test_findings_of_lint_are_listed():
     assert ">Lint</h2>" in page
 
 
-@dataclass(frozen=True)
-class Rewrite:
-    name: str
-    count: int
-
-
-@pytest.mark.parametrize(
-    ("listed", "rows"),
-    [
-        (None, []),
-        ([], []),
-        (["fold <b>"], [{"rewrite": "fold <b>"}]),
-        ({"fold": 2}, [{"rewrite": "fold", "count": "2"}]),
-        ([Rewrite("fold", 2)], [{"name": "fold", "count": "2"}]),
-    ],
-    ids=["none", "empty", "texts", "counts", "records"],
-)
-def test_rewrites_of_a_program_become_rows(listed, rows):
-    class Source:
-        rewrites = listed
-
-    assert rewrites_of(Source()) == rows
-    page = page_of(layered(1, 2), "net", rewrites=rows)
-    assert ('id="rewrites"' in page) is bool(rows)
-    assert "fold <b>" not in page
+def test_rewrites_of_the_conversion_are_listed():
+    page = page_of(layered(1, 2), "net", rewrites={"<b>": 1234})
+    assert 'id="rewrites"' in page
+    assert "<td>&lt;b&gt;</td><td></td><td>1,234</td>" in page
+    assert 'id="rewrites"' not in page_of(layered(1, 2), "net")
 
 
 def test_the_line_of_the_model_comes_before_the_lines_of_torch():
