@@ -126,7 +126,7 @@ def as_rows(module: nn.Module, x: Tensor) -> Tensor | None:
     if isinstance(module, nn.Conv1d):
         batched = batched.unsqueeze(2)
         sizes = [(neutral, *size) for neutral, size in zip((1, 1, 0, 1), sizes, strict=True)]
-    columns = functional.unfold(batched, *sizes)  # type: ignore[arg-type]
+    columns = functional.unfold(batched, *sizes)
     return columns.transpose(1, 2).flatten(0, 1)
 
 

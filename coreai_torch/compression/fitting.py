@@ -174,7 +174,7 @@ def _other_bytes(model: nn.Module, weights: Sequence[Weight], limits: Limits) ->
     size = sum(t.numel() * t.element_size() for t in others.values())
     if limits.scaled_inputs:
         size += sum(4 * w.value.shape[w.axes[1]] for w in weights if w.axes is not None)
-    return size + PROGRAM_BYTES + LAYER_BYTES * len(weights)
+    return int(size) + PROGRAM_BYTES + LAYER_BYTES * len(weights)
 
 
 def _within_error(

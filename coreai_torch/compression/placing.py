@@ -20,16 +20,18 @@ def put(module: nn.Module, attribute: str, layer: nn.Module) -> None:
     parametrize.register_parametrization(module, attribute, layer, unsafe=True)
     parametrizations = module.parametrizations[attribute]
     parametrizations.original = nn.Parameter(torch.empty(0), requires_grad=False)
-    type(module).__reduce_ex__ = _reduce  # a class that torch created for this module
+    created: Any = type(module)  # a class that torch created for this module
+    created.__reduce_ex__ = _reduce
 
 
 def _parametrization(cls: type[nn.Module]) -> type[nn.Module]:
     """Return the parametrization class; a tied layer may already be one."""
     if _is_wrapped(cls):
         return cls
-    wrapped: type[nn.Module] = wrap_for_parametrization(cls)  # type: ignore[arg-type]
-    wrapped.__reduce_ex__ = _reduce  # type: ignore[assignment, method-assign]
-    return wrapped
+    wrapped: Any = wrap_for_parametrization(cls)  # type: ignore[arg-type]
+    wrapped.__reduce_ex__ = _reduce
+    found: type[nn.Module] = wrapped
+    return found
 
 
 def _is_wrapped(cls: type[nn.Module]) -> bool:
@@ -58,7 +60,7 @@ def _reduce(self: nn.Module, protocol: Any) -> Any:
 
 def _new(base: type[nn.Module]) -> Any:
     """Return an empty module whose state `_restore` sets."""
-    restoring = type(base.__name__, (base,), {"__setstate__": _restore})
+    restoring: Any = type(base.__name__, (base,), {"__setstate__": _restore})
     return restoring.__new__(restoring)
 
 

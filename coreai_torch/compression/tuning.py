@@ -67,7 +67,7 @@ class Tuning:
         if self.method is None or weight.axes is None:
             return 0
         inputs = weight.value.numel() // weight.value.shape[weight.axes[0]]
-        return 4 * inputs**2
+        return int(4 * inputs**2)
 
     def _observed(self, group: Wanted) -> Wanted:
         layers = [u.module for w, _ in group for u in w.users if takes_floats(u.module)]
