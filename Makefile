@@ -6,7 +6,7 @@ CONSTRAINTS := constraints.txt
 TORCHVISION := 0.28.0
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: clients demo test test-newest op test-plain-torch lint sweep bench bench-ops model-sizes mutants docs clean matrix matrix-quick
+.PHONY: clients rewrites demo test test-newest op test-plain-torch lint sweep bench bench-ops model-sizes mutants docs clean matrix matrix-quick
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -21,6 +21,10 @@ test-plain-torch: $(VENV)/.test         ## all tests but the long sweeps, withou
 
 test-newest:                            ## the same tests with the newest torch and model libraries
 	$(MAKE) test VENV=.venv-newest CONSTRAINTS=constraints-newest.txt TORCHVISION=0.29.2
+
+# Every converter of these tests applies all rewrites of docs/targets.md.
+rewrites: $(VENV)/.test                 ## op cases and models with all rewrites: equal numbers
+	REWRITES=any $(PYTEST) -n auto --dist loadgroup tests/ops tests/models -m "not slow"
 
 op: $(VENV)/.test                       ## one op's cases and database entries: make op OP=hypot
 	$(BIN)/python tests/ops/one_op.py '$(OP)'

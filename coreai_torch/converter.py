@@ -11,12 +11,14 @@ from typing import Any
 import torch
 
 from . import rewrites
+from .asset.annotations import SIZES
 from .asset.optimizing import optimize_option
 from .asset.program import Program
 from .capture import aliased_inputs, argument_checks, decompositions, guards, overflow, validate
 from .capture.decompositions import OwnDecompositions
 from .capture.exporting import call_export_fn
 from .capture.io_plan import Names, plan
+from .capture.size_ranges import size_ranges
 from .capture.validate import Rules
 from .errors import ArgumentTypeError, ConversionError, NamingError, NothingStagedError
 from .kernels.metal import TorchMetalKernel, lowerings
@@ -216,6 +218,8 @@ class TorchConverter:
             )
         program.rewrites = tuple(done)
         program.metadata |= rewrites.as_metadata(done)
+        sizes = {one.entrypoint: size_ranges(one.program, one.plan) for one in chosen}
+        program.metadata |= {SIZES: sizes} if any(sizes.values()) else {}
         if self._optimize:
             program.optimize()
         return program

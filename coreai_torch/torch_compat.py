@@ -187,6 +187,14 @@ def clear_dispatch_cache(op: OpOverload) -> None:
     op._dispatch_cache.clear()
 
 
+def size_names(environment: Any) -> dict[Any, str]:
+    """Return the names that `Dim` objects gave to symbolic sizes; a saved program has lost them."""
+    given = getattr(environment, "source_name_to_debug_name", {})
+    symbols = getattr(environment, "source_to_var", {})
+    named = ((symbols.get(source), name) for source, name in given.items())
+    return {symbol: name for symbol, name in named if symbol is not None and name.isidentifier()}
+
+
 def guards_code(program: torch.export.ExportedProgram) -> list[str]:
     """Return the guards of an exported program as expressions in Python."""
     return list(getattr(program, "_guards_code", None) or [])

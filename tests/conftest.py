@@ -13,9 +13,12 @@ os.environ["COREAI_TORCH_OPTIMIZE"] = "0"
 
 import lazy_import  # noqa: E402
 import lean_torch  # noqa: E402  found by the line above
+import rewrite_everything  # noqa: E402
 import version_faults  # noqa: E402
 
 lean_torch.make_lean()
+if target := os.environ.get("REWRITES"):
+    rewrite_everything.make_default(target)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ..formatting import counted, size
-from .figures import Figures, FunctionSummary, PortSummary
+from .figures import Figures, FunctionSummary
 from .markup import Markup, bar, element, joined, table
 
 _KINDS = {"inputs": "input", "outputs": "output", "states": "state"}
@@ -19,7 +19,7 @@ def signature(summary: Figures) -> Markup:
 
 def _function(function: FunctionSummary) -> Markup:
     rows = [
-        (kind, element("code", port.name), element("code", _type(port)))
+        (kind, element("code", port.name), element("code", port.type))
         for what, kind in _KINDS.items()
         for port in getattr(function, what)
     ]
@@ -27,11 +27,6 @@ def _function(function: FunctionSummary) -> Markup:
         element("code", function.name), element("span", counted(function.ops, "op"), class_="quiet")
     )
     return joined(element("h3", caption), table(("", "name", "type"), rows, "ports"))
-
-
-def _type(port: PortSummary) -> str:
-    sizes = ", ".join("?" if size_ is None else str(size_) for size_ in port.shape)
-    return f"{port.dtype}[{sizes}]"
 
 
 def pills(counts: Iterable[tuple[str, int]], class_: str) -> Markup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -13,11 +13,17 @@ class PortSummary:
     name: str
     dtype: str
     shape: tuple[int | None, ...]  # None for a dynamic size
+    ranges: dict[int, str] = field(default_factory=dict)  # of dynamic sizes: `batch 1..8`
+
+    @property
+    def type(self) -> str:
+        """Return `f32[batch 1..8, 3, ?, ?]`."""
+        sizes = (self.ranges.get(i, "?") if n is None else str(n) for i, n in enumerate(self.shape))
+        return f"{self.dtype}[{', '.join(sizes)}]"
 
     def __str__(self) -> str:
-        """Return `x: f32[1, 3, ?, ?]`."""
-        sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
-        return f"{self.name}: {self.dtype}[{sizes}]"
+        """Return `x: f32[batch 1..8, 3, ?, ?]`."""
+        return f"{self.name}: {self.type}"
 
 
 @dataclass(frozen=True)

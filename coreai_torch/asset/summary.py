@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .annotations import SIZES, annotation
 from .display import fragment, panel
 from .figures import FunctionSummary, PortSummary
 from .reading import Block, Function, Op, Port, Program, Source, Type, bytes_of, read
@@ -41,15 +42,25 @@ class Summary:
 
 def summarize(source: Source) -> Summary:
     """Summarize a program, an asset, or the path of one."""
-    return summary_of(read(source, largest=0), file_bytes(source))
+    return summary_of(read(source, largest=0), file_bytes(source), annotation(source, SIZES))
 
 
-def summary_of(program: Program, size: int | None) -> Summary:
-    """Summarize a program that was read, with files of this size."""
+def summary_of(
+    program: Program, size: int | None, ranges: Mapping[str, Any] | None = None
+) -> Summary:
+    """Summarize a program that was read, with files of this size.
+
+    `ranges` has the dynamic sizes by function and port, as `annotations.SIZES` stores them.
+    """
+    ranges = ranges or {}
     every = [op for function in program.functions.values() for op in ops_of(function.body)]
     counted = Counter(op.name for op in every if op.name != "coreai.constant")
     return Summary(
-        tuple(_function(f, program) for f in program.functions.values() if not f.is_private),
+        tuple(
+            _function(f, program, ranges.get(f.name, {}))
+            for f in program.functions.values()
+            if not f.is_private
+        ),
         {f.name: len(list(ops_of(f.body))) for f in program.functions.values() if f.is_private},
         _composites(every, program),
         dict(counted.most_common()),
@@ -77,19 +88,27 @@ def once(ops: Iterable[Op]) -> Iterator[Op]:
         seen.add(key)
 
 
-def _function(function: Function, program: Program) -> FunctionSummary:
+def _function(function: Function, program: Program, ranges: Mapping[str, Any]) -> FunctionSummary:
+    def listed(ports: Sequence[Port]) -> tuple[PortSummary, ...]:
+        return tuple(_port(port, ranges.get(port.name, {})) for port in ports)
+
     return FunctionSummary(
         function.name,
-        tuple(_port(p) for p in function.inputs if p.type.kind != "handle"),
-        tuple(_port(p) for p in function.outputs if p.type.kind != "token"),
-        tuple(_port(p) for p in function.inputs if p.type.kind == "handle"),
+        listed([p for p in function.inputs if p.type.kind != "handle"]),
+        listed([p for p in function.outputs if p.type.kind != "token"]),
+        listed([p for p in function.inputs if p.type.kind == "handle"]),
         _executed(function, program),
     )
 
 
-def _port(port: Port) -> PortSummary:
+def _port(port: Port, ranges: Mapping[str, Sequence[Any]]) -> PortSummary:
     sizes = tuple(None if size < 0 else size for size in port.type.shape)
-    return PortSummary(port.name, port.type.element, sizes)
+    named = {int(a): _range(*r) for a, r in ranges.items() if sizes[int(a)] is None}
+    return PortSummary(port.name, port.type.element, sizes, named)
+
+
+def _range(name: str, low: int | None, high: int | None) -> str:
+    return f"{name} {'' if low is None else low}..{'' if high is None else high}"
 
 
 def _executed(function: Function, program: Program) -> int:

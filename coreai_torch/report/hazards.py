@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from pathlib import Path
-
-from coreai.authoring import AIProgram
-
+from ..asset.annotations import annotation
 from ..asset.reading import Program, Source
-from ..asset.resources import asset_at
 from ..linting import Finding, lint, lint_program
 from ..rewrites import METADATA
 
@@ -28,11 +22,7 @@ def hazards_of(program: Program) -> list[Hazard]:
 
 def rewritten(source: Source) -> dict[str, int]:
     """Return the number of places that the conversion rewrote, by the id of the rewrite."""
-    if isinstance(source, AIProgram):
-        return dict(Counter(one.code for one in getattr(source, "rewrites", ())))
-    asset = asset_at(Path(source)) if isinstance(source, str | Path) else source
-    stored = asset.metadata.creator_defined_metadata.get(METADATA, "{}")
-    return {str(code): int(count) for code, count in json.loads(stored).items()}
+    return {str(code): int(count) for code, count in annotation(source, METADATA).items()}
 
 
 def _without_info(found: list[Hazard]) -> list[Hazard]:

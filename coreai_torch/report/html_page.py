@@ -8,8 +8,9 @@ import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..asset.annotations import SIZES, annotation
 from ..asset.markup import Markup, element, joined, script_data
 from ..asset.reading import Program, Source, read
 from ..asset.space import check_space, full_disk_reported
@@ -53,9 +54,9 @@ def html_page(
     """Return the page; `verdict` comes from `verify`, `timing` from `benchmark_coreai_program`."""
     program = read(source, largest=SMALL)
     named = title or (Path(source).name if isinstance(source, str | Path) else "Core AI program")
-    rewrites = rewritten(source)
-    made = origin()
-    return page_of(program, named, file_bytes(source), verdict, timing, rewrites, made=made)
+    rewrites, sizes = rewritten(source), annotation(source, SIZES)
+    size, made = file_bytes(source), origin()
+    return page_of(program, named, size, verdict, timing, rewrites, made=made, sizes=sizes)
 
 
 def write_page(
@@ -91,9 +92,10 @@ def page_of(
     rewrites: Mapping[str, int] | None = None,
     *,
     made: Origin | None = None,
+    sizes: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the page of a program that was already read; `size` is that of its files."""
-    summary = summary_of(program, size)
+    summary = summary_of(program, size, sizes)
     times = Times(program, timing) if timing is not None else None
     parts = [
         sections.contents(summary),
