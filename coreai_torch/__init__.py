@@ -3,6 +3,8 @@
 Names are imported on first use, so that `coreai-torch --help` does not import torch.
 """
 
+from . import _console_script  # noqa: F401, I001  first: it makes Ctrl-C silent
+
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType

@@ -5,9 +5,10 @@ that docs/errors.md explains; 130 interrupted.
 """
 
 import signal
-import threading
 from collections.abc import Sequence
 from typing import Any
+
+from .._console_script import end_on_interruption
 
 __all__ = ["app", "main"]
 
@@ -15,18 +16,17 @@ __all__ = ["app", "main"]
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the console script and exit with its exit code.
 
-    Ctrl-C ends the process without a traceback while the modules of the command are imported.
+    Ctrl-C ends the process without a traceback, except while the command runs: then it is an
+    error with exit code 130.
     """
-    before = signal.getsignal(signal.SIGINT)
-    is_script = arguments is None and threading.current_thread() is threading.main_thread()
-    can_change = is_script and before is not signal.SIG_IGN  # a background job ignores Ctrl-C
-    if can_change:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from .app import main as run
+    changed = arguments is None and end_on_interruption()
+    try:
+        from .app import main as run
 
-    if can_change:
-        signal.signal(signal.SIGINT, before)
-    run(arguments)
+        run(arguments)
+    finally:
+        if changed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def __getattr__(name: str) -> Any:

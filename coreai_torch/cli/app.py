@@ -33,7 +33,7 @@ from . import (
     verify,
 )
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
-from .supervisor import can_supervise, supervised
+from .supervisor import accept_interruption, can_supervise, supervised
 from .verbosity import Quiet, Verbose, apply_verbosity, with_verbosity
 
 _HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
@@ -133,6 +133,7 @@ def _crashed(crash: NativeError, as_json: bool) -> int:
 
 def _outcome(given: list[str], as_json: bool) -> int:
     try:
+        accept_interruption()
         code = int(app(given, standalone_mode=False, prog_name="coreai-torch") or 0)
         if code == INTERRUPTED:  # some versions of typer handle the interruption
             raise KeyboardInterrupt

@@ -32,7 +32,6 @@ def supervised(command: Callable[[], int], failed: Callable[[NativeError], int])
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _interrupt_once()
         return _report(command, writer)
     os.close(writer)
     with _forwarded_signals(child), os.fdopen(reader, errors="replace") as pipe:
@@ -55,6 +54,8 @@ def _report(command: Callable[[], int], writer: int) -> int:
 
     scratch.on_scratch(lambda folder: _write(writer, f"{_FOLDER}{folder.absolute()}"))
     code = command()
+    if not _is_ignored(signal.SIGINT):  # from here on the parent reports an interruption
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -88,9 +89,12 @@ def _is_ignored(number: int) -> bool:
     return signal.getsignal(number) is signal.SIG_IGN
 
 
-def _interrupt_once() -> None:
-    """Ignore a second SIGINT: a terminal sends one to the child, and the parent passes one on."""
-    if _is_ignored(signal.SIGINT):
+def accept_interruption() -> None:
+    """Raise KeyboardInterrupt on SIGINT if the console script made it end the process.
+
+    A second SIGINT is ignored: a terminal sends one to the child, and the parent passes one on.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
         return
     last = float("-inf")
 

@@ -91,7 +91,7 @@ class _Call:
     def events(self, steps: list[Step]) -> list[dict[str, Any]]:
         ops = {number: (name, op) for name, op, number in operation_ids(self.program)}
         sites = _Sites(self.program, self.function)
-        found = []
+        found: list[dict[str, Any]] = []
         for step in sorted(steps, key=lambda step: (step.begin, -step.end)):
             owner, op = ops[step.operation]
             module = sites.module(owner, op, step.operation)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
-_LIBRARIES = ("coreai-core", "torch")
+_LIBRARIES = ("coreai-torch", "coreai-core", "torch")
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,9 @@ class Origin:
 
 def origin() -> Origin:
     """Return the present; `SOURCE_DATE_EPOCH` sets the date for reproducible builds."""
-    from .. import __version__
-
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
     date = datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
-    versions = [("coreai-torch", __version__), *((name, _version(name)) for name in _LIBRARIES)]
+    versions = [(name, _version(name)) for name in _LIBRARIES]
     system = platform.system().replace("Darwin", "macOS")
     versions += [("Python", platform.python_version()), (system, platform.machine())]
     return Origin(date, tuple(versions))

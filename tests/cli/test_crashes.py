@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ import torch
 from cli.shell import saved
 from torch import nn
 
+from coreai_torch._console_script import is_console_script
 from coreai_torch.cli.console import error_data
 from coreai_torch.errors import SaveError
 
@@ -89,20 +91,92 @@ def test_interruption_shows_no_traceback(tmp_path):
     assert err == "error: interrupted; no partial file was written\n"
 
 
-@pytest.mark.parametrize("module", ["coreai_torch.cli.app", "typer", "coreai_torch.cli.verify"])
-def test_interruption_while_the_command_is_imported_shows_no_traceback(module):
-    script = (
-        "import os, signal, sys, coreai_torch.cli\n"
-        "class Interrupt:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.meta_path.insert(0, Interrupt())\n"
-        "coreai_torch.cli.main()\n"
+# The console script as pip writes it, with a hook that acts when a module is looked up.
+SCRIPT = """
+import os, signal, sys
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}: {act}
+sys.meta_path.insert(0, Hook())
+import re
+from coreai_torch.cli import main
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit(main())
+"""
+
+
+def console_script(tmp_path, module, act, *arguments):
+    script = tmp_path / "coreai-torch"
+    script.write_text(SCRIPT.format(module=module, act=act))
+    return subprocess.Popen(
+        [sys.executable, script, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_interruptible,
     )
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "coreai_torch._import_hook",
+        "coreai_torch.cli",
+        "coreai_torch.cli.app",
+        "typer",
+        "coreai_torch.cli.verify",
+    ],
+)
+def test_interruption_while_the_command_is_imported_shows_no_traceback(tmp_path, module):
+    process = console_script(tmp_path, module, "os.kill(os.getpid(), signal.SIGINT)", "ops")
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("delay", [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.6])
+def test_interruption_at_any_moment_shows_no_traceback(tmp_path, delay):
+    first = "coreai_torch._import_hook"  # the second module of the package
+    process = console_script(tmp_path, first, "print('begun', flush=True)", "ops", "--json")
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    assert process.returncode in (0, 130, -signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("argv", "original", "expected"),
+    [
+        (["/usr/bin/coreai-torch", "ops"], ["python", "/usr/bin/coreai-torch", "ops"], True),
+        ([r"C:\\Scripts\\coreai-torch.exe"], [r"C:\\Scripts\\coreai-torch.exe"], True),
+        (["-m", "ops"], ["python", "-m", "coreai_torch.cli", "ops"], True),
+        (["-m", "x"], ["python", "-m", "pytest", "x"], False),
+        (["train.py"], ["python", "train.py"], False),
+        ([], ["python"], False),
+    ],
+    ids=["script", "windows", "module", "other module", "user", "embedded"],
+)
+def test_only_the_console_script_changes_the_handling_of_interruptions(
+    monkeypatch, argv, original, expected
+):
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.setattr(sys, "orig_argv", original)
+    assert is_console_script() is expected
+
+
+def test_importing_the_package_keeps_the_handler():
+    script = "import signal, coreai_torch; print(signal.getsignal(2) is signal.default_int_handler)"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, preexec_fn=_interruptible
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        preexec_fn=_interruptible,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_interruption_of_the_parent_reaches_the_command(tmp_path):
