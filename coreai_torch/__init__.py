@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ._import_hook import after_import
 
 if TYPE_CHECKING:
+    from .asset.metadata import read_metadata
     from .compression.compressing import compress
     from .compression.measuring import sensitivity
     from .converter import TorchConverter, get_decomp_table
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .passes.externalize.spec import ExternalizeSpec
     from .pipeline import convert
     from .ports import ImageInput
+    from .surgery import load_parts, split
+    from .swift import swift_source
     from .verification import verify
 
 __version__ = "0.5.0"
@@ -39,7 +42,11 @@ __all__ = [
     "generate_composite_decl",
     "get_decomp_table",
     "lint",
+    "load_parts",
+    "read_metadata",
     "sensitivity",
+    "split",
+    "swift_source",
     "to_torch",
     "verify",
 ]
@@ -56,6 +63,10 @@ _HOME = {
     "get_decomp_table": "converter",
     "lint": "linting",
     "sensitivity": "compression.measuring",
+    "load_parts": "surgery",
+    "read_metadata": "asset.metadata",
+    "split": "surgery",
+    "swift_source": "swift",
     "to_torch": "interpreter",
     "verify": "verification",
     # of the published converter 0.4.3, for quantizers

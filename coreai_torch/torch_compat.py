@@ -71,6 +71,7 @@ __all__ = [
     "pytree",
     "schema_of",
     "sdpa_accepts_mask_and_causal",
+    "set_guards",
     "sym_sqrt",
     "sympy_functions",
     "while_loop_op",
@@ -198,6 +199,12 @@ def size_names(environment: Any) -> dict[Any, str]:
 def guards_code(program: torch.export.ExportedProgram) -> list[str]:
     """Return the guards of an exported program as expressions in Python."""
     return list(getattr(program, "_guards_code", None) or [])
+
+
+def set_guards(program: torch.export.ExportedProgram, guards: list[str]) -> None:
+    """Replace the guards, which torch derives from the first export even if inputs changed."""
+    if hasattr(program, "_guards_code"):
+        program._guards_code = guards
 
 
 _prints_graphs: ContextVar[bool] = ContextVar("prints_graphs", default=True)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..torch_compat import guards_code, set_guards
+
 
 def copied_module(module: fx.GraphModule) -> fx.GraphModule:
     """Copy the graph and the graphs of its branches; weights are shared."""
@@ -33,7 +35,7 @@ def with_graph(
 
     `weights` replaces parameters, buffers and constants by name, `example_inputs` the inputs.
     """
-    return torch.export.ExportedProgram(
+    made = torch.export.ExportedProgram(
         root=module,
         graph=module.graph,
         graph_signature=program.graph_signature,
@@ -44,6 +46,8 @@ def with_graph(
         constants=_replaced(program.constants, weights or {}),
         verifiers=program.verifiers,
     )
+    set_guards(made, guards_code(program))
+    return made
 
 
 def _replaced(stored: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:

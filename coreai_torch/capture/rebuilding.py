@@ -16,7 +16,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
-from ..torch_compat import pytree
+from ..torch_compat import pytree, set_guards
 
 
 def rebuilt(
@@ -30,7 +30,7 @@ def rebuilt(
     out_spec: pytree.TreeSpec | None = None,
     constants: Mapping[str, torch.Tensor] | None = None,
 ) -> torch.export.ExportedProgram:
-    """Return a program with another graph and signature; weights are shared.
+    """Return a program with another graph and signature; weights are shared, guards are dropped.
 
     `in_spec` and `out_spec` are the structures of the arguments and results if they change,
     `constants` is added to the constants of the program.
@@ -41,7 +41,7 @@ def rebuilt(
     signature = ModuleCallSignature([], [], in_spec or spec.in_spec, out_spec or spec.out_spec)
     module.graph.lint()
     module.recompile()
-    return torch.export.ExportedProgram(
+    made = torch.export.ExportedProgram(
         root=module,
         graph=module.graph,
         graph_signature=ExportGraphSignature(list(inputs), list(outputs)),
@@ -52,6 +52,8 @@ def rebuilt(
         constants={name: value for name, value in stored.items() if name in targets},
         verifiers=program.verifiers,
     )
+    set_guards(made, [])
+    return made
 
 
 def argument(node: fx.Node) -> TensorArgument | SymIntArgument:

@@ -29,7 +29,9 @@ from . import (
     ops,
     report,
     run,
+    split,
     strip,
+    swift,
     verify,
 )
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
@@ -46,6 +48,7 @@ _HELP = """Convert PyTorch models to Core AI, and check their numbers against Py
   coreai-torch inspect  net.aimodel
   coreai-torch report   net.aimodel -o net.html
   coreai-torch run      net.aimodel x=photo.png -o scores.npz
+  coreai-torch swift    net.aimodel -o Net.swift
 
 Every command takes --json, -q and -v. Exit codes: 0 success, 1 a check failed, 2 wrong usage, 3 the
 command failed (the message ends in a code that docs/errors.md explains).
@@ -70,6 +73,8 @@ for _command in (
     diff,
     ops,
     strip,
+    split,
+    swift,
     doctor,
 ):
     _name = _command.__name__.rpartition(".")[2]

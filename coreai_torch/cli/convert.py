@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,10 @@ from .console import (
     counted,
     size,
 )
+from .ports import BoolPorts, Images, Labels, Outputs, port_options
+
+if TYPE_CHECKING:
+    from ..asset.program import Program
 
 HELP = """Export, decompose, convert, check the numbers, optimize and save.
 
@@ -32,6 +36,9 @@ HELP = """Export, decompose, convert, check the numbers, optimize and save.
   coreai-torch convert models.py:net -i "x=f32[1,8]" --checkpoint best.pt --dtype f16 -o n.aimodel
   coreai-torch convert models.py:net -i "x=f32[1,8]" --target gpu --no-rewrite HAZ13 -o n.aimodel
   coreai-torch convert transformers:bert-base/ --metadata license=MIT -o bert.aimodel
+  coreai-torch convert models.py:net -i "x=f32[1,3,224,224]" -o net.aimodel \\
+    --image "x color=BGR mean=0.485,0.456,0.406 std=0.229,0.224,0.225" --labels classes.txt
+  coreai-torch convert models.py:net -i "x=f32[1,3,224,224]" --outputs layer3 -o net.aimodel
   coreai-torch convert models.py:net -i "x=f32[1,8]" -o net.aimodel \\
     --externalize "models.py:Norm=rms_norm(axes,eps)"
 
@@ -111,6 +118,10 @@ def convert(
         list[str] | None,
         typer.Option(help="The id of a rewrite to leave out, as HAZ11; can be repeated."),
     ] = None,
+    outputs: Outputs = "",
+    image: Images = None,
+    bool_ports: BoolPorts = "bool",
+    labels: Labels = None,
     as_json: Json = False,
 ) -> None:
     """Convert and save."""
@@ -143,8 +154,10 @@ def convert(
         target=target or None,
         safe=safe,
         skip_rewrites=no_rewrite or (),
+        metadata=described,
+        **port_options(outputs, image, bool_ports, labels),
     )
-    program.save_asset(output, described or None)
+    program.save_asset(output)
     data, lines = _result(program, output, verified=not skipped)
     if precision:
         report = program.precision_report
@@ -153,7 +166,7 @@ def convert(
     answer(data, lines, as_json=as_json, ok=True)
 
 
-def _result(program: Any, output: Path, *, verified: bool) -> tuple[dict[str, Any], list[str]]:
+def _result(program: Program, output: Path, *, verified: bool) -> tuple[dict[str, Any], list[str]]:
     """Return what was saved as JSON and as lines of text."""
     from ..report import summarize
 
@@ -171,6 +184,9 @@ def _result(program: Any, output: Path, *, verified: bool) -> tuple[dict[str, An
         data["rewrites"] = [dataclasses.asdict(one) for one in program.rewrites]
         lines.append(f"{counted(len(program.rewrites), 'rewrite')} for the target:")
         lines += [f"  {one}" for one in program.rewrites]
+    if program.port_notes:
+        data["port_notes"] = program.port_notes
+        lines += [f"  note  {note}" for note in program.port_notes]
     return data, lines
 
 

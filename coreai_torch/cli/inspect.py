@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,7 @@ from .console import Json, answer, counted, size, table
 if TYPE_CHECKING:
     from ..report import Summary
 
-HELP = """Show the contents of an asset: functions, ports, states, composites, weights, ops.
+HELP = """Show the contents of an asset: functions, ports, states, weights, ops, metadata.
 
 \b
   coreai-torch inspect net.aimodel
@@ -27,10 +27,13 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Print a summary."""
+    from ..asset.metadata import read_metadata
     from ..report import summarize
 
-    contents = summarize(asset)
-    answer(dataclasses.asdict(contents), _describe(asset, contents), as_json=as_json, ok=True)
+    contents, metadata = summarize(asset), read_metadata(asset)
+    lines = [*_describe(asset, contents), *_metadata(metadata)]
+    data = {**dataclasses.asdict(contents), "metadata": metadata}
+    answer(data, lines, as_json=as_json, ok=True)
 
 
 def _describe(asset: Path, contents: Summary) -> Iterator[str]:
@@ -50,3 +53,15 @@ def _describe(asset: Path, contents: Summary) -> Iterator[str]:
     yield "\nops"
     ops = [(count, name.removeprefix("coreai.")) for name, count in contents.ops.items()]
     yield from table(ops)
+
+
+def _metadata(metadata: Mapping[str, Any]) -> Iterator[str]:
+    from ..asset.metadata import labels_of
+
+    labels = labels_of(dict(metadata))
+    if metadata:
+        yield "\nmetadata"
+        yield from table([(k, v) for k, v in metadata.items() if k != "labels" or not labels], "")
+    for output, texts in labels.items():
+        more = ", ..." if len(texts) > 5 else ""
+        yield f"  labels of {output}: {len(texts)} ({', '.join(texts[:5])}{more})"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..interpreter import Function
+    from ..surgery import Parts
 
 HELP = """Run an asset on tensors, images or audio from files.
 
@@ -39,7 +40,10 @@ class RunBy(StrEnum):
 
 
 def run(
-    asset: Annotated[Path, typer.Argument(help="An .aimodel.", show_default=False)],
+    asset: Annotated[
+        Path,
+        typer.Argument(help="An .aimodel, or the folder of a split model.", show_default=False),
+    ],
     given: Annotated[
         list[str] | None, typer.Argument(help="name=file, or a file of named tensors.")
     ] = None,
@@ -51,17 +55,33 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run one call."""
+    from .tensors import check_writable
+
+    check_writable([text.rpartition("=")[2] for text in output or ()])
+    if (asset / "manifest.json").is_file():
+        results = _run_parts(asset, given or [], engine)
+    else:
+        results = _run_asset(asset, given or [], function, engine)
+    written = _write(results, output or [])
+    outputs = {n: {"dtype": _dtype(v), "shape": list(v.shape)} for n, v in results.items()}
+    lines = table(
+        [(n, f"{t['dtype']}{t['shape']}", _shown(results[n])) for n, t in outputs.items()], ""
+    )
+    answer({"outputs": outputs, "written": written}, lines, as_json=as_json, ok=True)
+
+
+def _run_asset(
+    asset: Path, given: list[str], function: str, engine: RunBy
+) -> dict[str, torch.Tensor]:
     from ..interpreter import to_torch
     from ..numerics.arrays import array, tensor
     from ..verification.engines import Engine, start
     from ..verification.isolation import ProgramFile
-    from .tensors import check_writable
 
     functions = to_torch(asset).functions
     check_function(asset, functions, function)
     signature = functions[function]
-    check_writable([text.rpartition("=")[2] for text in output or ()])
-    inputs = _inputs(signature, given or [])
+    inputs = _inputs(signature, given)
     states = {name: _zeros(name, type_) for name, type_ in signature.states.items()}
     runner = start(
         Engine(engine),
@@ -76,16 +96,20 @@ def run(
         )
     finally:
         runner.close()
-    results = {n: tensor(v) for n, v in {**raw, **final_states}.items()}
-    written = _write(results, output or [])
-    outputs = {n: {"dtype": _dtype(v), "shape": list(v.shape)} for n, v in results.items()}
-    lines = table(
-        [(n, f"{t['dtype']}{t['shape']}", _shown(results[n])) for n, t in outputs.items()], ""
-    )
-    answer({"outputs": outputs, "written": written}, lines, as_json=as_json, ok=True)
+    return {n: tensor(v) for n, v in {**raw, **final_states}.items()}
 
 
-def _inputs(signature: Function, given: list[str]) -> dict[str, torch.Tensor]:
+def _run_parts(folder: Path, given: list[str], engine: RunBy) -> dict[str, torch.Tensor]:
+    from .. import load_parts
+
+    with load_parts(folder, engine=str(engine)) as parts:
+        for name, type_ in parts.states.items():
+            parts.set_state(name, _zeros(name, type_))
+        outputs = parts(_inputs(parts, given))
+        return {**outputs, **{name: parts.state(name) for name in parts.states}}
+
+
+def _inputs(signature: Function | Parts, given: list[str]) -> dict[str, torch.Tensor]:
     from .tensors import fitted, named, read
 
     found: dict[str, torch.Tensor] = {}
@@ -108,7 +132,9 @@ def _inputs(signature: Function, given: list[str]) -> dict[str, torch.Tensor]:
     return found
 
 
-def _unnamed(tensors: dict[str, torch.Tensor], signature: Function) -> Mapping[str, torch.Tensor]:
+def _unnamed(
+    tensors: dict[str, torch.Tensor], signature: Function | Parts
+) -> Mapping[str, torch.Tensor]:
     """Give the only tensor of a file to the only input of a function, whatever its name."""
     if len(tensors) == 1 and len(signature.inputs) == 1:
         return dict(zip(signature.inputs, tensors.values(), strict=True))

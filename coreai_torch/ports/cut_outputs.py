@@ -75,7 +75,7 @@ def _resolve(program: Program, plan: IOPlan, name: str) -> list[fx.Node]:
         return [nodes[name]]
     modules = _modules(program.graph)
     if name in modules:
-        results = _results(modules[name])
+        results = _results(modules[name], list(outputs.values()))
         if results:
             return results
     known = [*outputs, *modules, *nodes]
@@ -110,13 +110,13 @@ def _paths(node: fx.Node) -> Iterator[str]:
             yield short
 
 
-def _results(body: Collection[fx.Node]) -> list[fx.Node]:
-    """Return the tensors of a module that are used outside of it."""
+def _results(body: Collection[fx.Node], outputs: Collection[fx.Node]) -> list[fx.Node]:
+    """Return the tensors of a module that are used outside of it; a write to a state is no use."""
     return [
         node
         for node in body
         if isinstance(node.meta.get("val"), torch.Tensor)
-        and any(user not in body for user in node.users)
+        and (node in outputs or any(u not in body and u.op != "output" for u in node.users))
     ]
 
 

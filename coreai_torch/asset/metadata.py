@@ -1,0 +1,54 @@
+"""Read the metadata of an asset: author, license, description, labels and other entries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from coreai.authoring import AIModelAsset
+
+from . import resources
+from .reading import Source
+
+LABELS = "labels"
+_NAMED = ("author", "license", "model_description")
+
+
+def read_metadata(source: Source) -> dict[str, Any]:
+    """Return the metadata of an asset or a program, by name.
+
+    `labels` is a dictionary from outputs to lists of labels. Other entries of an asset are texts;
+    `json.loads` reads those that were saved from other values.
+
+    ```python
+    labels = coreai_torch.read_metadata("net.aimodel")["labels"]["scores"]
+    ```
+
+    Args:
+        source: the path of an `.aimodel`, an `AIModelAsset` or a converted program.
+    """
+    if isinstance(source, str | Path):
+        source = resources.asset_at(Path(source))
+    if not isinstance(source, AIModelAsset):
+        return dict(getattr(source, "metadata", {}))
+    stored = source.metadata
+    found: dict[str, Any] = {n: v for n in _NAMED if (v := getattr(stored, n, None))}
+    found.update(dict(stored.creator_defined_metadata or {}))
+    if LABELS in found:
+        found[LABELS] = _labels(found[LABELS])
+    return found
+
+
+def _labels(text: str) -> Any:
+    """Return labels as they were passed to `convert`; another text stays as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def labels_of(metadata: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the labels of each output, if the entry was written by `convert`."""
+    found = metadata.get(LABELS)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,229 @@
+"""`split`: convert a model into a chain of assets."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from coreai.authoring import AIProgram
+from torch import fx
+
+from ..asset.summary import file_bytes
+from ..capture.feeding import feed
+from ..capture.io_plan import Names, plan
+from ..capture.liveness import live_nodes
+from ..capture.prepare import Captured, Source
+from ..converter import TorchConverter, check_converter
+from ..errors import ArgumentTypeError, ConversionError, module_path
+from ..pipeline.capturing import capture_source
+from ..ports import PortRequest
+from ..progress import Stages, stages
+from ..verification import Mode, Settings, Subject, check_mode, examine
+from .cut_points import Steps, choose
+from .manifest import MANIFEST, Manifest, PartFile
+from .partition import Part, Partition
+
+
+def split(
+    model_or_exported: Source,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    output: Path | str,
+    parts: int | None = None,
+    max_bytes: int | None = None,
+    verify: bool | str = True,
+    converter: TorchConverter | None = None,
+    **options: Any,
+) -> Manifest:
+    """Convert a model into a chain of assets that run one after the other with the same result.
+
+    The cuts divide the weights into parts of nearly equal size, at places that few tensors cross.
+    A weight that several parts use is stored in each. A state stays in one part. The folder gets
+    one `.aimodel` for each part and `manifest.json`, which `load_parts` reads.
+
+    ```python
+    coreai_torch.split(model, (x,), parts=2, output="net-parts")
+    y = coreai_torch.load_parts("net-parts")(x)["y"]
+    ```
+
+    Args:
+        model_or_exported: a model, or an `ExportedProgram`; an asset cannot be split.
+        args: positional example inputs, as for `convert`.
+        kwargs: example inputs by name.
+        output: the folder to write; a folder of an earlier split is replaced.
+        parts: the number of parts.
+        max_bytes: instead of `parts`, the most bytes of weights in a part.
+        verify: compare each part with torch, as in `convert`.
+        converter: provides lowerings, kernels and a mode, as for `convert`.
+        options: other arguments of `convert`: `dynamic_shapes`, names, `precision`, `keep`,
+            `calibration`, `half_ports`, `outputs`, `images`, `bool_ports`, `labels`, `metadata`.
+    """
+    _check(model_or_exported, parts, max_bytes)
+    check_converter(converter)
+    folder = _checked_folder(Path(output))
+    mode = None if verify is False else check_mode("quick" if verify is True else verify)
+    staging = TorchConverter() if converter is None else converter.empty()
+    with stages() as stage:
+        captured, ports, leaves = capture_source(
+            model_or_exported, args, kwargs, staging, stage, **options
+        )
+        made = divide(captured, leaves, parts=parts, max_bytes=max_bytes)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            files = [
+                _convert_part(part, index, scratch, staging, mode, stage, ports, captured)
+                for index, part in enumerate(made)
+            ]
+            manifest = _manifest(captured, files, made)
+            manifest.write(scratch / MANIFEST)
+            _swap_in(scratch, folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return manifest
+
+
+def divide(
+    captured: Captured,
+    leaves: Sequence[Any],
+    *,
+    parts: int | None = None,
+    max_bytes: int | None = None,
+) -> list[Part]:
+    """Return the programs of the parts; torch checks that the chain computes the same."""
+    program, ports = captured.program, captured.plan
+    steps = Steps.of(program.graph, ports, live_nodes(program.graph))
+    cuts = choose(steps, ports, parts=parts, max_bytes=max_bytes)
+    partition = Partition(program, ports, steps, cuts)
+    values = _values(program, leaves)
+    made = partition.parts(values)
+    _check_chain(made, {node.name: value for node, value in values.items()})
+    return made
+
+
+def _check(source: Any, parts: int | None, max_bytes: int | None) -> None:
+    if isinstance(source, AIProgram | str | Path):
+        raise ArgumentTypeError(
+            "a converted program or an asset cannot be split: its weights are part of the code\n"
+            "  try   pass the model and its args, or an ExportedProgram"
+        )
+    if (parts is None) == (max_bytes is None):
+        raise ConversionError("split needs parts or max_bytes\n  try   pass parts=2")
+    wanted = parts if parts is not None else max_bytes
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
+        name = "parts" if parts is not None else "max_bytes"
+        raise ConversionError(f"{name} is {wanted!r}\n  try   pass a number of at least 1")
+
+
+def _checked_folder(folder: Path) -> Path:
+    """Reject a folder with other contents, which would be replaced."""
+    if folder.suffix == ".aimodel":
+        raise ConversionError(
+            f"the parts are a folder of several assets, not {str(folder)!r}\n"
+            f"  try   pass {str(folder.with_suffix(''))!r}"
+        )
+    is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_empty and not (folder / MANIFEST).is_file():
+        raise FileExistsError(f"{folder} exists and is not a folder of an earlier split")
+    return folder
+
+
+def _swap_in(scratch: Path, folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    scratch.rename(folder)
+    folder.chmod(0o755)
+
+
+class _Recorder(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
+    """Runs a graph and keeps the value of each node."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        self.values[n] = value.clone() if isinstance(value, torch.Tensor) else value
+        return value
+
+
+def _values(program: torch.export.ExportedProgram, leaves: Sequence[Any]) -> dict[fx.Node, Any]:
+    recorder = _Recorder(program.graph_module)
+    found: dict[fx.Node, Any] = {}
+    recorder.values = found
+    with torch.no_grad():
+        recorder.run(*feed(program, leaves), enable_io_processing=False)
+    return found
+
+
+def _check_chain(parts: Sequence[Part], expected: Mapping[str, Any]) -> None:
+    """Raise if a part does not compute in torch what the program computes."""
+    for index, part in enumerate(parts):
+        examples = part.program.example_inputs
+        found = _values(part.program, examples[0] if examples else ())
+        for node, value in found.items():
+            want = expected.get(node.name)
+            if isinstance(value, torch.Tensor) and isinstance(want, torch.Tensor):
+                same = torch.equal(value.nan_to_num(0), want.nan_to_num(0))
+                if node.op == "call_function" and not same:
+                    raise ConversionError(
+                        f"part {index + 1} differs from the model at %{node.name}\n"
+                        "  try   pass another number of parts, and report this with the model"
+                    )
+
+
+def _convert_part(
+    part: Part,
+    index: int,
+    folder: Path,
+    staging: TorchConverter,
+    mode: Mode | None,
+    stage: Stages,
+    ports: PortRequest,
+    captured: Captured,
+) -> PartFile:
+    converter, names = staging.empty(), part.names
+    converter.add_exported_program(part.program, names.inputs, names.outputs, names.states)
+    with stage("converting", ops=len(part.program.graph.nodes), live=False):
+        program = converter.to_coreai()
+    if mode is not None:
+        ends = plan(part.program, names)
+        subject = Subject(part.program, ends, part.program.module())
+        with stage("verifying"):
+            settings = Settings(named=True, converter=converter, mode=mode)
+            examine(subject, program, subject.leaves(None, None), settings).raise_if_failed()
+    ports.describe(captured, program)
+    program.metadata["part"] = str(index + 1)
+    program.optimize()
+    file = f"part-{index + 1}.aimodel"
+    program.save_asset(folder / file)
+    return PartFile(
+        file,
+        tuple(names.inputs or ()),
+        tuple(names.outputs or ()),
+        tuple(names.states or ()),
+        part.weight_bytes,
+        file_bytes(folder / file) or 0,
+        module_path(part.first),
+    )
+
+
+def _manifest(captured: Captured, files: Sequence[PartFile], parts: Sequence[Part]) -> Manifest:
+    ports = captured.plan
+    stored = Counter(name for part in parts for name in _weights(part))
+    shared = sorted(name for name, count in stored.items() if count > 1)
+    return Manifest(
+        tuple(port.name for port in ports.inputs),
+        tuple(port.name for port in ports.outputs),
+        tuple(port.name for port in ports.states),
+        tuple(files),
+        tuple(shared),
+    )
+
+
+def _weights(part: Part) -> list[str]:
+    ports = plan(part.program, Names())
+    return [path for path, value in ports.constants.values() if value.numel()]

@@ -1,0 +1,88 @@
+"""Bool ports become numbers, 64-bit ports are noted, labels and metadata are stored."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from runtime import run
+from torch import nn
+
+import coreai_torch
+from coreai_torch import errors
+from coreai_torch.asset.reading import read
+
+
+class Masked(nn.Module):
+    """Takes and returns every kind of number that an app cannot pass."""
+
+    def forward(self, mask, index, value):
+        return mask & (index > 2), index + 1, torch.where(mask, value, 2 * value)
+
+
+INPUTS = (torch.tensor([True, False, True]), torch.tensor([1, 5, 9]), torch.rand(3).double())
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_bool_ports_become_numbers(dtype):
+    program = coreai_torch.convert(Masked(), INPUTS, bool_ports=dtype)
+    mask = INPUTS[0].to(getattr(torch, dtype))
+    found = list(run(program, {"mask": mask, "index": INPUTS[1], "value": INPUTS[2]}).values())
+    want = Masked()(*INPUTS)
+    assert found[0].dtype == getattr(torch, dtype)
+    assert torch.equal(found[0].bool(), want[0])
+    assert torch.equal(found[1].long(), want[1])
+    assert torch.equal(found[2], want[2].float())
+    elements = {p.type.element for p in read(program).functions["main"].inputs}
+    assert "i1" not in elements
+
+
+def test_notes_name_each_port_of_another_dtype():
+    program = coreai_torch.convert(Masked(), INPUTS, bool_ports="int8", verify=False)
+    assert program.port_notes[:3] == (
+        "input 'mask' is bool in the model and int8 in the program",
+        "input 'index' is int64 in the model and int32 in the program",
+        "input 'value' is float64 in the model and float32 in the program",
+    )
+    assert len(program.port_notes) == 6
+    plain = coreai_torch.convert(nn.ReLU(), (torch.ones(2),), verify=False)
+    assert plain.port_notes == ()
+
+
+def test_unknown_bool_port_is_rejected():
+    with pytest.raises(errors.ConversionError, match="bool_ports is 'int'"):
+        coreai_torch.convert(Masked(), INPUTS, bool_ports="int")
+
+
+def test_labels_and_metadata_are_read_back(tmp_path):
+    path = tmp_path / "net.aimodel"
+    program = coreai_torch.convert(
+        nn.Linear(4, 2),
+        (torch.ones(1, 4),),
+        output_names=["scores"],
+        labels=["cat", 'the "other" dog'],
+        metadata={"author": "Ada", "crop": [224, 224]},
+        verify=False,
+        output=path,
+    )
+    assert program.metadata["labels"] == {"scores": ["cat", 'the "other" dog']}
+    found = coreai_torch.read_metadata(path)
+    assert found["labels"] == {"scores": ["cat", 'the "other" dog']}
+    assert found["author"] == "Ada"
+    assert json.loads(found["crop"]) == [224, 224]
+    assert coreai_torch.read_metadata(program) == program.metadata
+
+
+@pytest.mark.parametrize(
+    "labels", [["a", "b", "c"], {"scores": ["a"]}, {"other": ["a", "b"]}, "ab"]
+)
+def test_labels_that_do_not_fit_are_rejected(labels):
+    with pytest.raises(errors.NamingError, match=r"label|output"):
+        coreai_torch.convert(
+            nn.Linear(4, 2),
+            (torch.ones(1, 4),),
+            output_names=["scores"],
+            labels=labels,
+            verify=False,
+        )
