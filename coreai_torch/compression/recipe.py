@@ -68,8 +68,12 @@ def _body(path: Path) -> tuple[Mapping[str, Any], Callable[[Path, Any], Spec | N
 
 
 def _load(path: Path) -> Any:
-    import yaml
-
+    try:
+        import yaml
+    except ImportError as error:
+        raise ConversionError(
+            f"{path} needs PyYAML, which is not installed\n  try   pip install pyyaml"
+        ) from error
     if not path.is_file():
         raise ConversionError(
             f"there is no file {path}\n  try   pass the path of a YAML file, or a scheme"

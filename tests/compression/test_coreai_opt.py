@@ -198,3 +198,26 @@ def test_compression_of_a_converted_program(compress, bits, error):
     assert weights - 8 < saved_bytes(program) < weights + 4_500
     # The loss depends on the number of bits; a misread constant would lose everything.
     assert (ran(program, x) - linear(x)).abs().max() < error
+
+
+def test_both_read_the_same_yaml_file(tmp_path):
+    from coreai_opt.quantization import QuantizerConfig
+
+    from coreai_torch import compress
+
+    path = tmp_path / "recipe.yaml"
+    block = "granularity: {type: per_block, block_size: 32, axis: 1}"
+    path.write_text(
+        "quantization_config:\n"
+        "  global_config:\n"
+        "    op_input_spec: null\n"
+        "    op_output_spec: null\n"
+        f"    op_state_spec: {{weight: {{dtype: int4, qscheme: symmetric, {block}}}}}\n"
+        '  module_name_configs: {"0": null}\n'
+    )
+    config = QuantizerConfig.from_yaml(str(path))
+    assert config.global_config.op_state_spec["weight"].dtype == torch.int4
+    assert config.module_name_configs["0"] is None
+    report = compress(model(), path)
+    assert [row.scheme for row in report.rows] == [None, "int4"]
+    assert report.rows[1].bits == 4 + 32 / 32
