@@ -41,7 +41,9 @@ def _port(node: fx.Node, program: torch.export.ExportedProgram) -> dict[str, lis
     return {
         str(axis): _size(size, program)
         for axis, size in enumerate(value.shape)
-        if isinstance(size, torch.SymInt) and not free_unbacked_symbols(size)
+        if isinstance(size, torch.SymInt)
+        and size.node.expr.free_symbols  # none in a symbolic size that turned out to be static
+        and not free_unbacked_symbols(size)
     }
 
 

@@ -22,6 +22,7 @@ from .console import (
     size,
 )
 from .ports import BoolPorts, Images, Labels, Outputs, port_options
+from .size_spec import parse_sizes
 
 if TYPE_CHECKING:
     from ..asset.program import Program
@@ -122,6 +123,10 @@ def convert(
     image: Images = None,
     bool_ports: BoolPorts = "bool",
     labels: Labels = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option("--size", help="x=1,3,64,64: an entry point of this size; can be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Convert and save."""
@@ -156,6 +161,7 @@ def convert(
         skip_rewrites=no_rewrite or (),
         metadata=described,
         **port_options(outputs, image, bool_ports, labels),
+        sizes=parse_sizes(sizes or ()),
     )
     program.save_asset(output)
     data, lines = _result(program, output, verified=not skipped)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..progress import Stages, stages
 from ..verification import Mode, Settings, Subject, Verdict, check_mode, examine
 from .half import Half
 from .request import Request
+from .sizes import Sizes, Variant, variants
 
 
 def convert(
@@ -46,6 +48,7 @@ def convert(
     target: str | None = None,
     safe: bool = True,
     skip_rewrites: Collection[str] = (),
+    sizes: Sizes | None = None,
 ) -> Program:
     """Export, decompose, convert, compare with torch, optimize and save.
 
@@ -93,17 +96,17 @@ def convert(
             the `rewrites` of the result list the places.
         safe: False applies no rewrites.
         skip_rewrites: ids of rewrites to leave out, as ["HAZ11"].
+        sizes: shapes to make one entry point for, each: `[(1, 3, 224, 224), (1, 3, 448, 448)]` for
+            a model with one input, `[{"x": (1, 16)}, {"x": (8, 16)}]` by input. They share weights.
+            Their names are `main_1x3x224x224`, or the keys of a dictionary.
     """
     names = Names(input_names, output_names, state_names)
     check_converter(converter)
     mode = _verify_mode(verify)
     half = None if precision is None else Half(precision, keep, calibration, half_ports)
     if half is not None:
-        half.check(externalize_modules)
-    if output is not None and not isinstance(output, Path | str):
-        raise ArgumentTypeError(f"output is {output!r}\n  try   pass the path of an .aimodel")
-    if output is not None:
-        check_path(Path(output))  # before the conversion, which may take long
+        half.check(externalize_modules, sizes)
+    _check_output(output)
     staging = TorchConverter() if converter is None else converter.empty()
     if target is not None:
         staging = staging.for_target(target, safe=safe, skip_rewrites=skip_rewrites)
@@ -113,21 +116,34 @@ def convert(
         request = Request(model_or_exported, *given, dynamic_shapes, names, ports)
         if mode is not None:  # a comparison with eager: a model that fails there fails early
             request.check_eager()
-        captured, report = _stage_source(staging, request, externalize_modules, half, stage)
-        with stage("converting", ops=len(captured.program.graph.nodes), live=False):
+        staged = [
+            _stage_source(staging, variant, externalize_modules, half, stage)
+            for variant in variants(request, sizes)
+        ]
+        count = sum(len(one.captured.program.graph.nodes) for one in staged)
+        with stage("converting", ops=count, live=False):
             result = staging.to_coreai()
-        ports.describe(captured, result)
-        if report is not None:
-            result.precision_report = report
+        ports.describe(staged[0].captured, result)
+        if staged[0].report is not None:
+            result.precision_report = staged[0].report
         if mode is not None:
             with stage("verifying"):
-                result.verdict = _verify(captured, result, staging, request, mode, half)
+                verdicts = [_verify(one, result, staging, mode, half) for one in staged]
+            result.verdict = verdicts[0]
         with stage("optimizing"):
             result.optimize()
         if output is not None:
             with stage("saving"):
                 result.save_asset(output)
     return result
+
+
+def _check_output(output: Any) -> None:
+    """Raise if the asset cannot be saved there, before the conversion, which may take long."""
+    if output is not None and not isinstance(output, Path | str):
+        raise ArgumentTypeError(f"output is {output!r}\n  try   pass the path of an .aimodel")
+    if output is not None:
+        check_path(Path(output))
 
 
 def _verify_mode(verify: bool | str) -> Mode | None:
@@ -137,21 +153,31 @@ def _verify_mode(verify: bool | str) -> Mode | None:
     return check_mode(verify)
 
 
+@dataclass(frozen=True)
+class _Staged:
+    """An entry point that was captured and staged."""
+
+    variant: Variant
+    captured: Captured
+    report: PrecisionReport | None = None
+
+
 def _stage_source(
     staging: TorchConverter,
-    request: Request,
+    variant: Variant,
     externalize: Sequence[Any] | None,
     half: Half | None,
     stage: Stages,
-) -> tuple[Captured, PrecisionReport | None]:
+) -> _Staged:
     """Capture the source and stage its program, in half precision if asked."""
-    names = (request.names.inputs, request.names.outputs, request.names.states)
+    request, given = variant.request, variant.request.names
+    names = (given.inputs, given.outputs, given.states, variant.entrypoint)
     if half is not None:
         captured = request.capture(staging, stage)
         with stage("measuring half precision"):
             captured, report = half.apply(captured, request)
         staging.add_exported_program(captured.program, *names)
-        return captured, report
+        return _Staged(variant, captured, report)
     if not isinstance(request.source, torch.nn.Module):
         if externalize:
             raise ConversionError(
@@ -160,7 +186,7 @@ def _stage_source(
             )
         captured = request.capture(staging, stage)
         staging.add_exported_program(captured.program, *names)
-        return captured, None
+        return _Staged(variant, captured)
     captures: list[Captured] = []
 
     def export(module: torch.nn.Module) -> torch.export.ExportedProgram:
@@ -168,22 +194,23 @@ def _stage_source(
         return captures[-1].program
 
     staging.add_pytorch_module(request.source, export, externalize, *names)
-    return captures[-1], None
+    return _Staged(variant, captures[-1])
 
 
 def _verify(
-    captured: Captured,
+    staged: _Staged,
     converted: Program,
     staging: TorchConverter,
-    request: Request,
     mode: Mode,
     half: Half | None,
 ) -> Verdict:
     """Compare the result with the model, without a second export."""
+    captured, request = staged.captured, staged.variant.request
     subject = Subject(captured.program, captured.plan, captured.reference)
     has_half_ports = half is not None and half.half_ports
     leaves = subject.leaves(None, None) if has_half_ports else request.leaves(captured)
-    settings = Settings(named=request.names != Names(), converter=staging, mode=mode)
+    named = request.names != Names()
+    settings = Settings(staged.variant.entrypoint, named, converter=staging, mode=mode)
     verdict = examine(subject, converted, leaves, settings)
     if any(trial.problem for trial in verdict.failures):  # again, with the location of each op
         debug = staging.in_mode(TorchConverter.Mode.DEBUG).to_coreai()

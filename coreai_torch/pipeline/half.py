@@ -29,8 +29,12 @@ class Half:
     calibration: Iterable[Any] | None
     half_ports: bool
 
-    def check(self, externalize: Sequence[Any] | None) -> None:
+    def check(self, externalize: Sequence[Any] | None, sizes: Any) -> None:
         check_precision(self.precision)
+        if sizes is not None:
+            raise ConversionError(
+                "precision cannot be combined with sizes\n  try   convert model.half() with sizes"
+            )
         if externalize:
             raise ConversionError(
                 "precision cannot be combined with externalize_modules\n"

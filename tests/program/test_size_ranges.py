@@ -60,3 +60,15 @@ def test_static_program_stores_no_ranges(tmp_path):
 def test_metadata_of_others_is_ignored(program, tmp_path):
     program.save_asset(tmp_path / "net.aimodel", {"coreai_torch.sizes": "no JSON"})
     assert shown(tmp_path / "net.aimodel")[0] == "x: f32[?, 3]"
+
+
+def test_size_of_zero_is_static():
+    class Empty(torch.nn.Module):
+        def forward(self, x):
+            return x[:, :0].sum(1), x
+
+    shapes = ({0: Dim("batch", min=1, max=8)},)
+    program = coreai_torch.convert(
+        Empty(), (torch.ones(2, 3),), dynamic_shapes=shapes, verify=False
+    )
+    assert shown(program)[0] == "x: f32[batch 1..8, 3]"
