@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from . import resources
 from .reading import Source
 
 LABELS = "labels"
+_OWN = "coreai_torch."
 _NAMED = ("author", "license", "model_description")
 
 
@@ -31,13 +33,18 @@ def read_metadata(source: Source) -> dict[str, Any]:
     if isinstance(source, str | Path):
         source = resources.asset_at(Path(source))
     if not isinstance(source, AIModelAsset):
-        return dict(getattr(source, "metadata", {}))
+        return _without_own(getattr(source, "metadata", {}))
     stored = source.metadata
     found: dict[str, Any] = {n: v for n in _NAMED if (v := getattr(stored, n, None))}
     found.update(dict(stored.creator_defined_metadata or {}))
     if LABELS in found:
         found[LABELS] = _labels(found[LABELS])
-    return found
+    return _without_own(found)
+
+
+def _without_own(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries that a user stored; the others describe the graphs."""
+    return {name: value for name, value in entries.items() if not name.startswith(_OWN)}
 
 
 def _labels(text: str) -> Any:

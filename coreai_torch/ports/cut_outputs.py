@@ -111,7 +111,7 @@ def _paths(node: fx.Node) -> Iterator[str]:
 
 
 def _results(body: Collection[fx.Node], outputs: Collection[fx.Node]) -> list[fx.Node]:
-    """Return the tensors of a module that are used outside of it; a write to a state is no use."""
+    """Return the tensors of a module that are used outside of it, apart from writes to states."""
     return [
         node
         for node in body

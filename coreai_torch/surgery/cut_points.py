@@ -17,29 +17,34 @@ from ..ir.types import narrow
 from ..passes.externalize.cut import is_number
 
 _CANDIDATES = 400  # positions that are compared; their pairs take the time
+_PASSED = torch.Tensor | torch.SymInt  # what a part can return; not the tuple of several results
 _PER_TENSOR = 0.02  # a tensor across a cut counts as much as this share of a part's weights
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The calls of a graph in order, without sizes, which each part computes itself."""
+    """The calls of a graph in order.
+
+    Sizes and what depends on weights alone are not among them: each part computes these itself.
+    """
 
     nodes: tuple[fx.Node, ...]
     index: dict[fx.Node, int]
     weights: dict[fx.Node, int]  # placeholders of weights, with their bytes
+    constants: set[fx.Node]  # calls that depend on weights alone
 
     @classmethod
     def of(cls, graph: fx.Graph, plan: IOPlan, live: set[fx.Node]) -> Steps:
         """Return the live calls of a program, and its weights."""
-        nodes = tuple(
-            n for n in graph.nodes if n in live and n.op == "call_function" and not is_number(n)
-        )
+        constants = _constants(graph, plan)
+        calls = [n for n in graph.nodes if n in live and n.op == "call_function"]
+        nodes = tuple(n for n in calls if not is_number(n) and n not in constants)
         sizes = {
             node: value.numel() * narrow(value.dtype).itemsize
             for node, (_, value) in plan.constants.items()
         }
         sizes.update((s.node, 0) for s in plan.states)
-        return cls(nodes, {node: i for i, node in enumerate(nodes)}, sizes)
+        return cls(nodes, {n: i for i, n in enumerate(nodes)}, sizes, constants)
 
     def uses(self, node: fx.Node) -> list[int]:
         """Return the positions of the calls that use a value, also through sizes."""
@@ -49,9 +54,21 @@ class Steps:
             user = stack.pop()
             if user in self.index:
                 found.append(self.index[user])
-            elif is_number(user):
+            elif is_number(user) or user in self.constants:
                 stack.extend(user.users)
         return found
+
+
+def _constants(graph: fx.Graph, plan: IOPlan) -> set[fx.Node]:
+    found: set[fx.Node] = set()
+    known = set(plan.constants)
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            known.add(node)
+        elif node.op == "call_function" and known.issuperset(node.all_input_nodes):
+            known.add(node)
+            found.add(node)
+    return found
 
 
 @dataclass(frozen=True)
@@ -130,9 +147,16 @@ def _crossing(steps: Steps, plan: IOPlan) -> tuple[list[int], set[int]]:
         cuts = range(at + 1, max(steps.uses(node), default=at) + 1)
         for cut in cuts:
             crossing[cut] += 1
-        if _is_unbacked(node):
+        if _is_unbacked(node) or not isinstance(node.meta["val"], _PASSED):
             blocked.update(cuts)
+        if _is_fused(node):
+            blocked.add(at)
     return crossing, blocked
+
+
+def _is_fused(node: fx.Node) -> bool:
+    """Return whether a node is a batch norm, which is fused into the convolution before it."""
+    return "batch_norm" in str(node.target)
 
 
 def _is_unbacked(node: fx.Node) -> bool:

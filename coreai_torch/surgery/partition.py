@@ -97,15 +97,26 @@ class Partition:
         wanted += [n for state in draft.states for n in (state.node, state.written)]
         numbers = []
         for node in wanted:
-            if node.op == "call_function" and is_number(node):
+            if node.op == "call_function" and is_number(node) and not self._is_constant(node):
                 numbers.append(node)
             else:
                 self._take(node, draft)
         for node in numbers:
             self._take_number(node, draft)
 
+    def _take_constant(self, node: fx.Node, draft: _Draft) -> None:
+        """Compute what depends on weights alone in each part that uses it."""
+        if node in draft.numbers:
+            return
+        for source in node.all_input_nodes:
+            self._take(source, draft)
+        draft.numbers[node] = None
+
     def _take(self, node: fx.Node, draft: _Draft) -> None:
         """Add a value from outside to a part: a weight, an input, or a result of another part."""
+        if node in self._steps.constants:
+            self._take_constant(node, draft)
+            return
         mine = self._part_of.get(node)
         if mine is not None and self._drafts[mine] is draft:
             return
@@ -117,6 +128,9 @@ class Partition:
             draft.inputs[node] = None
             if mine is not None:
                 self._return(node, self._drafts[mine])
+
+    def _is_constant(self, node: fx.Node) -> bool:
+        return node in self._steps.constants
 
     def _is_input(self, spec: InputSpec) -> bool:
         return bool(spec.kind is InputKind.USER_INPUT)
@@ -154,7 +168,7 @@ class Partition:
             self._take_number(node, home)
             return
         for source in node.all_input_nodes:
-            if is_number(source):
+            if is_number(source) and not self._is_constant(source):
                 self._take_number(source, draft)
             elif source not in self._part_of:
                 self._take(source, draft)

@@ -27,7 +27,7 @@ def load_parts(folder: Path | str, *, engine: str = "runtime", timeout: float = 
 
     Args:
         folder: the folder with the parts and `manifest.json`.
-        engine: "runtime" runs each part in a process of its own, "torch" op by op in torch.
+        engine: "runtime" runs each part in a separate process, "torch" op by op in torch.
         timeout: the limit in seconds for each step of native code.
     """
     if engine not in ("runtime", "torch"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -155,15 +156,21 @@ def _function(identifier: str, function: FunctionSummary) -> Iterator[str]:
 
 
 def _port(name: str, port: PortSummary) -> Iterator[str]:
-    sizes = ", ".join(_size(size) for size in port.shape)
+    sizes = ", ".join(_size(port, axis) for axis in range(len(port.shape)))
     yield f"            /// {comment(str(port))}"
     yield f"            public static let {name} = Port("
     yield f"                name: {text(port.name)}, scalarType: .{_element(port)[0]},"
     yield f"                shape: [{sizes}])"
 
 
-def _size(size: int | None) -> str:
-    return "Size(name: nil, range: 0...Int.max)" if size is None else f"Size({size})"
+def _size(port: PortSummary, axis: int) -> str:
+    size = port.shape[axis]
+    if size is not None:
+        return f"Size({size})"
+    found = re.fullmatch(r"(.*) (\d*)\.\.(\d*)", port.ranges.get(axis, ""))
+    name, low, high = found.groups() if found else ("", "", "")
+    label = text(name) if name else "nil"
+    return f"Size(name: {label}, range: {low or 0}...{high or 'Int.max'})"
 
 
 def _values(title: str, ports: Sequence[PortSummary]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from runtime import descriptor, run_with_state
+from runtime import descriptor, run, run_with_state
 from torch import nn
 
 import coreai_torch
@@ -21,7 +21,7 @@ WIDTH = 16
 
 
 class Block(nn.Module):
-    """A feed-forward block with a state of its own."""
+    """A feed-forward block with a state."""
 
     def __init__(self, stateful: bool) -> None:
         super().__init__()
@@ -157,6 +157,35 @@ def test_cut_is_where_few_tensors_cross():
     parts = divide(captured(Residuals().eval(), (torch.rand(2, 8),)), [torch.rand(2, 8)], parts=3)
     assert [len(part.names.inputs) for part in parts] == [1, 1, 1]
     assert len({part.weight_bytes for part in parts}) == 1
+
+
+class Tables(nn.Module):
+    """Convolutions with batch norm, and a table that every layer computes from a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(3))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(3))
+        self.table = nn.Parameter(torch.rand(4, 1, 1))
+
+    def forward(self, x):
+        scale = self.table.sin() + torch.arange(4.0).reshape(4, 1, 1)
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = norm(conv(x)) * scale
+        return x
+
+
+def test_constants_do_not_cross_and_batch_norms_stay_fused(tmp_path):
+    model, x = Tables().eval(), torch.rand(1, 4, 6, 6)
+    whole = coreai_torch.convert(model, (x,), verify=False, output_names=["y"])
+    manifest = coreai_torch.split(
+        model, (x,), parts=3, output=tmp_path / "net", verify=False, output_names=["y"]
+    )
+    assert [len(part.inputs) for part in manifest.parts] == [1, 1, 1]
+    assert "table" in manifest.shared_weights
+    with coreai_torch.load_parts(tmp_path / "net") as net:
+        assert same_bytes(net(x)["y"], run(whole, {"x": x})["y"])
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,12 @@ def test_dynamic_sizes_and_dtypes():
     exported = torch.export.export(
         nn.Linear(4, 2).half(),
         (torch.rand(2, 4).half(),),
-        dynamic_shapes=({0: torch.export.Dim("n")},),
+        dynamic_shapes=({0: torch.export.Dim("n", min=1, max=9)},),
     )
     found = coreai_torch.swift_source(coreai_torch.convert(exported, verify=False), "linear")
     assert "public enum Linear {" in found
     assert "public var input: Tensor<Float16>" in found
-    assert "Int.max" in found
+    assert 'Size(name: "n", range: 1...9), Size(4)' in found
     assert not tree(found).has_error
 
 
