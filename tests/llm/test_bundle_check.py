@@ -111,6 +111,8 @@ def test_missing_bundle_raises(tmp_path):
 class _Fake:
     """A runtime whose logits are a function of the tokens, computed from the cache."""
 
+    whole_prompt = 1024
+
     def __init__(self, fault="", context=2048):
         self.fault, self.calls = fault, 0
         self.metadata = SimpleNamespace(max_context_length=context, vocab_size=16)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...numerics.tolerance import SAME_TOKENS, limits
 from .runtime import CHUNK, FIRST_SLOTS, BundleRuntime, Sequence
+from .stacked_cache import compute_dtype
 from .verifying import difference, eager_logits, limit_of, random_tokens
 
 PROMPTS = (5, 17, 300)
@@ -88,7 +89,7 @@ def _greedy(sequence: Sequence, prompt: Tensor, steps: int) -> tuple[Tensor, Ten
 
 def _compare(trial: Trial, rows: Tensor, want: Tensor, length: int) -> float:
     """Compare logits and best tokens; a best token may differ within the limit only."""
-    limit = max(limit_of(trial.model.dtype), limit_of(trial.dtype))
+    limit = max(limit_of(compute_dtype(trial.model)), limit_of(trial.dtype))
     gap = difference(rows, want)
     if not gap <= limit:
         raise StepError(

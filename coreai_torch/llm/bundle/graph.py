@@ -21,7 +21,7 @@ from ...errors import ExportError
 from ..pretranspose import transpose_weights
 from .cache_ops import register_cache_ops
 from .metadata import INPUTS, KEYS, LOGITS, VALUES
-from .stacked_cache import LayerShape, StackedStates, stacked_cache
+from .stacked_cache import LayerShape, StackedStates, compute_dtype, stacked_cache
 
 # Example sizes: all different, and none is 0 or 1, on which torch would specialize.
 _QUERY, _TOTAL, _SLOTS = 3, 7, 11
@@ -58,7 +58,7 @@ class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         """Return zeroed keys and values; smaller layers use a part of their place."""
         heads = max(max(one.key_heads, one.value_heads) for one in self.layers)
         width = max(max(one.key_width, one.value_width) for one in self.layers)
-        shape, dtype = (len(self.layers), 1, heads, slots, width), next(self.parameters()).dtype
+        shape, dtype = (len(self.layers), 1, heads, slots, width), compute_dtype(self.model)
         return torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...errors import ConversionError
 from ...numerics.tolerance import DECODER_STEP, limits
 from .runtime import Sequence, open_bundle
+from .stacked_cache import compute_dtype
 
 _PROMPT, _STEPS = 12, 4
 _LIMITS = limits(DECODER_STEP)
@@ -44,7 +45,7 @@ def difference(actual: Tensor, want: Tensor) -> float:
 def verify_bundle(bundle: Path, model: Any) -> None:
     """Run a prompt and single tokens; raise `ConversionError` if any logits differ."""
     # The Linux runtime accumulates float16 products in 16 bits, unlike devices.
-    runtime = open_bundle(bundle, "torch" if model.dtype == torch.float16 else "runtime")
+    runtime = open_bundle(bundle, "torch" if compute_dtype(model) == torch.float16 else "runtime")
     metadata = runtime.metadata
     length = min(_PROMPT + _STEPS, metadata.max_context_length)
     tokens = random_tokens(length, metadata.vocab_size)
@@ -52,7 +53,7 @@ def verify_bundle(bundle: Path, model: Any) -> None:
     sequence = Sequence(runtime, runtime.states(fill=float("nan")))
     rows = [sequence.append(tokens[:prompt])]
     rows += [sequence.append(one) for one in tokens[prompt:].split(1)]
-    gap, limit = difference(torch.cat(rows), eager_logits(model, tokens)), limit_of(model.dtype)
+    gap, limit = difference(torch.cat(rows), eager_logits(model, tokens)), limit_of(compute_dtype(model))
     if not gap <= limit:
         raise ConversionError(
             f"the bundle of {type(model).__name__} computes other logits than the model: they "

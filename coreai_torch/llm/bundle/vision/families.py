@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ....errors import ConversionError
+from ..stacked_cache import compute_dtype
 from .prompts import ImagePrompt
 
 MARKER_WIDTH = 8  # 16 bytes, so that rows stay aligned
@@ -49,7 +50,7 @@ class Family(ABC):
     std: ClassVar[list[float]] = [0.5] * 3
 
     def __init__(self, model: Any, image_size: int | None) -> None:
-        self.model = model
+        self.model, self.dtype = model, compute_dtype(model)
         self.image = self._image(model.config, image_size)
 
     @abstractmethod

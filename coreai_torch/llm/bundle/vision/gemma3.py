@@ -30,7 +30,7 @@ class Gemma3(Family):
 
     def features(self, pixels: Tensor) -> Tensor:
         """Return the features `[tokens, hidden]` of normalized pixels `[1, 3, size, size]`."""
-        output = self.model.get_image_features(pixels.to(self.model.dtype), return_dict=True)
+        output = self.model.get_image_features(pixels.to(self.dtype), return_dict=True)
         return torch.as_tensor(output.pooler_output[0])
 
     def arguments(self, step: Step, dtype: torch.dtype) -> dict[str, Any]:
@@ -82,6 +82,6 @@ class Gemma3(Family):
         kinds = (tokens == self.image.token_id).long()
         return {
             "input_ids": tokens,
-            "pixel_values": pixels.to(self.model.dtype),
+            "pixel_values": pixels.to(self.dtype),
             "token_type_ids": kinds,
         }

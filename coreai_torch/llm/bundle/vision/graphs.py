@@ -61,6 +61,7 @@ class Decoder(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
     def __init__(self, family: Family, layers: Sequence[LayerShape]) -> None:
         super().__init__()
         self.model, self.family, self.layers = family.model, family, list(layers)
+        self.dtype = family.dtype
 
     def forward(
         self, inputs_embeds: Tensor, position_ids: Tensor, keys: Tensor, values: Tensor
@@ -72,10 +73,10 @@ class Decoder(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         is_image = inputs_embeds[0, :, hidden] > 0.5
         step = Step(is_image, offset, total, _Counts(states, len(self.layers), offset, total))
         output = self.model(
-            inputs_embeds=inputs_embeds[:, :, :hidden].to(self.model.dtype),
+            inputs_embeds=inputs_embeds[:, :, :hidden].to(self.dtype),
             past_key_values=stacked_cache(states, self.layers, offset, total),
             use_cache=True,
-            **self.family.arguments(step, self.model.dtype),
+            **self.family.arguments(step, self.dtype),
         )
         keys.copy_(states.keys)
         values.copy_(states.values)
@@ -86,7 +87,7 @@ class Decoder(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         heads = max(max(one.key_heads, one.value_heads) for one in self.layers)
         width = max(max(one.key_width, one.value_width) for one in self.layers)
         count = len(self.layers) + self.family.counts_images
-        shape, dtype = (count, 1, heads, slots, width), self.model.dtype
+        shape, dtype = (count, 1, heads, slots, width), self.dtype
         return torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
 
 

@@ -49,7 +49,7 @@ class QwenVL(Family):
 
     def features(self, pixels: Tensor) -> Tensor:
         """Return the features `[tokens, hidden]` of normalized pixels `[1, 3, size, size]`."""
-        rows = self.patches(pixels).to(self.model.dtype)
+        rows = self.patches(pixels).to(self.dtype)
         # Given precomputed layouts, the encoder does not read the values of `grid_thw`.
         output = self.model.model.visual(rows, grid_thw=self.grid, **self.layout)
         return torch.as_tensor(output.pooler_output)
@@ -87,7 +87,7 @@ class QwenVL(Family):
         rows = torch.cat([self.patches(one[None]) for one in pixels])
         return {
             "input_ids": tokens,
-            "pixel_values": rows.to(self.model.dtype),
+            "pixel_values": rows.to(self.dtype),
             "image_grid_thw": self.grid.expand(len(pixels), -1),
             "mm_token_type_ids": (tokens == self.image.token_id).int(),
         }

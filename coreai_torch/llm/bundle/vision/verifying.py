@@ -58,8 +58,8 @@ def eager_logits(family: Family, tokens: Tensor, pixels: Tensor) -> Tensor:
 def verify_bundle(bundle: Path, family: Family) -> None:
     """Run an image with text and single tokens; raise `ConversionError` if any logits differ."""
     # The Linux runtime accumulates float16 products in 16 bits, unlike devices.
-    half = family.model.dtype == torch.float16
-    runtime = VisionRuntime(bundle, "torch" if half else "runtime")
+    dtype = family.dtype
+    runtime = VisionRuntime(bundle, "torch" if dtype == torch.float16 else "runtime")
     tokens, pixels = image_prompt(runtime, 1), random_pixels(family.image.size)
     given = with_images(tokens, [runtime.add_image(pixels)], family.image.token_id)
     last = len(given) - _STEPS
@@ -67,7 +67,7 @@ def verify_bundle(bundle: Path, family: Family) -> None:
     rows = [sequence.append(given[:last])]
     rows += [sequence.append(one) for one in given[last:].split(1)]
     want = eager_logits(family, tokens, pixels)
-    gap, limit = difference(torch.cat(rows), want), max(LIMIT, limit_of(family.model.dtype))
+    gap, limit = difference(torch.cat(rows), want), max(LIMIT, limit_of(dtype))
     if not gap <= limit:
         raise ConversionError(
             f"the bundle of {type(family.model).__name__} computes other logits than the model: "
