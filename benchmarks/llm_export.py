@@ -186,7 +186,9 @@ def watch_stages(peaks):
 def commit():
     """Return the commit of this checkout."""
     command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, cwd=RESULTS.parent).stdout.strip()
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=RESULTS.parent
+    ).stdout.strip()
 
 
 def measure(folder, size, compression, weights):

@@ -83,6 +83,7 @@ class Session:
         self._function: Any = None
         self._model: Any = None  # a function returns garbage once its model is collected
         self._held = AsyncExitStack()
+        self._kept: dict[int, NDArray] = {}  # states that stay here between calls
 
     async def load(self, request: dict[str, Any]) -> dict[str, Any]:
         """Read, optimize if requested, save, compile, load; return the names of the ports."""
@@ -141,12 +142,41 @@ class Session:
         folder = tempfile.mkdtemp()
         return program.save_asset(Path(folder) / "program.aimodel")
 
+    async def describe(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the functions of the program, and the shapes and dtypes of the loaded one."""
+        desc = self._function.desc
+        ports = {
+            kind: {
+                name: (tuple(map(int, port.shape)), np.dtype(port.dtype))
+                for name in getattr(desc, f"{kind}_names")
+                for port in [getattr(desc, f"{kind}_descriptor")(name)]
+            }
+            for kind in ("input", "output", "state")
+        }
+        return {"functions": list(self._model.function_names), "ports": ports}
+
+    async def keep(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Store the content of a state under a key, and forget others."""
+        for key in request["forget"]:
+            self._kept.pop(key, None)
+        self._kept[request["key"]] = NDArray(request["array"])
+        return {}
+
+    async def fetch(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the content of a stored state."""
+        return {"array": to_numpy(self._kept[request["key"]])}
+
     async def call(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Call the function once; return outputs and updated states."""
+        """Call the function once; return outputs and updated states.
+
+        A state is an array, or the key of a stored one, which is updated but not returned.
+        """
         self._trace.write("stage", "running")
         given = {name: NDArray(array) for name, array in request["inputs"].items()}
-        states = {name: NDArray(array) for name, array in request["states"].items()}
-        results = await self._function(given, state=states)
+        sent = {n: x for n, x in request["states"].items() if not isinstance(x, int)}
+        states = {name: NDArray(array) for name, array in sent.items()}
+        kept = {n: self._kept[key] for n, key in request["states"].items() if n not in sent}
+        results = await self._function(given, state={**states, **kept})
         return {
             "outputs": {n: to_numpy(results[n]) for n in self._function.desc.output_names},
             "states": {name: to_numpy(array) for name, array in states.items()},

@@ -84,6 +84,36 @@ class Isolated:
         given = {"inputs": inputs, "states": states, "warmup": warmup, "runs": runs}
         return list(_ask(self._child, [self._load, ("timed", given)], self._timeout)["seconds"])
 
+    def describe(self) -> dict[str, Any]:
+        """Return the functions of the program, and the shapes and dtypes of the loaded one."""
+        described: dict[str, Any] = _ask(self._child, [self._load, ("describe", {})], self._timeout)
+        return described
+
+    def keep(self, key: int, array: np.ndarray[Any, Any], forget: list[int]) -> None:
+        """Store the content of a state in the child, and forget others."""
+        request = ("keep", {"key": key, "array": array, "forget": forget})
+        _ask(self._child, [self._load, request], self._timeout)
+
+    def fetch(self, key: int) -> np.ndarray[Any, Any]:
+        """Return the content of a state in the child."""
+        request = ("fetch", {"key": key})
+        array: np.ndarray[Any, Any] = self._child.ask(request, self._timeout)["array"]
+        return array
+
+    def call_kept(self, inputs: Arrays, kept: dict[str, int], shapes: dict[str, Any]) -> Arrays:
+        """Return the outputs of a call with states in the child.
+
+        After a crash, the call is traced with states of zeros of the given shapes and dtypes.
+        """
+        try:
+            reply = self._child.ask(("call", {"inputs": inputs, "states": kept}), self._timeout)
+        except _Dead as dead:
+            blank = {name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()}
+            replay = ("call", {"inputs": inputs, "states": blank})
+            raise _explain(dead, [self._load, replay], self._timeout) from None
+        outputs: Arrays = reply["outputs"]
+        return outputs
+
     @property
     def alive(self) -> bool:
         """Whether it can be called again."""

@@ -18,6 +18,7 @@ from coreai_torch.errors import GenerationError
 from coreai_torch.llm.bundle import engine_runs
 from coreai_torch.llm.bundle.engine_runs import StepError, StepSkippedError, Trial
 from coreai_torch.llm.bundle.runtime import States
+from coreai_torch.verification import isolation
 
 STEPS = [
     "folder",
@@ -106,6 +107,38 @@ def _cheap_steps(bundle):
 def test_missing_bundle_raises(tmp_path):
     with pytest.raises(GenerationError, match="no bundle was found at"):
         llm.check(tmp_path / "none")
+
+
+_CRASHING_WORKER = """
+import os, runpy, sys
+sys.argv[0] = {path!r}
+module = runpy.run_path({path!r}, run_name="worker")
+call = module["Session"].call
+
+async def crash(self, request):
+    if request["inputs"]["input_ids"].shape[1] == 1:
+        os.abort()
+    return await call(self, request)
+
+module["Session"].call = crash
+module["main"](sys.argv[1], sys.argv[2] == "detailed")
+"""
+
+
+def test_crash_of_the_runtime_is_a_failed_step(llama_bundle, tmp_path, monkeypatch):
+    script = tmp_path / "crashing_worker.py"
+    script.write_text(_CRASHING_WORKER.format(path=isolation.worker_path()))
+    monkeypatch.setattr(isolation, "worker_path", lambda: str(script))
+    report = llm.check(llama_bundle.path)
+    statuses = {step.name: step.status for step in report.steps}
+    assert [name for name in STEPS if statuses[name] == "failed"] == [
+        "sequential decoding",
+        "growth",
+        "dirty cache",
+        "warm-up",
+    ]
+    assert report.steps[3].detail.startswith("the native code was killed by SIGABRT")
+    assert statuses["chunks"] == statuses["rewind"] == "ok"
 
 
 class _Fake:

@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ...errors import CodedError, GenerationError
+from ...errors import CodedError, GenerationError, NativeError
 from ...progress import stages
 from . import engine_runs
 from .engine_runs import StepError, StepSkippedError, Trial
 from .exporting import eos_token_ids, load_model
+from .isolated import IsolatedRuntime
 from .metadata import (
     FILE,
     GENERATION_KEY,
@@ -112,7 +113,8 @@ def check(
     The steps emulate the sequential engine: structure of the folder, stop tokens, descriptors,
     decoding at 256 slots, growth by doubling, chunks of 512 tokens, unused slots, rewinding, the
     warm-up call, and more slots than the context. With `model`, the logits are also compared with
-    those of transformers. A vision-language bundle has steps for its embedding and its images, and
+    those of transformers. The native code runs in a child process, so that its crash is a failed
+    step with the reason. A vision-language bundle has steps for its embedding and its images, and
     none for growth.
 
     Args:
@@ -155,6 +157,9 @@ def _run(name: str, step: Step, subject: _Subject) -> StepResult:
         status, detail = SKIPPED, str(skipped)
     except StepError as failure:
         status, detail = FAILED, str(failure)
+    except NativeError as error:
+        lines = str(error).partition("\n  try ")[0].splitlines()
+        status, detail = FAILED, ", ".join(line.strip() for line in lines)
     except CodedError as error:
         status, detail = FAILED, str(error).partition("\n")[0]
     except (RuntimeError, ValueError, KeyError, OSError) as error:
@@ -236,7 +241,7 @@ def _check_template(subject: _Subject, folder: Path) -> str:
 
 
 def _check_ports(subject: _Subject) -> str:
-    runtime = BundleRuntime(subject.bundle)
+    runtime: BundleRuntime = IsolatedRuntime(subject.bundle)
     ports, vocabulary = runtime.ports, runtime.metadata.vocab_size
     found = []
     public = [one for one in runtime.function_names if not _is_private(one)]
@@ -300,7 +305,7 @@ def _check_vision_tokenizer(subject: _Subject) -> str:
 
 
 def _check_vision_ports(subject: _Subject) -> str:
-    runtime = VisionRuntime(subject.bundle)
+    runtime = VisionRuntime(subject.bundle, "isolated")
     seen = vision_steps.check_ports(runtime)
     engine = _engine(subject, runtime)
     if engine == "torch":

@@ -45,7 +45,8 @@ def difference(actual: Tensor, want: Tensor) -> float:
 def verify_bundle(bundle: Path, model: Any) -> None:
     """Run a prompt and single tokens; raise `ConversionError` if any logits differ."""
     # The Linux runtime accumulates float16 products in 16 bits, unlike devices.
-    runtime = open_bundle(bundle, "torch" if compute_dtype(model) == torch.float16 else "runtime")
+    dtype = compute_dtype(model)
+    runtime = open_bundle(bundle, "torch" if dtype == torch.float16 else "runtime")
     metadata = runtime.metadata
     length = min(_PROMPT + _STEPS, metadata.max_context_length)
     tokens = random_tokens(length, metadata.vocab_size)
@@ -53,7 +54,10 @@ def verify_bundle(bundle: Path, model: Any) -> None:
     sequence = Sequence(runtime, runtime.states(fill=float("nan")))
     rows = [sequence.append(tokens[:prompt])]
     rows += [sequence.append(one) for one in tokens[prompt:].split(1)]
-    gap, limit = difference(torch.cat(rows), eager_logits(model, tokens)), limit_of(compute_dtype(model))
+    gap, limit = (
+        difference(torch.cat(rows), eager_logits(model, tokens)),
+        limit_of(compute_dtype(model)),
+    )
     if not gap <= limit:
         raise ConversionError(
             f"the bundle of {type(model).__name__} computes other logits than the model: they "

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ....errors import GenerationError
+from ..isolated import IsolatedFunction
 from ..metadata import EMBEDDING, LOGITS, MAIN, VISION
 from ..runtime import BundleRuntime, States
 from .functions import NativeFunction, TorchFunction
@@ -27,7 +28,7 @@ class VisionRuntime(BundleRuntime):
     whole_prompt = sys.maxsize
 
     def __init__(self, bundle: Path | str, engine: str = "runtime", device: str = "cpu") -> None:
-        """Load the assets of a bundle."""
+        """Load the assets of a bundle; the engine "isolated" is the runtime in child processes."""
         self.engine, self.device_name = engine, device
         super().__init__(bundle)
         self._starts: dict[str, int] = {}
@@ -35,7 +36,7 @@ class VisionRuntime(BundleRuntime):
 
     def _load(self) -> None:
         assets = {MAIN: self.metadata.asset, **self.metadata.other_assets}
-        self.functions: dict[str, NativeFunction | TorchFunction] = {}
+        self.functions: dict[str, NativeFunction | TorchFunction | IsolatedFunction] = {}
         for role in (MAIN, EMBEDDING, VISION):
             path = self.bundle / assets[role]
             if not path.is_dir():
@@ -45,6 +46,8 @@ class VisionRuntime(BundleRuntime):
                 )
             if self.engine == "torch":
                 self.functions[role] = TorchFunction(path, self.device_name)
+            elif self.engine == "isolated":
+                self.functions[role] = IsolatedFunction(path)
             else:
                 self.functions[role] = NativeFunction(path)
         self.state_shape, self.state_dtype = self.functions[MAIN].state(STATES[0])
