@@ -20,10 +20,10 @@ from .capture.exporting import call_export_fn
 from .capture.io_plan import Names, plan
 from .capture.size_ranges import size_ranges
 from .capture.validate import Rules
-from .errors import ArgumentTypeError, ConversionError, NamingError, NothingStagedError
+from .errors import ArgumentTypeError, ConversionError
 from .kernels.metal import TorchMetalKernel, lowerings
 from .lowering import opaque_calls
-from .lowering.entrypoints import check_unused, staged_names
+from .lowering.entrypoints import check_unused, names_to_convert, staged_names
 from .lowering.program import Staged, build
 from .lowering.registration import checked_name, entry_of
 from .lowering.registry import BUILTIN, Registry
@@ -38,6 +38,7 @@ from .passes.recognize import (
     recognized,
     wanted_composites,
 )
+from .precision import Precision, PrecisionReport
 from .progress import progress
 
 
@@ -82,6 +83,8 @@ class TorchConverter:
             program lists the places.
         safe: False applies no rewrites.
         skip_rewrites: ids of rewrites to leave out, as ["HAZ11"].
+        precision: "float16" or "bfloat16", or a `Precision`, to compute in half precision; the
+            `precision_report` of the program lists what stays in float32.
     """
 
     class Mode(Enum):
@@ -101,6 +104,7 @@ class TorchConverter:
         target: str | None = None,
         safe: bool = True,
         skip_rewrites: Collection[str] = (),
+        precision: Precision | str | None = None,
     ) -> None:
         """Create a converter with the built-in lowerings and nothing staged."""
         self._mode = _mode(mode)
@@ -112,6 +116,7 @@ class TorchConverter:
         self._dump_passes = None if dump_passes is None else Path(dump_passes)
         self._reports: dict[str, RecognitionReport] = {}
         self._rewrites = rewrites.chosen(target, safe=safe, without=skip_rewrites)
+        self._precision = Precision.of(precision)
         for entry in recognized_composites.lowerings() if self._composites else ():
             self._registry.add(entry)
 
@@ -148,6 +153,9 @@ class TorchConverter:
         entrypoint: str,
         externalized: Sequence[Match] = (),
     ) -> TorchConverter:
+        made: PrecisionReport | None = None
+        if self._precision is not None:
+            program, made = self._precision.apply(program, externalized)
         before = program.graph_module if self._composites and self._dump_passes else None
         program, report = self._recognized(program, entrypoint, externalized)
         missing = validate.check(program, capture_rules(self))
@@ -155,7 +163,9 @@ class TorchConverter:
         guards.warn(program)
         self._reports[entrypoint] = report
         ports = plan(program, names)
-        self._staged[entrypoint] = Staged(entrypoint, program, ports, externalized, before, missing)
+        self._staged[entrypoint] = Staged(
+            entrypoint, program, ports, externalized, before, missing, made
+        )
         return self
 
     def add_pytorch_module(
@@ -190,17 +200,7 @@ class TorchConverter:
 
     def to_coreai(self, *, entrypoints: Sequence[str] | None = None) -> Program:
         """Convert all staged programs, or the named ones, into one program; they stay staged."""
-        if not self._staged:
-            raise NothingStagedError(
-                "No programs to convert: nothing is staged\n"
-                "  try   call add_exported_program(...) or add_pytorch_module(...) first"
-            )
-        chosen = [self._staged[name] for name in staged_names(entrypoints, self._staged)]
-        if not chosen:
-            raise NamingError(
-                f"entrypoints is empty; the staged entrypoints are {list(self._staged)}\n"
-                "  try   pass one or more of these, or omit the argument to convert all"
-            )
+        chosen = [self._staged[name] for name in names_to_convert(entrypoints, self._staged)]
         validate.reject([n for one in chosen for n in one.missing if not self._supports(n)])
         for one in chosen:
             overflow.warn(one.program)
@@ -216,6 +216,9 @@ class TorchConverter:
                 optimize_at_save=self._optimize is None,
                 finish=lambda module: done.extend(rewrites.apply(module, self._rewrites)),
             )
+        reports = [one.precision for one in chosen if one.precision is not None]
+        if reports:
+            program.precision_report = reports[0] if len(reports) == 1 else reports
         program.rewrites = tuple(done)
         program.metadata |= rewrites.as_metadata(done)
         sizes = {one.entrypoint: size_ranges(one.program, one.plan) for one in chosen}
@@ -254,6 +257,11 @@ class TorchConverter:
         other._mode = mode or self._mode
         other.clear()
         return other
+
+    @property
+    def has_precision(self) -> bool:
+        """Whether staged programs become half precision."""
+        return self._precision is not None
 
     def _copy(self) -> TorchConverter:
         """Return a converter that shares no registry, staged programs or reports with this one."""

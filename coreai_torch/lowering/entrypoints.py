@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ..errors import ArgumentTypeError, NamingError
+from ..errors import ArgumentTypeError, NamingError, NothingStagedError
 
 
 def check_unused(entrypoint: str, staged: Collection[str]) -> None:
@@ -35,3 +35,19 @@ def staged_names(entrypoints: Sequence[str] | None, staged: Collection[str]) -> 
             f"are {list(staged)}\n  try   pass one of these"
         )
     return list(dict.fromkeys(names))
+
+
+def names_to_convert(entrypoints: Sequence[str] | None, staged: Collection[str]) -> list[str]:
+    """Return the named entry points, or all staged ones; raise if there are none."""
+    if not staged:
+        raise NothingStagedError(
+            "No programs to convert: nothing is staged\n"
+            "  try   call add_exported_program(...) or add_pytorch_module(...) first"
+        )
+    names = staged_names(entrypoints, staged)
+    if not names:
+        raise NamingError(
+            f"entrypoints is empty; the staged entrypoints are {list(staged)}\n"
+            "  try   pass one or more of these, or omit the argument to convert all"
+        )
+    return names

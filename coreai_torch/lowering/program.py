@@ -21,6 +21,7 @@ from ..ir.locations import Locations
 from ..passes.dump import PassDump
 from ..passes.externalize.spec import Match
 from ..passes.graph import PassGraph
+from ..precision import PrecisionReport
 from .registry import Registry
 from .walk import Observer, Walk
 
@@ -35,6 +36,7 @@ class Staged:
     externalized: Sequence[Match] = ()
     before_recognition: torch.fx.GraphModule | None = None  # if recognition rewrote the graph
     missing: Sequence[torch.fx.Node] = ()  # calls that had no lowering when it was staged
+    precision: PrecisionReport | None = None  # if it was cast to half precision
 
 
 def build(

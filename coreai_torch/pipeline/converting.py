@@ -106,6 +106,11 @@ def convert(
     half = None if precision is None else Half(precision, keep, calibration, half_ports)
     if half is not None:
         half.check(externalize_modules, sizes)
+    if converter is not None and converter.has_precision:
+        raise ConversionError(
+            "the converter has a precision, which convert does not compare with the model\n"
+            "  try   pass precision=... to convert"
+        )
     _check_output(output)
     staging = TorchConverter() if converter is None else converter.empty()
     if target is not None:

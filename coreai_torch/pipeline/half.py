@@ -10,14 +10,8 @@ from typing import Any
 from ..capture.io_plan import plan
 from ..capture.prepare import Captured
 from ..errors import CalibrationWarning, ConversionError
-from ..precision import PrecisionReport, check_precision, to_half
+from ..precision import UNCALIBRATED, PrecisionReport, check_precision, to_half
 from .request import Request
-
-_UNCALIBRATED = (
-    "half precision was measured on the example inputs alone: other inputs may overflow\n"
-    "  try   pass calibration=[(x,), ...] with typical inputs\n"
-    "  code  CAT404"
-)
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ class Half:
 
     def _samples(self, captured: Captured, request: Request) -> list[list[Any]]:
         if self.calibration is None:
-            warnings.warn(_UNCALIBRATED, CalibrationWarning, stacklevel=4)
+            warnings.warn(UNCALIBRATED, CalibrationWarning, stacklevel=4)
             return [request.leaves(captured)]
         samples = [request.leaves(captured, given) for given in self.calibration]
         if not samples:

@@ -2,5 +2,13 @@
 
 from .half import PrecisionReport, check_precision, to_half
 from .islands import Island
+from .options import UNCALIBRATED, Precision
 
-__all__ = ["Island", "PrecisionReport", "check_precision", "to_half"]
+__all__ = [
+    "UNCALIBRATED",
+    "Island",
+    "Precision",
+    "PrecisionReport",
+    "check_precision",
+    "to_half",
+]

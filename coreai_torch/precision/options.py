@@ -1,0 +1,86 @@
+"""Half precision for programs that were exported by the caller."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind
+
+from ..errors import CalibrationWarning, ConversionError
+from ..torch_compat import pytree
+from .half import PrecisionReport, check_precision, to_half
+
+UNCALIBRATED = (
+    "half precision was measured on the example inputs alone: other inputs may overflow\n"
+    "  try   pass calibration=[(x,), ...] with typical inputs\n"
+    "  code  CAT404"
+)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Half precision for `TorchConverter(precision=...)`; `convert` explains the arguments."""
+
+    dtype: str = "float16"
+    keep: str | Sequence[str] = "auto"
+    calibration: Iterable[Any] | None = None
+    half_ports: bool = False
+
+    @classmethod
+    def of(cls, given: Precision | str | None) -> Precision | None:
+        """Return options for a name or options; raise for an unknown name."""
+        made = cls(given) if isinstance(given, str) else given
+        if made is not None:
+            if not isinstance(made, Precision):
+                raise ConversionError(
+                    f"precision is {made!r}\n  try   pass 'float16' or Precision('float16')"
+                )
+            check_precision(made.dtype)
+        return made
+
+    def apply(
+        self, program: torch.export.ExportedProgram, externalized: Sequence[Any]
+    ) -> tuple[torch.export.ExportedProgram, PrecisionReport]:
+        """Return the program in half precision, and a report."""
+        if externalized:
+            raise ConversionError(
+                "precision cannot be combined with externalized modules\n"
+                "  try   convert model.half() with externalize_modules, or leave them out"
+            )
+        samples = [_leaves(program, given) for given in self._inputs(program)]
+        if not samples:
+            raise ConversionError("calibration is empty\n  try   pass at least one tuple of args")
+        return to_half(program, samples, self.dtype, self.keep, half_ports=self.half_ports)
+
+    def _inputs(self, program: torch.export.ExportedProgram) -> list[Any]:
+        if self.calibration is not None:
+            return list(self.calibration)
+        if program.example_inputs is None:
+            raise ConversionError(
+                "the exported program has no example inputs\n"
+                "  try   pass precision=Precision('float16', calibration=[(x,), ...])"
+            )
+        warnings.warn(UNCALIBRATED, CalibrationWarning, stacklevel=6)
+        args, kwargs = program.example_inputs
+        return [(*args, *kwargs.values())]
+
+
+def _leaves(program: torch.export.ExportedProgram, given: Any) -> list[Any]:
+    """Return inputs, a tuple of args or a dictionary by name, as a flat list."""
+    specs = program.graph_signature.input_specs
+    names = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
+    if isinstance(given, Mapping) and set(given) == set(names):
+        return [given[name] for name in names]
+    values = tuple(given.values()) if isinstance(given, Mapping) else given
+    values = values if isinstance(values, tuple | list) else (values,)
+    flat = pytree.tree_leaves(tuple(values), is_leaf=lambda leaf: leaf is None)
+    if len(flat) != len(names):
+        raise ConversionError(
+            f"calibration has {len(flat)} inputs, but the program takes {names}\n"
+            "  try   pass tuples of args as for the model"
+        )
+    return list(flat)
