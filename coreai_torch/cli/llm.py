@@ -41,6 +41,13 @@ class Dtype(StrEnum):
     FLOAT32 = "float32"
 
 
+class Target(StrEnum):
+    """The device that a bundle is made for."""
+
+    GPU = "gpu"
+    NEURAL_ENGINE = "neural_engine"
+
+
 class CheckedBy(StrEnum):
     """The engine that runs a bundle."""
 
@@ -62,6 +69,7 @@ _EXPORT = """Write a bundle for Apple's language-model engine from the folder of
   coreai-torch llm export Qwen3-0.6B/ -o qwen3_0_6b
   coreai-torch llm export Qwen3-0.6B/ -o qwen3_0_6b --dtype float16 --max-context-length 8192
   coreai-torch llm export Qwen3-0.6B/ -o qwen3_4bit --compression 4bit
+  coreai-torch llm export Qwen3-0.6B/ -o qwen3_static --target neural_engine
 
 The bundle contains metadata.json, the .aimodel and the tokenizer.
 """
@@ -87,6 +95,9 @@ def export(
     compression: Annotated[
         str, typer.Option(help="4bit, 8bit, mixed, none, or a YAML file of coreai-opt.")
     ] = "none",
+    target: Annotated[
+        Target, typer.Option(help="neural_engine writes functions with static shapes.")
+    ] = Target.GPU,
     verify: Annotated[bool, typer.Option(help="Compare the bundle with the model.")] = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing bundle.")] = False,
     image_size: Annotated[
@@ -105,6 +116,7 @@ def export(
         max_context_length=max_context_length,
         dtype=None if dtype is None else dtype.value,
         compression=compression,
+        target=target.value,
         verify=verify,
         overwrite=overwrite,
         image_size=image_size,

@@ -100,8 +100,7 @@ SECTIONS = (
         "Verification",
         "coreai_torch.verification",
         "Arguments and results of `verify`: [verify](verify.md).",
-        ("TrialPlan", "Verdict", "Trial", "OutputError", "Divergence")
-        + ("CompressionEffect", "WeightChange", "OutputChange"),
+        ("TrialPlan", "Verdict", "Trial", "OutputError", "Divergence"),
     ),
     Section(
         "Contents, differences, hazards",
@@ -151,8 +150,7 @@ SECTIONS = (
         "coreai_torch.compression",
         "The report of `compress`, and layers with compressed weights: "
         "[compression](compression.md).",
-        ("CompressionReport", "CompressedWeight", "Sensitivity", "SensitivityRow", "Spec")
-        + ("WeightDequantizeModule", "PalettizeModule")
+        ("CompressionReport", "CompressedWeight", "WeightDequantizeModule", "PalettizeModule")
         + ("ScaledPalettizeModule", "SparseModule", "ActivationQuantizeModule")
         + ("ActivationDequantizeModule", "wrap_for_parametrization"),
     ),

@@ -30,6 +30,8 @@ from .metadata import (
     problems,
 )
 from .runtime import BundleRuntime, open_bundle
+from .static import conformance as static_steps
+from .static.runtime import open_static
 from .tokenizer_folder import (
     FOLDER,
     chat_template,
@@ -115,7 +117,7 @@ def check(
     warm-up call, and more slots than the context. With `model`, the logits are also compared with
     those of transformers. The native code runs in a child process, so that its crash is a failed
     step with the reason. A vision-language bundle has steps for its embedding and its images, and
-    none for growth.
+    none for growth. A static bundle has steps for `prompt_opt`, all sizes and aligned blocks.
 
     Args:
         bundle: the folder of the bundle.
@@ -371,10 +373,28 @@ _VISION_STEPS: list[tuple[str, Step]] = [
 ]
 
 
+def _check_static_ports(subject: _Subject) -> str:
+    runtime = open_static(subject.bundle, "torch", subject.device)
+    seen = static_steps.check_ports(runtime)
+    subject.trial = Trial(runtime, _compressed_reference(subject, runtime))
+    return seen
+
+
+_STATIC_STEPS: list[tuple[str, Step]] = [
+    ("folder", _check_folder),
+    ("tokenizer", _check_tokenizer),
+    ("descriptors", _check_static_ports),
+    *((name, _on_engine(run)) for name, run in static_steps.RUNS),
+]
+
+
 def _steps(bundle: Path) -> list[tuple[str, Step]]:
     """Return the steps for the kind of a bundle; those of a decoder if it is unknown."""
     try:
-        kind = BundleMetadata.read(bundle).kind
+        metadata = BundleMetadata.read(bundle)
     except GenerationError:
         return _STEPS
+    if metadata.is_static:
+        return _STATIC_STEPS
+    kind = metadata.kind
     return _VISION_STEPS if kind == "vlm" else _STEPS

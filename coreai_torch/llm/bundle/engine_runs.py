@@ -70,7 +70,7 @@ def decode(trial: Trial) -> str:
             worst = max(worst, trial.same(rows, want, f"prompt of {length} token by token"))
         else:
             want = eager_logits(trial.model, tokens)
-            worst = max(worst, _compare(trial, rows, want, length))
+            worst = max(worst, compare(trial, rows, want, length))
         counts.append(str(length))
     reference = "single tokens (no model given)" if trial.model is None else "transformers"
     return f"prompts of {', '.join(counts)} and {STEPS} tokens equal {reference}, {worst:.1g} apart"
@@ -87,7 +87,7 @@ def _greedy(sequence: Sequence, prompt: Tensor, steps: int) -> tuple[Tensor, Ten
     return tokens, rows
 
 
-def _compare(trial: Trial, rows: Tensor, want: Tensor, length: int) -> float:
+def compare(trial: Trial, rows: Tensor, want: Tensor, length: int) -> float:
     """Compare logits and best tokens; a best token may differ within the limit only."""
     limit = max(limit_of(compute_dtype(trial.model)), limit_of(trial.dtype))
     gap = difference(rows, want)

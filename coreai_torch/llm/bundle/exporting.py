@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,13 +39,14 @@ def export(
     max_context_length: int | None = None,
     dtype: str | None = None,
     compression: Path | str = "none",
+    target: str = "gpu",
     verify: bool = True,
     overwrite: bool = False,
     turn_weights: bool = True,
     recognize: bool | Collection[str] = True,
     image_size: int | None = None,
 ) -> Path:
-    """Write a bundle (schema 0.2, dynamic shapes) for Apple's language-model engine.
+    """Write a bundle (schema 0.2) for Apple's language-model engine.
 
     The bundle is a folder with `metadata.json`, an `.aimodel` and a folder `tokenizer`. Its
     function `main` has the inputs `input_ids` and `position_ids`, the states `keyCache` and
@@ -73,6 +74,9 @@ def export(
         compression: "4bit" (blocks of 32), "8bit", "mixed" (8 bits for the layers that are most
             sensitive, 4 bits for the others), "none", or a YAML file in the form of coreai-opt.
             `verify` then compares with the compressed model.
+        target: "gpu" writes the dynamic function `main`. "neural_engine" writes a static bundle:
+            functions with fixed sizes, 1x1 convolutions and float16 weights, for decoders like
+            Llama, Qwen and Mistral. Its context is 256, 512, ... tokens, by default up to 4096.
         verify: run the written bundle and compare its logits with the model's.
         overwrite: replace an existing bundle.
         turn_weights: store the weights of linear layers transposed, which makes the Linux runtime
@@ -80,20 +84,22 @@ def export(
         recognize: convert norms, rotary embeddings and attention to composites.
         image_size: the height and width of images, for a vision-language model with any size.
     """
-    target = Path(output)
-    _check_target(target, overwrite)
+    bundle, is_static = Path(output), _is_static(target)
+    _check_output(bundle, overwrite)
     with torch.no_grad(), stages() as stage:
         with stage("loading"):
             source = _load(model, tokenizer, dtype)
+            if is_static:
+                source = _static_source(source)
             layers, vocabulary = _first_step(source.model)
-            chosen = name or target.absolute().name
+            chosen = name or bundle.absolute().name
             context = max_context_length
             if _family(source.model, image_size) is not None:
                 context = context or _vision_context(source.model)
-            request = _Request.of(source, chosen, vocabulary, context)
+            request = _Request.of(source, chosen, vocabulary, context, is_static)
         with stage("compressing"):
             source = _compressed(source, compression)
-        with _replacing(target) as folder:
+        with _replacing(bundle) as folder:
             write_tokenizer(source.tokenizer, folder / FOLDER, request.eos_token_ids)
             metadata = request.metadata(source, weight_compression.label(compression))
             options = _Options(recognize, turn_weights, verify)
@@ -102,7 +108,7 @@ def export(
                 _write_decoder(folder, source, layers, metadata, options, stage)
             else:
                 _write_vision(folder, source, family, layers, metadata, options, stage)
-    return target
+    return bundle
 
 
 @dataclass(frozen=True)
@@ -123,14 +129,21 @@ def _write_decoder(
     stage: Stages,
 ) -> None:
     """Write the asset and the metadata of a decoder, and verify it."""
-    from .graph import Main, stage_main
+    limit = metadata.max_context_length
+    converter = TorchConverter(recognize=options.recognize and not metadata.is_static)
+    if metadata.is_static:
+        from .static import exporting as static
 
-    converter = TorchConverter(recognize=options.recognize)
-    with stage("exporting"):
-        main = Main(source.model, layers)
-        limit = metadata.max_context_length
-        stage_main(converter, main, limit, turn_weights=options.turn_weights)
-    _write_asset(converter, folder / metadata.asset, stage)
+        with stage("exporting"):
+            static.stage_decoder(converter, source.model, layers, limit)
+        _write_asset(converter, folder / metadata.asset, stage, static.constrain_to(limit))
+    else:
+        from .graph import Main, stage_main
+
+        with stage("exporting"):
+            main = Main(source.model, layers)
+            stage_main(converter, main, limit, turn_weights=options.turn_weights)
+        _write_asset(converter, folder / metadata.asset, stage)
     (folder / FILE).write_text(metadata.to_json(), "utf-8")
     if options.verify:
         from .verifying import verify_bundle
@@ -203,10 +216,16 @@ class _Request:
     vocab_size: int
     max_context_length: int
     eos_token_ids: tuple[int, ...]
+    is_static: bool = False
 
     @classmethod
     def of(
-        cls, source: _Source, name: str, vocabulary: int, max_context_length: int | None
+        cls,
+        source: _Source,
+        name: str,
+        vocabulary: int,
+        max_context_length: int | None,
+        is_static: bool,
     ) -> _Request:
         model = source.model
         config = model.config.get_text_config(decoder=True)
@@ -217,7 +236,12 @@ class _Request:
             )
         ends = eos_token_ids(model)
         check_tokenizer(source.tokenizer, ends)
-        return cls(_safe(name), vocabulary, _context(model, config, max_context_length), ends)
+        context = _context(model, config, max_context_length)
+        if is_static:
+            from .static.requirements import choose_context
+
+            context = choose_context(model, context, max_context_length)
+        return cls(_safe(name), vocabulary, context, ends, is_static)
 
     @property
     def asset(self) -> str:
@@ -234,6 +258,7 @@ class _Request:
             max_context_length=self.max_context_length,
             hf_model_id=source.model_id,
             compression=compression,
+            is_static=self.is_static,
             user_data={GENERATION_KEY: json.dumps(generation, sort_keys=True)},
         )
 
@@ -248,12 +273,28 @@ def eos_token_ids(model: Any) -> tuple[int, ...]:
     return (int(ends),) if isinstance(ends, int) else tuple(int(one) for one in ends)
 
 
+def _is_static(target: str) -> bool:
+    """Return whether the target needs static shapes; raise for an unknown one."""
+    if target not in ("gpu", "neural_engine"):
+        raise ConversionError(f"unknown target {target!r}\n  try   pass 'gpu' or 'neural_engine'")
+    return target == "neural_engine"
+
+
+def _static_source(source: _Source) -> _Source:
+    """Return the source with a model that can run on the Neural Engine."""
+    from .static.requirements import check_decoder, in_half
+
+    check_decoder(source.model)
+    model = in_half(source.model, is_own=source.is_own)
+    return replace(source, model=model, is_own=source.is_own or model is not source.model)
+
+
 def _safe(name: str) -> str:
     """Return a name of letters, digits and underscores."""
     return re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_") or "model"
 
 
-def _check_target(target: Path, overwrite: bool) -> None:
+def _check_output(target: Path, overwrite: bool) -> None:
     if target.suffix in _SUFFIXES:
         raise ConversionError(
             f"{target} has the suffix of an asset; the engine does not load a bundle with this "
@@ -391,9 +432,16 @@ def _first_step(model: Any) -> tuple[list[Any], int]:
     return [LayerShape.of(*pair) for pair in pairs], int(first.logits.shape[-1])
 
 
-def _write_asset(converter: TorchConverter, path: Path, stage: Stages) -> None:
+def _write_asset(
+    converter: TorchConverter,
+    path: Path,
+    stage: Stages,
+    change: Callable[[Any], None] | None = None,
+) -> None:
     with stage("converting", live=False):
         program = converter.to_coreai()
+    if change is not None:
+        change(program)
     with stage("optimizing"):
         program.optimize()
     with stage("saving"):

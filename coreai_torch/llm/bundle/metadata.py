@@ -14,6 +14,7 @@ VERSION = "0.2"
 FILE = "metadata.json"
 MAIN = "main"
 KEYS, VALUES = "keyCache", "valueCache"
+STATIC_STATES = ("key_cache", "value_cache")
 INPUTS = ("input_ids", "position_ids")
 LOGITS = "logits"
 GENERATION_KEY = "coreai_torch.generation_config"
@@ -35,6 +36,7 @@ class BundleMetadata:
     compression: str | None = None
     other_assets: Mapping[str, str] = field(default_factory=dict)  # by role
     vision: Mapping[str, Any] | None = None  # sizes and normalization of images
+    is_static: bool = False  # functions with static shapes, for the Neural Engine
     # Only strings: the engine rejects any other value.
     user_data: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,7 +47,6 @@ class BundleMetadata:
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        states = (KEYS, VALUES) if self.vision is None else ("k_cache", "v_cache")
         content: dict[str, Any] = {
             "metadata_version": VERSION,
             "kind": self.kind,
@@ -56,8 +57,7 @@ class BundleMetadata:
                 "vocab_size": self.vocab_size,
                 "max_context_length": self.max_context_length,
                 "embedded_tokenizer": True,
-                "function_map": {MAIN: [MAIN]},
-                "states": dict.fromkeys(states, "kv_cache"),
+                **self._functions(),
             },
             "source": {"model_definition": "torch", "hf_model_id": self.hf_model_id},
             "compression": self.compression,
@@ -67,6 +67,13 @@ class BundleMetadata:
         if self.vision is not None:
             content["vision"] = dict(self.vision)
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+    def _functions(self) -> dict[str, Any]:
+        """Return the entries about functions; those of a static bundle have no role."""
+        if self.is_static:
+            return {"states": dict.fromkeys(STATIC_STATES, "kv_cache")}
+        states = (KEYS, VALUES) if self.vision is None else ("k_cache", "v_cache")
+        return {"function_map": {MAIN: [MAIN]}, "states": dict.fromkeys(states, "kv_cache")}
 
     @classmethod
     def read(cls, bundle: Path) -> BundleMetadata:
@@ -93,6 +100,7 @@ class BundleMetadata:
             max_context_length=language["max_context_length"],
             hf_model_id=source.get("hf_model_id"),
             compression=content.get("compression"),
+            is_static=set(STATIC_STATES) <= set(language.get("states") or ()),
             other_assets={role: one for role, one in content["assets"].items() if role != MAIN},
             vision=content["vision"] if content["kind"] == "vlm" else None,
             user_data=content.get("user_data") or {},

@@ -11,7 +11,12 @@ from .runtime import BundleRuntime
 
 def open_bundle(bundle: Path | str, engine: str = "runtime", device: str = "cpu") -> BundleRuntime:
     """Load a bundle to run on the runtime of this machine, or in torch on a device."""
-    if BundleMetadata.read(Path(bundle)).kind == "vlm":
+    metadata = BundleMetadata.read(Path(bundle))
+    if metadata.is_static:
+        from .static.runtime import open_static
+
+        return open_static(bundle, engine, device)
+    if metadata.kind == "vlm":
         from .vision.runtime import VisionRuntime
 
         return VisionRuntime(bundle, engine, device)

@@ -28,19 +28,24 @@ WHOLE_PROMPT, CHUNK = 1024, 512  # a longer prompt runs in chunks
 
 def open_bundle(bundle: Path | str, engine: str = "runtime", device: str = "cpu") -> BundleRuntime:
     """Load a bundle to run on the runtime of this machine, or in torch on a device."""
+    check_engine(engine, device)
+    return TorchRuntime(bundle, device) if engine == "torch" else BundleRuntime(bundle)
+
+
+def check_engine(engine: str, device: str) -> None:
+    """Raise for an unknown engine, or one that does not run on a device."""
     if engine not in ("runtime", "torch"):
         raise GenerationError(f"unknown engine {engine!r}\n  try   pass 'runtime' or 'torch'")
-    if engine == "torch":
-        return TorchRuntime(bundle, device)
-    if device != "cpu":
+    if engine == "runtime" and device != "cpu":
         raise GenerationError(
             f"the runtime of this machine does not run on {device}\n  try   pass engine='torch'"
         )
-    return BundleRuntime(bundle)
 
 
 class BundleRuntime:
     """The loaded function `main` of a bundle; it keeps no tokens between calls."""
+
+    unused = float("nan")  # what slots may contain that no token uses yet
 
     whole_prompt = WHOLE_PROMPT
 
@@ -66,6 +71,9 @@ class BundleRuntime:
         self._model = self._wait(load_model(resources.asset_at(self.asset)))
         self.function_names = list(self._model.function_names)
         self._check_main()
+        self._open()
+
+    def _open(self) -> None:
         self._function = self._model.load_function(MAIN)
         self.ports = self._function.desc
         port = self.ports.state_descriptor(KEYS)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ...errors import ConversionError
 from ...numerics.tolerance import DECODER_STEP, limits
-from .runtime import Sequence, open_bundle
+from .opening import open_bundle
+from .runtime import Sequence
 from .stacked_cache import compute_dtype
 
 _PROMPT, _STEPS = 12, 4
@@ -51,7 +52,7 @@ def verify_bundle(bundle: Path, model: Any) -> None:
     length = min(_PROMPT + _STEPS, metadata.max_context_length)
     tokens = random_tokens(length, metadata.vocab_size)
     prompt = max(length - _STEPS, 1)
-    sequence = Sequence(runtime, runtime.states(fill=float("nan")))
+    sequence = Sequence(runtime, runtime.states(fill=runtime.unused))
     rows = [sequence.append(tokens[:prompt])]
     rows += [sequence.append(one) for one in tokens[prompt:].split(1)]
     gap, limit = (

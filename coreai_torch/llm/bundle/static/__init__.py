@@ -1,0 +1,1 @@
+"""Bundles with static shapes for the Neural Engine: write, check and run them."""
