@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,10 +58,16 @@ def _image(text: str) -> tuple[str, Any]:
 
 def _numbers(text: str) -> Any:
     try:
-        found = [float(Fraction(part)) for part in text.split(",")]
+        found = [_number(part) for part in text.split(",")]
     except (ValueError, ZeroDivisionError) as error:
         raise typer.BadParameter(f"{text!r} is not a number, or numbers with commas") from error
     return found if len(found) > 1 else found[0]
+
+
+def _number(text: str) -> float:
+    """Return a number or a quotient: `1/255`."""
+    number, _, divisor = text.partition("/")
+    return float(number) / float(divisor or 1)
 
 
 def _labels(file: Path) -> Any:

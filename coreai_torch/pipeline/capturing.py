@@ -43,7 +43,7 @@ def capture_source(
     captured = request.capture(staging, stage)
     if precision is not None:
         half = Half(precision, keep, calibration, half_ports)
-        half.check(None)
+        half.check(None, None)
         with stage("measuring half precision"):
             captured, _ = half.apply(captured, request)
     leaves = request.leaves(captured)

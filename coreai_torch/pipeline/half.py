@@ -23,7 +23,7 @@ class Half:
     calibration: Iterable[Any] | None
     half_ports: bool
 
-    def check(self, externalize: Sequence[Any] | None, sizes: Any) -> None:
+    def check(self, externalize: Sequence[Any] | None, sizes: Any = None) -> None:
         check_precision(self.precision)
         if sizes is not None:
             raise ConversionError(

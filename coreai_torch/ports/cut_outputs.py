@@ -80,8 +80,9 @@ def _resolve(program: Program, plan: IOPlan, name: str) -> list[fx.Node]:
             return results
     known = [*outputs, *modules, *nodes]
     near = difflib.get_close_matches(name, known, 3)
-    hint = f"one of {', '.join(map(repr, near))}" if near else "the path of a module, such as "
-    hint = hint if near else hint + repr(next(iter(modules), "encoder"))
+    hint = f"the path of a module, such as {next(iter(modules), 'encoder')!r}"
+    if near:
+        hint = ("one of " if len(near) > 1 else "") + ", ".join(map(repr, near))
     raise NamingError(
         f"outputs: no node, module or output is called {name!r}, or it computes nothing\n"
         f"  try   pass {hint}"

@@ -45,7 +45,8 @@ def split(
 
     The cuts divide the weights into parts of nearly equal size, at places that few tensors cross.
     A weight that several parts use is stored in each. A state stays in one part. The folder gets
-    one `.aimodel` for each part and `manifest.json`, which `load_parts` reads.
+    one `.aimodel` for each part and `manifest.json`, which `load_parts` reads. The last bit may
+    differ from one asset only where the compiler combines ops across a cut, as added constants.
 
     ```python
     coreai_torch.split(model, (x,), parts=2, output="net-parts")

@@ -100,7 +100,8 @@ SECTIONS = (
         "Verification",
         "coreai_torch.verification",
         "Arguments and results of `verify`: [verify](verify.md).",
-        ("TrialPlan", "Verdict", "Trial", "OutputError", "Divergence"),
+        ("TrialPlan", "Verdict", "Trial", "OutputError", "Divergence")
+        + ("CompressionEffect", "WeightChange", "OutputChange"),
     ),
     Section(
         "Contents, differences, hazards",
@@ -150,7 +151,8 @@ SECTIONS = (
         "coreai_torch.compression",
         "The report of `compress`, and layers with compressed weights: "
         "[compression](compression.md).",
-        ("CompressionReport", "CompressedWeight", "WeightDequantizeModule", "PalettizeModule")
+        ("CompressionReport", "CompressedWeight", "Sensitivity", "SensitivityRow", "Spec")
+        + ("WeightDequantizeModule", "PalettizeModule")
         + ("ScaledPalettizeModule", "SparseModule", "ActivationQuantizeModule")
         + ("ActivationDequantizeModule", "wrap_for_parametrization"),
     ),
