@@ -74,6 +74,25 @@ _HOME = {
     "_subexport_and_restore": "compat.externalization",
 }
 
+# Packages that users name, for the hint about a misspelled one.
+_SUBMODULES = (
+    "composite_ops",
+    "compression",
+    "debugging",
+    "errors",
+    "interpreter",
+    "ir",
+    "kernels",
+    "linting",
+    "llm",
+    "lowering",
+    "precision",
+    "recognition",
+    "report",
+    "supported_ops",
+    "verification",
+)
+
 # A saved `.pt2` refers to the compression ops by name, so they must be registered before one is
 # loaded. Importing torch here would make `coreai-torch --help` take seconds.
 after_import("torch", f"{__name__}.compression.torch_ops")
@@ -84,7 +103,9 @@ def __getattr__(name: str) -> Any:
         return getattr(_module(_HOME[name]), name)
     if not name.startswith("__") and find_spec(f"{__name__}.{name}") is not None:
         return _module(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .errors import unknown_attribute
+
+    raise unknown_attribute(__name__, name, [*__all__, *_SUBMODULES])
 
 
 def _module(name: str) -> ModuleType:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -280,3 +281,14 @@ def wrong_count(what: str, given: Sequence[str], existing: Sequence[str]) -> Nam
         f"{what} has {len(given)} names, {list(given)}, but the program has {len(existing)} live "
         f"{kind}s: {list(existing)}\n  try   pass one name for each, in this order"
     )
+
+
+def unknown_attribute(
+    module: str, name: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None
+) -> AttributeError:
+    """Return the error for an unknown name of a module, with the nearest known name."""
+    message = f"module {module!r} has no attribute {name!r}"
+    near = (synonyms or {}).get(name)
+    if near is None and not name.startswith("_"):
+        near = next(iter(difflib.get_close_matches(name, list(known), 1)), None)
+    return AttributeError(message if near is None else f"{message}; did you mean {near!r}?")

@@ -4,8 +4,9 @@ from ..errors import RunError
 from . import compression, elementwise, indexing, linear, reduction, shape, windows
 from .module import Function, Module, known_ops, to_torch
 from .plan import Event
+from .trying import evaluate
 
-__all__ = ["Event", "Function", "Module", "RunError", "known_ops", "to_torch"]
+__all__ = ["Event", "Function", "Module", "RunError", "evaluate", "known_ops", "to_torch"]
 
 # Imported because they register ops.
 _FAMILIES = (compression, elementwise, indexing, linear, reduction, shape, windows)

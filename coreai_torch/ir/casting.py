@@ -9,31 +9,95 @@ from coreai._compiler.ir import RankedTensorType, Type, Value
 from . import types
 from .broadcasting import broadcast_operands
 from .build import Build
+from .operands import vocabulary
 
 
 def element(x: Value) -> Type:
     return x.type.element_type
 
 
+@vocabulary
 def dtype(x: Value) -> torch.dtype:
-    """Return the torch dtype of the elements of a value."""
+    """Return the torch dtype of the elements.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        A torch dtype of at most 32 bits for each number.
+
+    Example:
+        >>> evaluate(dialect.dtype, torch.ones(2, dtype=torch.int64))
+        torch.int32
+    """
     return types.dtype_of(x.type)
 
 
+@vocabulary
 def is_float(x: Value) -> bool:
+    """Return whether the elements are floats.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        A Python bool, known at conversion.
+
+    Example:
+        >>> evaluate(dialect.is_float, [1.0])
+        True
+    """
     return bool(dtype(x).is_floating_point)
 
 
+@vocabulary
 def is_bool(x: Value) -> bool:
+    """Return whether the elements are booleans.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        A Python bool, known at conversion.
+
+    Example:
+        >>> evaluate(dialect.is_bool, [True])
+        True
+    """
     return bool(dtype(x) == torch.bool)
 
 
+@vocabulary
 def is_complex(x: Value) -> bool:
+    """Return whether the elements are complex numbers.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        A Python bool, known at conversion.
+
+    Example:
+        >>> evaluate(dialect.is_complex, [1 + 2j])
+        True
+    """
     return bool(dtype(x).is_complex)
 
 
+@vocabulary
 def is_integer(x: Value) -> bool:
-    """Whether the elements are integers; booleans are not."""
+    """Return whether the elements are integers; booleans are not.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        A Python bool, known at conversion.
+
+    Example:
+        >>> evaluate(dialect.is_integer, [1])
+        True
+    """
     return not (is_float(x) or is_bool(x) or is_complex(x))
 
 
@@ -41,8 +105,23 @@ def _with_element(x: Value, target: torch.dtype) -> RankedTensorType:
     return RankedTensorType.get(x.type.shape, types.element(target))
 
 
+@vocabulary
 def raw_cast(x: Value, target: torch.dtype) -> Value:
-    """Emit CastOp: it saturates, and the compiler may cancel it with its inverse."""
+    """Convert the elements by the dialect's op, which saturates; prefer `cast`.
+
+    The compiler may cancel it with its inverse: 1.5 cast to int32 and back stays 1.5.
+
+    Args:
+        x: a tensor of any element type.
+        target: the torch dtype.
+
+    Returns:
+        A tensor of the dtype `target` in the sizes of `x`.
+
+    Example:
+        >>> evaluate(lambda x: dialect.raw_cast(x, torch.int8), [300, -1])
+        tensor([127,  -1], dtype=torch.int8)
+    """
     return gen.CastOp(_with_element(x, target), x).result
 
 
@@ -54,8 +133,20 @@ def _broadcasting(op: type, *operands: Value) -> Value:
     return op(*broadcast_operands(*operands)).result
 
 
+@vocabulary
 def trunc(x: Value) -> Value:
-    """Round towards zero; infinities and NaN stay unchanged."""
+    """Round each element towards zero; infinities and NaN stay unchanged.
+
+    Args:
+        x: a tensor of floats.
+
+    Returns:
+        A tensor of the type of `x`.
+
+    Example:
+        >>> evaluate(dialect.trunc, [-1.7, 1.7])
+        tensor([-1.,  1.])
+    """
     rounded = gen.RoundOp(x).result
     size, reach = gen.AbsOp(x).result, gen.AbsOp(rounded).result
     too_far = gen.GreaterOp(reach, size).result
@@ -100,8 +191,21 @@ def _truth(x: Value) -> Value:
     return _broadcasting(gen.BroadcastingNotEqual, x, _number(x, 0))
 
 
+@vocabulary
 def cast(x: Value, target: torch.dtype) -> Value:
-    """Return `x.to(target)`, or `x` itself if it has that dtype."""
+    """Convert the elements as `x.to(target)` in torch; `x` itself if it has that dtype.
+
+    Args:
+        x: a tensor of any element type.
+        target: the torch dtype; 64-bit dtypes become 32-bit ones.
+
+    Returns:
+        A tensor of the dtype `target` in the sizes of `x`.
+
+    Example:
+        >>> evaluate(lambda x: dialect.cast(x, torch.int8), [300, -1])
+        tensor([44, -1], dtype=torch.int8)
+    """
     source, target = dtype(x), types.narrow(target)
     if source == target:
         return x
@@ -126,6 +230,23 @@ def cast(x: Value, target: torch.dtype) -> Value:
     if source.is_floating_point or target.is_floating_point or source == torch.bool:
         return raw_cast(x, target)
     return _wrap(x, target)
+
+
+@vocabulary
+def wide(x: Value) -> Value:
+    """Convert float16 and bfloat16 to float32, in which torch computes before it rounds.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        A float32 tensor for narrow floats, else `x`.
+
+    Example:
+        >>> evaluate(dialect.wide, torch.ones(2, dtype=torch.float16)).dtype
+        torch.float32
+    """
+    return cast(x, torch.float32) if dtype(x) in (torch.float16, torch.bfloat16) else x
 
 
 def _finite_zero(real: Value, product: Value) -> Value:

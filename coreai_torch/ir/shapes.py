@@ -13,6 +13,7 @@ from coreai._compiler.ir import RankedTensorType, Value
 from . import types
 from .build import Build
 from .casting import raw_cast
+from .operands import vocabulary
 
 # A size: a plain number, or a rank-0 si32 value that is known only at run time.
 Dim: TypeAlias = "int | Value"
@@ -23,13 +24,37 @@ Dim: TypeAlias = "int | Value"
 FAR = 2**31 - 2**24
 
 
+@vocabulary
 def i32(value: int | Sequence[int]) -> Value:
-    """Return a si32 constant, for axes, positions and signed sizes."""
+    """Return an int32 constant, for axes, positions and signed sizes.
+
+    Args:
+        value: an integer, or a list of integers.
+
+    Returns:
+        A rank-0 int32 tensor, or a vector for a list.
+
+    Example:
+        >>> evaluate(lambda: dialect.i32([1, -2]))
+        tensor([ 1, -2], dtype=torch.int32)
+    """
     return Build.current().number(value, torch.int32)
 
 
+@vocabulary
 def u32(value: int | Sequence[int]) -> Value:
-    """Return a ui32 constant, for windows, counts and permutations."""
+    """Return a uint32 constant, for windows, counts and permutations.
+
+    Args:
+        value: an integer, or a list of integers, not negative.
+
+    Returns:
+        A rank-0 uint32 tensor, or a vector for a list.
+
+    Example:
+        >>> evaluate(lambda: dialect.u32(3)).dtype
+        torch.uint32
+    """
     return Build.current().number(value, torch.uint32)
 
 
@@ -37,14 +62,39 @@ def is_static(dims: Sequence[Dim]) -> bool:
     return all(isinstance(d, int) for d in dims)
 
 
+@vocabulary
 def size(x: Value, axis: int) -> Dim:
-    """Return the size of one axis."""
+    """Return the size of one axis.
+
+    Args:
+        x: a tensor of any element type.
+        axis: the axis.
+
+    Returns:
+        A Python number, or a rank-0 int32 tensor if the size is dynamic.
+
+    Example:
+        >>> evaluate(lambda x: dialect.size(x, 1), [[1.0, 2.0, 3.0]])
+        3
+    """
     extent = x.type.shape[axis]
     return int(extent) if extent != types.DYNAMIC else _runtime_sizes(x)(axis)
 
 
+@vocabulary
 def sizes(x: Value) -> tuple[Dim, ...]:
-    """Return the sizes of all axes; the shape is read at most once."""
+    """Return the sizes of all axes.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        For each axis a Python number, or a rank-0 int32 tensor if the size is dynamic.
+
+    Example:
+        >>> evaluate(dialect.sizes, [[1.0, 2.0, 3.0]])
+        (1, 3)
+    """
     ask: Callable[[int], Value] | None = None
     found: list[Dim] = []
     for axis, extent in enumerate(x.type.shape):
@@ -126,13 +176,74 @@ def tensor_type(dims: Sequence[Dim], like: Value) -> RankedTensorType:
     return types.tensor(dims, like.type.element_type)
 
 
+@vocabulary
+def sizes_of_type(x: Value) -> tuple[int, ...]:
+    """Return the sizes of the type; no op is emitted.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        For each axis a Python number; a large negative one marks a dynamic size.
+
+    Example:
+        >>> evaluate(dialect.sizes_of_type, [[1.0, 2.0, 3.0]])
+        (1, 3)
+    """
+    return tuple(x.type.shape)
+
+
+@vocabulary
+def may_be_empty(x: Value) -> bool:
+    """Return whether a tensor may have no elements at run time.
+
+    Args:
+        x: a tensor of any element type.
+
+    Returns:
+        A Python bool; False if the conversion assumes sizes of at least one.
+
+    Example:
+        >>> evaluate(dialect.may_be_empty, [1.0])
+        False
+    """
+    return Build.current().zero_sizes.of(x)
+
+
+@vocabulary
 def refine(x: Value, type_: RankedTensorType) -> Value:
-    """Cast to a type with more (or fewer) static sizes."""
+    """Change the type to one with more, or fewer, static sizes.
+
+    Args:
+        x: a tensor of any element type.
+        type_: the type, which must agree with the sizes at run time.
+
+    Returns:
+        A tensor of the type `type_`.
+
+    Example:
+        >>> evaluate(lambda x: dialect.refine(x, x.type), [1.0])
+        tensor([1.])
+    """
     return x if x.type == type_ else gen.CastOp(type_, x).result
 
 
+@vocabulary
 def reshape(x: Value, dims: Sequence[Dim]) -> Value:
-    """Reshape `x`; the run time infers one unknown size."""
+    """Give the elements other sizes, in the same order.
+
+    Args:
+        x: a tensor of any element type.
+        dims: the sizes of the result, as numbers or rank-0 tensors; one may be -1.
+
+    Returns:
+        A tensor of the element type of `x`.
+
+    Example:
+        >>> evaluate(lambda x: dialect.reshape(x, [2, -1]), [1.0, 2.0, 3.0, 4.0])
+        tensor([[1., 2.],
+                [3., 4.]])
+    """
     type_ = tensor_type(dims, x)
     may_be_empty = Build.current().zero_sizes.possible
     if may_be_empty:
@@ -166,8 +277,22 @@ def _without_inferred(x: Value, dims: Sequence[Dim]) -> Sequence[Dim]:
     return [rest if isinstance(d, int) and d == -1 else d for d in dims]
 
 
+@vocabulary
 def broadcast_to(x: Value, dims: Sequence[Dim]) -> Value:
-    """Broadcast `x` to these sizes."""
+    """Repeat axes of size one, and add leading axes, to get these sizes.
+
+    Args:
+        x: a tensor of any element type.
+        dims: the sizes of the result, as numbers or rank-0 tensors.
+
+    Returns:
+        A tensor of the element type of `x` in the sizes `dims`.
+
+    Example:
+        >>> evaluate(lambda x: dialect.broadcast_to(x, [2, 3]), [[1.0], [2.0]])
+        tensor([[1., 1., 1.],
+                [2., 2., 2.]])
+    """
     type_ = tensor_type(dims, x)
     if x.type == type_ and is_static(dims):
         return x

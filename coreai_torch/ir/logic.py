@@ -1,0 +1,255 @@
+"""Comparisons, boolean and bitwise ops, and the choice between two tensors."""
+
+from __future__ import annotations
+
+import torch
+from coreai._compiler.dialects import _coreai_ops_gen as gen
+from coreai._compiler.ir import Value
+
+from . import types
+from .broadcasting import broadcast_operands
+from .build import Build
+from .operands import Operand, vocabulary
+
+
+@vocabulary
+def equal(x: Operand, y: Operand) -> Value:
+    """Return whether `x == y`; NaN equals nothing.
+
+    Args:
+        x: a tensor of floats, integers or booleans, or a number.
+        y: a tensor of the element type of `x`, or a number; sizes broadcast.
+
+    Returns:
+        A bool tensor in the broadcast sizes.
+
+    Example:
+        >>> evaluate(lambda x: dialect.equal(x, 2), [1.0, 2.0])
+        tensor([False,  True])
+    """
+    return gen.BroadcastingEqual(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def not_equal(x: Operand, y: Operand) -> Value:
+    """Return whether `x != y`.
+
+    Args:
+        x: a tensor of floats, integers or booleans, or a number.
+        y: a tensor of the element type of `x`, or a number; sizes broadcast.
+
+    Returns:
+        A bool tensor in the broadcast sizes.
+
+    Example:
+        >>> evaluate(lambda x: dialect.not_equal(x, 2), [1.0, 2.0])
+        tensor([ True, False])
+    """
+    return gen.BroadcastingNotEqual(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def greater(x: Operand, y: Operand) -> Value:
+    """Return whether `x > y`.
+
+    Args:
+        x: a tensor of floats or integers, or a number.
+        y: a tensor of the element type of `x`, or a number; sizes broadcast.
+
+    Returns:
+        A bool tensor in the broadcast sizes.
+
+    Example:
+        >>> evaluate(lambda x: dialect.greater(x, 1), [1.0, 2.0])
+        tensor([False,  True])
+    """
+    return gen.BroadcastingGreater(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def less(x: Operand, y: Operand) -> Value:
+    """Return whether `x < y`.
+
+    Args:
+        x: a tensor of floats or integers, or a number.
+        y: a tensor of the element type of `x`, or a number; sizes broadcast.
+
+    Returns:
+        A bool tensor in the broadcast sizes.
+
+    Example:
+        >>> evaluate(lambda x: dialect.less(x, 2), [1.0, 2.0])
+        tensor([ True, False])
+    """
+    return greater(y, x)
+
+
+@vocabulary
+def logical_and(x: Operand, y: Operand) -> Value:
+    """Return whether both of `x` and `y` are true.
+
+    Args:
+        x: a bool tensor, or a bool.
+        y: a bool tensor, or a bool; sizes broadcast.
+
+    Returns:
+        A bool tensor in the broadcast sizes.
+
+    Example:
+        >>> evaluate(dialect.logical_and, [True, True, False], [True, False, False])
+        tensor([ True, False, False])
+    """
+    return gen.BroadcastingAnd(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def logical_or(x: Operand, y: Operand) -> Value:
+    """Return whether at least one of `x` and `y` is true.
+
+    Args:
+        x: a bool tensor, or a bool.
+        y: a bool tensor, or a bool; sizes broadcast.
+
+    Returns:
+        A bool tensor in the broadcast sizes.
+
+    Example:
+        >>> evaluate(dialect.logical_or, [True, True, False], [True, False, False])
+        tensor([ True,  True, False])
+    """
+    return gen.BroadcastingOr(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def logical_xor(x: Operand, y: Operand) -> Value:
+    """Return whether exactly one of `x` and `y` is true.
+
+    Args:
+        x: a bool tensor, or a bool.
+        y: a bool tensor, or a bool; sizes broadcast.
+
+    Returns:
+        A bool tensor in the broadcast sizes.
+
+    Example:
+        >>> evaluate(dialect.logical_xor, [True, True, False], [True, False, False])
+        tensor([False,  True, False])
+    """
+    return gen.BroadcastingXor(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def logical_not(x: Value) -> Value:
+    """Return whether each element is false.
+
+    Args:
+        x: a bool tensor.
+
+    Returns:
+        A bool tensor in the sizes of `x`.
+
+    Example:
+        >>> evaluate(dialect.logical_not, [True, False])
+        tensor([False,  True])
+    """
+    return gen.NotOp(x).result
+
+
+@vocabulary
+def bitwise_and(x: Operand, y: Operand) -> Value:
+    """Return the bitwise and of `x` and `y`.
+
+    Args:
+        x: a tensor of integers or booleans, or a number.
+        y: a tensor of the element type of `x`, or a number; sizes broadcast.
+
+    Returns:
+        The element type of `x`, in the broadcast sizes.
+
+    Example:
+        >>> evaluate(lambda x: dialect.bitwise_and(x, 6), [3, 5])
+        tensor([2, 4], dtype=torch.int32)
+    """
+    return gen.BroadcastingBitwiseAnd(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def bitwise_or(x: Operand, y: Operand) -> Value:
+    """Return the bitwise or of `x` and `y`.
+
+    Args:
+        x: a tensor of integers or booleans, or a number.
+        y: a tensor of the element type of `x`, or a number; sizes broadcast.
+
+    Returns:
+        The element type of `x`, in the broadcast sizes.
+
+    Example:
+        >>> evaluate(lambda x: dialect.bitwise_or(x, 6), [3, 5])
+        tensor([7, 7], dtype=torch.int32)
+    """
+    return gen.BroadcastingBitwiseOr(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def bitwise_xor(x: Operand, y: Operand) -> Value:
+    """Return the bitwise exclusive or of `x` and `y`.
+
+    Args:
+        x: a tensor of integers or booleans, or a number.
+        y: a tensor of the element type of `x`, or a number; sizes broadcast.
+
+    Returns:
+        The element type of `x`, in the broadcast sizes.
+
+    Example:
+        >>> evaluate(lambda x: dialect.bitwise_xor(x, 6), [3, 5])
+        tensor([5, 3], dtype=torch.int32)
+    """
+    return gen.BroadcastingBitwiseXor(*broadcast_operands(x, y)).result
+
+
+@vocabulary
+def where(condition: Value, a: Operand, b: Operand) -> Value:
+    """Return `a` where the condition holds, else `b`; all sizes broadcast.
+
+    Args:
+        condition: a bool tensor.
+        a: a tensor of any element type, or a number.
+        b: a tensor of the element type of `a`, or a number; not both are numbers.
+
+    Returns:
+        The element type of `a`, in the broadcast sizes.
+
+    Example:
+        >>> evaluate(lambda x: dialect.where(dialect.greater(x, 0), x, 0), [-1.0, 2.0])
+        tensor([0., 2.])
+    """
+    return gen.BroadcastingWhere(*broadcast_operands(condition, a, b)).result
+
+
+@vocabulary
+def broadcast(x: Operand, y: Operand) -> tuple[Value, Value]:
+    """Expand both operands to their common sizes.
+
+    Args:
+        x: a tensor of any element type, or a number.
+        y: a tensor of the element type of `x`, or a number; sizes broadcast.
+
+    Returns:
+        Two tensors of the same type.
+
+    Example:
+        >>> evaluate(dialect.broadcast, [1.0, 2.0], [[5.0], [6.0]])
+        (tensor([[1., 2.],
+                [1., 2.]]), tensor([[5., 5.],
+                [6., 6.]]))
+    """
+    if _have_equal_sizes(x, y):
+        return x, y
+    always = Build.current().number(True, torch.bool)
+    return where(always, x, y), where(always, y, x)
+
+
+def _have_equal_sizes(x: Value, y: Value) -> bool:
+    return bool(x.type == y.type and types.DYNAMIC not in x.type.shape)
