@@ -53,8 +53,8 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.docs                     ## the pages as a site in build/site; a broken link fails
-	$(BIN)/mkdocs build --strict
+docs: $(VENV)/.docs                     ## the pages as a site in build/site; a broken link or an unknown name fails
+	$(BIN)/zensical build --strict --clean --config-file mkdocs.yml
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks

@@ -36,7 +36,7 @@ def add(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x, y: dialect.add(x, y), [1.0, 2.0], [10.0, 20.0])
         tensor([11., 22.])
         >>> evaluate(lambda x: dialect.add(x, 1), [1.0, 2.0])
@@ -56,7 +56,7 @@ def sub(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.sub(1, x), [1.0, 2.0])
         tensor([ 0., -1.])
     """
@@ -76,7 +76,7 @@ def mul(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.mul(x, 0.5), [1.0, 3.0])
         tensor([0.5000, 1.5000])
     """
@@ -96,7 +96,7 @@ def div(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.div(x, 2), [1.0, 3.0])
         tensor([0.5000, 1.5000])
     """
@@ -116,7 +116,7 @@ def floor_divide(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.floor_divide(x, 2), [-3, 3])
         tensor([-2,  1], dtype=torch.int32)
     """
@@ -136,7 +136,7 @@ def modulo(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.modulo(x, 3), [-4.0, 4.0])
         tensor([-1.,  1.])
     """
@@ -154,7 +154,7 @@ def maximum(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.maximum(x, 0), [-1.0, 2.0])
         tensor([0., 2.])
     """
@@ -172,7 +172,7 @@ def minimum(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.minimum(x, 0), [-1.0, 2.0])
         tensor([-1.,  0.])
     """
@@ -192,7 +192,7 @@ def pow_(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.pow(x, 2), [2.0, 3.0])
         tensor([4., 9.])
     """
@@ -213,7 +213,7 @@ def neg(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.neg, [1.0, -2.0])
         tensor([-1.,  2.])
     """
@@ -233,7 +233,7 @@ def abs_(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.abs, [-1.5, 2.0])
         tensor([1.5000, 2.0000])
     """
@@ -252,7 +252,7 @@ def round_(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.round, [0.5, 1.5, 1.7])
         tensor([0., 2., 2.])
     """
@@ -270,7 +270,7 @@ def matmul(x: Value, y: Value) -> Value:
     Returns:
         A tensor `[..., m, n]` of the element type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.matmul, [[1.0, 2.0]], [[3.0], [4.0]])
         tensor([[11.]])
     """
@@ -290,7 +290,7 @@ def real_part(x: Value) -> Value:
     Returns:
         A float32 tensor in the sizes of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.real_part, [1 + 2j])
         tensor([1.])
     """
@@ -308,7 +308,7 @@ def imaginary_part(x: Value) -> Value:
     Returns:
         A float32 tensor in the sizes of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.imaginary_part, [1 + 2j])
         tensor([2.])
     """
@@ -336,7 +336,7 @@ def create_complex(real: Value, imaginary: Value) -> Value:
     Returns:
         A complex64 tensor in the sizes of `real`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.create_complex, [1.0], [2.0])
         tensor([1.+2.j])
     """

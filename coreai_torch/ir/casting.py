@@ -26,7 +26,7 @@ def dtype(x: Value) -> torch.dtype:
     Returns:
         A torch dtype of at most 32 bits for each number.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.dtype, torch.ones(2, dtype=torch.int64))
         torch.int32
     """
@@ -43,7 +43,7 @@ def is_float(x: Value) -> bool:
     Returns:
         A Python bool, known at conversion.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.is_float, [1.0])
         True
     """
@@ -60,7 +60,7 @@ def is_bool(x: Value) -> bool:
     Returns:
         A Python bool, known at conversion.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.is_bool, [True])
         True
     """
@@ -77,7 +77,7 @@ def is_complex(x: Value) -> bool:
     Returns:
         A Python bool, known at conversion.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.is_complex, [1 + 2j])
         True
     """
@@ -94,7 +94,7 @@ def is_integer(x: Value) -> bool:
     Returns:
         A Python bool, known at conversion.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.is_integer, [1])
         True
     """
@@ -118,7 +118,7 @@ def raw_cast(x: Value, target: torch.dtype) -> Value:
     Returns:
         A tensor of the dtype `target` in the sizes of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.raw_cast(x, torch.int8), [300, -1])
         tensor([127,  -1], dtype=torch.int8)
     """
@@ -143,7 +143,7 @@ def trunc(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.trunc, [-1.7, 1.7])
         tensor([-1.,  1.])
     """
@@ -202,7 +202,7 @@ def cast(x: Value, target: torch.dtype) -> Value:
     Returns:
         A tensor of the dtype `target` in the sizes of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.cast(x, torch.int8), [300, -1])
         tensor([44, -1], dtype=torch.int8)
     """
@@ -242,7 +242,7 @@ def wide(x: Value) -> Value:
     Returns:
         A float32 tensor for narrow floats, else `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.wide, torch.ones(2, dtype=torch.float16)).dtype
         torch.float32
     """

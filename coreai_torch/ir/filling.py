@@ -26,7 +26,7 @@ def pad(x: Value, padding: Counts, value: Operand | None = None) -> Value:
     Returns:
         A tensor of the element type of `x` in the padded sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.pad(x, [(1, 2)], 9), [1.0, 2.0])
         tensor([9., 1., 2., 9., 9.])
     """
@@ -53,7 +53,7 @@ def pad_op(
     Returns:
         A tensor of the element type of `x` in the padded sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.pad_op(x, [(1, 1)], mode="reflect"), [1.0, 2.0, 3.0])
         tensor([2., 1., 2., 3., 2.])
     """

@@ -21,7 +21,7 @@ def acos(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.acos, [1.0, 0.0])
         tensor([0.0000, 1.5708])
     """
@@ -38,7 +38,7 @@ def acosh(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.acosh, [1.0, 2.0])
         tensor([0.0000, 1.3170])
     """
@@ -55,7 +55,7 @@ def asin(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.asin, [0.0, 1.0])
         tensor([0.0000, 1.5708])
     """
@@ -72,7 +72,7 @@ def asinh(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.asinh, [0.0, 1.0])
         tensor([0.0000, 0.8814])
     """
@@ -89,7 +89,7 @@ def atan(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.atan, [0.0, 1.0])
         tensor([0.0000, 0.7854])
     """
@@ -106,7 +106,7 @@ def atanh(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.atanh, [0.0, 0.5])
         tensor([0.0000, 0.5493])
     """
@@ -123,7 +123,7 @@ def cos(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.cos, [0.0, 1.0])
         tensor([1.0000, 0.5403])
     """
@@ -140,7 +140,7 @@ def cosh(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.cosh, [0.0, 1.0])
         tensor([1.0000, 1.5431])
     """
@@ -157,7 +157,7 @@ def erf(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.erf, [0.0, 1.0])
         tensor([0.0000, 0.8427])
     """
@@ -174,7 +174,7 @@ def exp(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.exp, [0.0, 1.0])
         tensor([1.0000, 2.7183])
     """
@@ -191,7 +191,7 @@ def log(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.log, [1.0, 10.0])
         tensor([0.0000, 2.3026])
     """
@@ -208,7 +208,7 @@ def rsqrt(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.rsqrt, [4.0, 16.0])
         tensor([0.5000, 0.2500])
     """
@@ -225,7 +225,7 @@ def sigmoid(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.sigmoid, [0.0, 2.0])
         tensor([0.5000, 0.8808])
     """
@@ -242,7 +242,7 @@ def silu(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.silu, [0.0, 2.0])
         tensor([0.0000, 1.7616])
     """
@@ -259,7 +259,7 @@ def sin(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.sin, [0.0, 1.0])
         tensor([0.0000, 0.8415])
     """
@@ -276,7 +276,7 @@ def sinh(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.sinh, [0.0, 1.0])
         tensor([0.0000, 1.1752])
     """
@@ -293,7 +293,7 @@ def sqrt(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.sqrt, [4.0, 2.0])
         tensor([2.0000, 1.4142])
     """
@@ -310,7 +310,7 @@ def tan(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.tan, [0.0, 1.0])
         tensor([0.0000, 1.5574])
     """
@@ -327,7 +327,7 @@ def tanh(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.tanh, [0.0, 1.0])
         tensor([0.0000, 0.7616])
     """
@@ -344,7 +344,7 @@ def relu(x: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.relu, [-1.0, 2.0])
         tensor([0., 2.])
     """
@@ -365,7 +365,7 @@ def gelu(x: Value, approximate: str) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.gelu(x, "none"), [-1.0, 2.0])
         tensor([-0.1587,  1.9545])
     """

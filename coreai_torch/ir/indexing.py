@@ -29,7 +29,7 @@ def non_zero(x: Value) -> Value:
     Returns:
         An int32 tensor `[count, rank]`; `count` is dynamic.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.non_zero, [[0.0, 5.0], [7.0, 0.0]])
         tensor([[0, 1],
                 [1, 0]], dtype=torch.int32)
@@ -49,7 +49,7 @@ def sort(x: Value, axis: int, descending: bool) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.sort(x, 0, False), [3.0, 1.0, 2.0])
         tensor([1., 2., 3.])
     """
@@ -71,7 +71,7 @@ def argsort(x: Value, axis: int, descending: bool) -> Value:
     Returns:
         An int32 tensor in the sizes of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.argsort(x, 0, True), [3.0, 1.0, 2.0])
         tensor([0, 2, 1], dtype=torch.int32)
     """
@@ -91,7 +91,7 @@ def gather_along_axis(x: Value, indices: Value, axis: int) -> Value:
     Returns:
         A tensor of the element type of `x` in the sizes of `indices`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x, i: dialect.gather_along_axis(x, i, 1), [[1.0, 2.0]], [[1, 1, 0]])
         tensor([[2., 2., 1.]])
     """
@@ -110,7 +110,7 @@ def gather_nd(x: Value, indices: Value) -> Value:
     Returns:
         A tensor of the element type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.gather_nd, [[1.0, 2.0], [3.0, 4.0]], [[1, 0], [0, 1]])
         tensor([3., 2.])
     """
@@ -129,7 +129,7 @@ def scatter_nd(x: Value, indices: Value, updates: Value) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.scatter_nd, [1.0, 2.0, 3.0], [[2], [0]], [8.0, 9.0])
         tensor([9., 2., 8.])
     """
@@ -165,7 +165,7 @@ def scatter_along_axis(
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(
         ...     lambda x, i, u: dialect.scatter_along_axis(x, i, u, 0, "add"),
         ...     [1.0, 2.0, 3.0],

@@ -27,7 +27,7 @@ def constant(value: Number | Sequence[Number], dtype: torch.dtype) -> Value:
     Returns:
         A rank-0 tensor, or a vector for a list.
 
-    Example:
+    Examples:
         >>> evaluate(lambda: dialect.constant([1, 2], torch.float32))
         tensor([1., 2.])
     """
@@ -45,7 +45,7 @@ def tensor_constant(tensor: torch.Tensor, name: str = "table") -> Value:
     Returns:
         A tensor of the same sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda: dialect.tensor_constant(torch.eye(2)))
         tensor([[1., 0.],
                 [0., 1.]])
@@ -65,7 +65,7 @@ def like(x: Value, number: Number) -> Value:
     Returns:
         A rank-0 tensor of the element type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.like(x, 0.5), torch.ones(2, dtype=torch.float16))
         tensor(0.5000, dtype=torch.float16)
     """
@@ -83,7 +83,7 @@ def zeros(x: Value, dims: Sequence[Dim]) -> Value:
     Returns:
         A tensor of the element type of `x` in the sizes `dims`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.zeros(x, [2, 3]), [1.0])
         tensor([[0., 0., 0.],
                 [0., 0., 0.]])
@@ -105,7 +105,7 @@ def range_(start: Operand, stop: Operand, step: Operand) -> Value:
     Returns:
         A vector of the element type of `start`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda: dialect.range(dialect.i32(0), 6, 2))
         tensor([0, 2, 4], dtype=torch.int32)
     """
@@ -122,7 +122,7 @@ def known_number(x: Value) -> int | float | None:
     Returns:
         A Python number; None for other tensors, booleans and complex numbers.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.known_number(dialect.like(x, 3)), [1.0])
         3.0
     """

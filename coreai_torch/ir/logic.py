@@ -23,7 +23,7 @@ def equal(x: Operand, y: Operand) -> Value:
     Returns:
         A bool tensor in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.equal(x, 2), [1.0, 2.0])
         tensor([False,  True])
     """
@@ -41,7 +41,7 @@ def not_equal(x: Operand, y: Operand) -> Value:
     Returns:
         A bool tensor in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.not_equal(x, 2), [1.0, 2.0])
         tensor([ True, False])
     """
@@ -59,7 +59,7 @@ def greater(x: Operand, y: Operand) -> Value:
     Returns:
         A bool tensor in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.greater(x, 1), [1.0, 2.0])
         tensor([False,  True])
     """
@@ -77,7 +77,7 @@ def less(x: Operand, y: Operand) -> Value:
     Returns:
         A bool tensor in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.less(x, 2), [1.0, 2.0])
         tensor([ True, False])
     """
@@ -95,7 +95,7 @@ def logical_and(x: Operand, y: Operand) -> Value:
     Returns:
         A bool tensor in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.logical_and, [True, True, False], [True, False, False])
         tensor([ True, False, False])
     """
@@ -113,7 +113,7 @@ def logical_or(x: Operand, y: Operand) -> Value:
     Returns:
         A bool tensor in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.logical_or, [True, True, False], [True, False, False])
         tensor([ True,  True, False])
     """
@@ -131,7 +131,7 @@ def logical_xor(x: Operand, y: Operand) -> Value:
     Returns:
         A bool tensor in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.logical_xor, [True, True, False], [True, False, False])
         tensor([False,  True, False])
     """
@@ -148,7 +148,7 @@ def logical_not(x: Value) -> Value:
     Returns:
         A bool tensor in the sizes of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.logical_not, [True, False])
         tensor([False,  True])
     """
@@ -166,7 +166,7 @@ def bitwise_and(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.bitwise_and(x, 6), [3, 5])
         tensor([2, 4], dtype=torch.int32)
     """
@@ -184,7 +184,7 @@ def bitwise_or(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.bitwise_or(x, 6), [3, 5])
         tensor([7, 7], dtype=torch.int32)
     """
@@ -202,7 +202,7 @@ def bitwise_xor(x: Operand, y: Operand) -> Value:
     Returns:
         The element type of `x`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.bitwise_xor(x, 6), [3, 5])
         tensor([5, 3], dtype=torch.int32)
     """
@@ -221,7 +221,7 @@ def where(condition: Value, a: Operand, b: Operand) -> Value:
     Returns:
         The element type of `a`, in the broadcast sizes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.where(dialect.greater(x, 0), x, 0), [-1.0, 2.0])
         tensor([0., 2.])
     """
@@ -239,7 +239,7 @@ def broadcast(x: Operand, y: Operand) -> tuple[Value, Value]:
     Returns:
         Two tensors of the same type.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.broadcast, [1.0, 2.0], [[5.0], [6.0]])
         (tensor([[1., 2.],
                 [1., 2.]]), tensor([[5., 5.],

@@ -25,7 +25,7 @@ def transpose(x: Value, permutation: Sequence[int]) -> Value:
     Returns:
         A tensor of the element type of `x`, with its sizes reordered.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.transpose(x, [1, 0]), [[1.0, 2.0, 3.0]])
         tensor([[1.],
                 [2.],
@@ -50,7 +50,7 @@ def expand_dims(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A tensor of the element type of `x` with the new axes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.expand_dims(x, [0, 2]), [1.0, 2.0]).shape
         torch.Size([1, 2, 1])
     """
@@ -77,7 +77,7 @@ def shrink_dims(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A tensor of the element type of `x` without these axes.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.shrink_dims(x, [0]), [[1.0, 2.0]])
         tensor([1., 2.])
     """
@@ -102,7 +102,7 @@ def concat(axis: int, values: Sequence[Value]) -> Value:
     Returns:
         A tensor of the element type of the operands.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x, y: dialect.concat(0, [x, y]), [1.0, 2.0], [3.0])
         tensor([1., 2., 3.])
     """
@@ -127,7 +127,7 @@ def slice_(
     Returns:
         A tensor of the element type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.slice(x, [1], [4], [2]), [0.0, 1.0, 2.0, 3.0])
         tensor([1., 3.])
     """
@@ -163,7 +163,7 @@ def slice_axis(x: Value, axis: int, start: Dim, end: Dim, stride: Dim = 1) -> Va
     Returns:
         A tensor of the element type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.slice_axis(x, 1, 0, -1), [[1.0, 2.0, 3.0]])
         tensor([[1., 2.]])
     """
@@ -184,7 +184,7 @@ def whole(x: Value) -> tuple[int, ...]:
     Returns:
         A number for each axis: its size, or a large number for a dynamic size, which is clamped.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.whole, [[1.0, 2.0, 3.0]])
         (1, 3)
     """
@@ -207,7 +207,7 @@ def slice_update(
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(
         ...     lambda x, y: dialect.slice_update(x, y, [1], [3], [1]), [1.0, 2.0, 3.0], [8.0, 9.0]
         ... )
@@ -229,7 +229,7 @@ def reverse(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.reverse(x, [0]), [1.0, 2.0, 3.0])
         tensor([3., 2., 1.])
     """
@@ -247,7 +247,7 @@ def tile(x: Value, repeats: Sequence[Dim]) -> Value:
     Returns:
         A tensor of the element type of `x`, each size multiplied by its count.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.tile(x, [2]), [1.0, 2.0])
         tensor([1., 2., 1., 2.])
     """

@@ -46,7 +46,7 @@ def reduce_max(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A tensor of the element type of `x`; the reduced axes have size one.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.reduce_max(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
         tensor([[2.],
                 [4.]])
@@ -67,7 +67,7 @@ def reduce_mean(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A tensor of the element type of `x`; the reduced axes have size one.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.reduce_mean(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
         tensor([[1.5000],
                 [3.5000]])
@@ -88,7 +88,7 @@ def reduce_min(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A tensor of the element type of `x`; the reduced axes have size one.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.reduce_min(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
         tensor([[1.],
                 [3.]])
@@ -109,7 +109,7 @@ def reduce_product(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A tensor of the element type of `x`; the reduced axes have size one.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.reduce_product(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
         tensor([[ 2.],
                 [12.]])
@@ -130,7 +130,7 @@ def reduce_sum(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A tensor of the element type of `x`; the reduced axes have size one.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.reduce_sum(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
         tensor([[3.],
                 [7.]])
@@ -151,7 +151,7 @@ def all_(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A bool tensor; the reduced axes have size one.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.all(x, [1]), [[True, False], [True, True]])
         tensor([[False],
                 [ True]])
@@ -172,7 +172,7 @@ def any_(x: Value, axes: Sequence[int]) -> Value:
     Returns:
         A bool tensor; the reduced axes have size one.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.any(x, [1]), [[True, False], [False, False]])
         tensor([[ True],
                 [False]])
@@ -190,7 +190,7 @@ def any_one(x: Value) -> Value:
     Returns:
         A rank-0 bool tensor.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.any_one, [[True, False], [False, False]])
         tensor(True)
     """
@@ -209,7 +209,7 @@ def argmax(x: Value, axis: int) -> Value:
     Returns:
         An int32 tensor; the axis has size one.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.argmax(x, 0), [1.0, 7.0, 3.0])
         tensor([1], dtype=torch.int32)
     """
@@ -228,7 +228,7 @@ def softmax(x: Value, axis: int) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.softmax(x, 0), [0.0, 1.0])
         tensor([0.2689, 0.7311])
     """
@@ -247,7 +247,7 @@ def scan(x: Value, axis: int, combiner: str) -> Value:
     Returns:
         A tensor of the type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.scan(x, 0, "sum"), [1.0, 2.0, 3.0])
         tensor([1., 3., 6.])
     """

@@ -34,7 +34,7 @@ def i32(value: int | Sequence[int]) -> Value:
     Returns:
         A rank-0 int32 tensor, or a vector for a list.
 
-    Example:
+    Examples:
         >>> evaluate(lambda: dialect.i32([1, -2]))
         tensor([ 1, -2], dtype=torch.int32)
     """
@@ -51,7 +51,7 @@ def u32(value: int | Sequence[int]) -> Value:
     Returns:
         A rank-0 uint32 tensor, or a vector for a list.
 
-    Example:
+    Examples:
         >>> evaluate(lambda: dialect.u32(3)).dtype
         torch.uint32
     """
@@ -73,7 +73,7 @@ def size(x: Value, axis: int) -> Dim:
     Returns:
         A Python number, or a rank-0 int32 tensor if the size is dynamic.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.size(x, 1), [[1.0, 2.0, 3.0]])
         3
     """
@@ -91,7 +91,7 @@ def sizes(x: Value) -> tuple[Dim, ...]:
     Returns:
         For each axis a Python number, or a rank-0 int32 tensor if the size is dynamic.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.sizes, [[1.0, 2.0, 3.0]])
         (1, 3)
     """
@@ -186,7 +186,7 @@ def sizes_of_type(x: Value) -> tuple[int, ...]:
     Returns:
         For each axis a Python number; a large negative one marks a dynamic size.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.sizes_of_type, [[1.0, 2.0, 3.0]])
         (1, 3)
     """
@@ -203,7 +203,7 @@ def may_be_empty(x: Value) -> bool:
     Returns:
         A Python bool; False if the conversion assumes sizes of at least one.
 
-    Example:
+    Examples:
         >>> evaluate(dialect.may_be_empty, [1.0])
         False
     """
@@ -221,7 +221,7 @@ def refine(x: Value, type_: RankedTensorType) -> Value:
     Returns:
         A tensor of the type `type_`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.refine(x, x.type), [1.0])
         tensor([1.])
     """
@@ -239,7 +239,7 @@ def reshape(x: Value, dims: Sequence[Dim]) -> Value:
     Returns:
         A tensor of the element type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.reshape(x, [2, -1]), [1.0, 2.0, 3.0, 4.0])
         tensor([[1., 2.],
                 [3., 4.]])
@@ -288,7 +288,7 @@ def broadcast_to(x: Value, dims: Sequence[Dim]) -> Value:
     Returns:
         A tensor of the element type of `x` in the sizes `dims`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.broadcast_to(x, [2, 3]), [[1.0], [2.0]])
         tensor([[1., 1., 1.],
                 [2., 2., 2.]])

@@ -32,7 +32,7 @@ def conv(
     Returns:
         A tensor `[batch, out, ...]` of the element type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(
         ...     lambda x, w: dialect.conv(x, w, [1, 1], [1, 1], 1),
         ...     torch.ones(1, 1, 2, 3),
@@ -70,7 +70,7 @@ def conv_transpose(
     Returns:
         A tensor of the type `result`.
 
-    Example:
+    Examples:
         >>> evaluate(
         ...     lambda x, w: dialect.conv_transpose(
         ...         x.type, x, w, [1, 1], [0, 0], [1, 1], [0, 0], 1
@@ -105,7 +105,7 @@ def max_pool(
     Returns:
         A tensor of the type `result`.
 
-    Example:
+    Examples:
         >>> evaluate(
         ...     lambda x: dialect.max_pool(x.type, x, [1, 1], [1, 1], [1, 1]),
         ...     torch.arange(3.0).reshape(1, 1, 1, 3),
@@ -132,7 +132,7 @@ def sum_pool(
     Returns:
         A tensor of the element type of `x`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.sum_pool(x, [1, 2], [1, 1], [1, 1]), torch.ones(1, 1, 1, 4))
         tensor([[[[2., 2., 2.]]]])
     """
@@ -160,7 +160,7 @@ def interpolate(
     Returns:
         A tensor of the element type of `x` in the sizes `output_shape`.
 
-    Example:
+    Examples:
         >>> evaluate(lambda x: dialect.interpolate(x, [4], [2.0], [0.0], "linear"), [0.0, 1.0])
         tensor([0.0000, 0.2500, 0.7500, 1.0000])
     """

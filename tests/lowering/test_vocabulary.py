@@ -52,7 +52,7 @@ def test_docstring_has_all_parts(name):
         inspect.signature(function).parameters
     )
     assert _section(doc, "Returns").strip()
-    assert f"dialect.{name.removesuffix('_')}" in _section(doc, "Example")
+    assert f"dialect.{name.removesuffix('_')}" in _section(doc, "Examples")
 
 
 def _section(doc, title):
