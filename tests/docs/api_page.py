@@ -57,7 +57,12 @@ class Section:
         """Return the anchor of a name on the page."""
         if name in DESCRIPTIONS:
             return name.lower()
-        return f"{self.module}.{name.removeprefix(self.prefix)}"
+        plain = name.removeprefix(self.prefix)
+        path = f"{self.module}.{plain}"
+        thing = getattr(import_module(self.module), plain)
+        # `report.differences` is a function and, as a path, also the module that defines it.
+        hidden = thing.__module__ == path
+        return f"{path}.{plain}" if hidden else path
 
     def text(self, *, in_folder: bool) -> str:
         """Return the introduction, with links that work from the folder of the page."""
