@@ -28,7 +28,8 @@ class ImageInput:
 
     ```python
     photo = coreai_torch.ImageInput(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-    program = coreai_torch.convert(model, (x,), images={"x": photo})
+    network, picture = torch.nn.Conv2d(3, 4, 3).eval(), torch.rand(1, 3, 8, 8)
+    program = coreai_torch.convert(network, (picture,), images={"input": photo})
     ```
 
     Args:
