@@ -79,7 +79,8 @@ def compress(
     """
     if target_bytes is not None or max_error is not None:
         goal = Goal(target_bytes, max_error, calibration, metric, sensitivity)
-        fitted = fit(model, goal, scheme, Limits(only, skip, least, scaled_inputs=method == "awq"))
+        limits = Limits(only, skip, least, block_size, scaled_inputs=method == "awq")
+        fitted = fit(model, goal, scheme, limits)
         data = calibration if method or activations else None
         tuning = make_tuning(model, method, activations, data)
         return fitted.measured(apply_plan(model, fitted.plan, least, tuning))

@@ -69,6 +69,7 @@ class Limits:
     only: Rules
     skip: Rules
     least: int
+    block_size: int | None = None  # of candidates without one
     scaled_inputs: bool = False  # AWQ stores a factor for each input
 
 
@@ -89,7 +90,7 @@ class Fitted:
 def fit(model: nn.Module, goal: Goal, scheme: Any, limits: Limits) -> Fitted:
     """Pick a scheme per weight that reaches the goal."""
     goal.check()
-    specs = _candidates(scheme)
+    specs = _candidates(scheme, limits.block_size)
     weights = find_weights(model)
     inputs = None if goal.metric is not None else goal.inputs
     meter = None
@@ -110,11 +111,11 @@ def fit(model: nn.Module, goal: Goal, scheme: Any, limits: Limits) -> Fitted:
     return Fitted(_plan(choice), meter)
 
 
-def _candidates(scheme: Any) -> list[Spec]:
+def _candidates(scheme: Any, block_size: int | None) -> list[Spec]:
     if scheme is None:
         return [to_spec(name) for name in CANDIDATES]
     listed = scheme if isinstance(scheme, list | tuple) else [scheme]
-    return [to_spec(one) for one in listed]
+    return [to_spec(one, block_size) for one in listed]
 
 
 def _table(

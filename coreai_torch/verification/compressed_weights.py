@@ -109,9 +109,12 @@ class Explanation:
             len(weights),
             _changes(got, call.outputs, compressed.outputs),
             inner.ok,
+            len(inner.trials),
             rounds,
             "" if inner.ok else "\n".join(str(inner).splitlines()[1:3]).strip(),
         )
+        if inner.ok:  # the notes of `verdict` blame the program
+            verdict = replace(verdict, notes=inner.notes, left_out=inner.left_out)
         return replace(verdict, compression=effect, divergence=inner.divergence)
 
     def _parameters(self) -> dict[str, Tensor]:

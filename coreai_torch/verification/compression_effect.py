@@ -54,6 +54,7 @@ class CompressionEffect:
     of: int  # weights of the model with two axes or more
     outputs: tuple[OutputChange, ...]
     ok: bool  # whether the program matches the model with the program's weights
+    calls: int  # that were compared with it
     quantizes_activations: bool
     mismatch: str = ""  # how it differs from that model
 
@@ -69,7 +70,8 @@ class CompressionEffect:
         if self.quantizes_activations:
             lines.append("  the program also rounds activations, which is part of the rest")
         if self.ok:
-            lines.append("  the program matches the model with the compressed weights")
+            many = counted(self.calls, "call")
+            lines.append(f"  the program matches the model with the compressed weights in {many}")
         else:
             lines.append(
                 f"  the program does not match the model with these weights: {self.mismatch}"

@@ -165,6 +165,11 @@ def test_wrong_arguments_raise(arguments, message):
         compress(Uneven(), **arguments)
 
 
+def test_block_size_applies_to_candidates():
+    report = compress(Uneven(), ["int4"], block_size=48, max_error=1.0, calibration=inputs())
+    assert all(row.bits == 4 + 32 / 48 for row in report.rows)
+
+
 def test_target_with_gptq():
     model = Uneven()
     report = compress(
