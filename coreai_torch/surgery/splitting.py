@@ -49,8 +49,11 @@ def split(
     differ from one asset only where the compiler combines ops across a cut, as added constants.
 
     ```python
-    coreai_torch.split(model, (x,), parts=2, output="net-parts")
-    y = coreai_torch.load_parts("net-parts")(x)["y"]
+    layers = torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)
+    model, x = torch.nn.Sequential(*layers).eval(), torch.randn(2, 8)
+    coreai_torch.split(model, (x,), parts=2, output_names=["y"], output="net-parts")
+    with coreai_torch.load_parts("net-parts") as net:
+        y = net(x)["y"]
     ```
 
     Args:

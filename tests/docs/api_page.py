@@ -77,6 +77,7 @@ class Section:
 
 
 FIRST = ("convert", "verify", "lint", "compress", "to_torch", "TorchConverter", "get_decomp_table")
+FIRST += ("split", "load_parts")  # in the order in which their examples run
 OTHERS = sorted(set(coreai_torch.__all__) - set(FIRST) - {"__version__"}, key=str.lower)
 
 SECTIONS = (
