@@ -15,7 +15,7 @@ def size(count: int) -> str:
     for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
-    return f"{count} bytes"
+    return counted(count, "byte")
 
 
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))

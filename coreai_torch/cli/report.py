@@ -21,7 +21,8 @@ HELP = """Write an HTML page about an asset: inputs, outputs, graph, weights, ha
 
 With --source the page compares the numbers with PyTorch, with --profile it shows timings. It is
 one file without external resources. Exits with code 1 if the numbers differ; the page is written
-anyway. Source lines are included if the asset was converted with --debug.
+anyway. Ops name their source lines if the asset was converted with --debug; --code also includes
+the text of these lines.
 """
 
 
@@ -39,6 +40,9 @@ def report(
         int, typer.Option("--size", min=1, help="Value of dynamic sizes for --profile.")
     ] = 1,
     function: Annotated[str, typer.Option(help="The function to verify and time.")] = "main",
+    code: Annotated[
+        bool, typer.Option("--code", help="Include source lines from this machine.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write the page."""
@@ -59,7 +63,7 @@ def report(
         if profile:
             with stage("profiling"):
                 timing = profiled(asset, function, runs, length)
-    written = write_page(output, asset, verdict=verdict, timing=timing)
+    written = write_page(output, asset, verdict=verdict, timing=timing, code=code)
     ops, page_bytes = sum(f.ops for f in contents.functions), written.stat().st_size
     checked = None if verdict is None else verdict.ok
     outcome = {

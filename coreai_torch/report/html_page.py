@@ -22,6 +22,7 @@ from .graph_data import SMALL, graph_data
 from .hazards import rewritten
 from .origin import Origin, origin
 from .sections import Section
+from .source_lines import source_lines
 from .times import Times
 
 if TYPE_CHECKING:
@@ -50,13 +51,19 @@ def html_page(
     title: str = "",
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
+    code: bool = False,
 ) -> str:
-    """Return the page; `verdict` comes from `verify`, `timing` from `benchmark_coreai_program`."""
+    """Return the page; `verdict` comes from `verify`, `timing` from `benchmark_coreai_program`.
+
+    `code` includes the source lines of ops, from the Python files on this machine.
+    """
     program = read(source, largest=SMALL)
     named = title or (Path(source).name if isinstance(source, str | Path) else "Core AI program")
     rewrites, sizes = rewritten(source), annotation(source, SIZES)
     size, made = file_bytes(source), origin()
-    return page_of(program, named, size, verdict, timing, rewrites, made=made, sizes=sizes)
+    return page_of(
+        program, named, size, verdict, timing, rewrites, made=made, sizes=sizes, code=code
+    )
 
 
 def write_page(
@@ -66,9 +73,10 @@ def write_page(
     title: str = "",
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
+    code: bool = False,
 ) -> Path:
     """Write the page atomically: to a temporary file that then replaces `path`."""
-    page = html_page(source, title=title, verdict=verdict, timing=timing)
+    page = html_page(source, title=title, verdict=verdict, timing=timing, code=code)
     path = Path(path)
     data = page.encode()
     check_space(path, len(data))
@@ -93,6 +101,7 @@ def page_of(
     *,
     made: Origin | None = None,
     sizes: Mapping[str, Any] | None = None,
+    code: bool = False,
 ) -> str:
     """Return the page of a program that was already read; `size` is that of its files."""
     summary = summary_of(program, size, sizes)
@@ -118,6 +127,8 @@ def page_of(
         element("nav", *links, aria_label="Parts"),
     )
     data = graph_data(program, times.by_op if times is not None else {})
+    if code:
+        data["code"] = source_lines(data)
     return _assembled(title, joined(head, *(part.body for part in shown)), script_data(data))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coreai_torch.asset.reading import Block, Function, Op, Place, Port, Program, Type
 from coreai_torch.debugging.benchmarker import BenchmarkResult, OperationTiming
 from coreai_torch.numerics.output_error import OutputError
@@ -60,7 +62,8 @@ def layered(layers, ops_each):
         module = f"encoder.layer.{layer}.dense"
         place = Place(module, SOURCE, layer + 1, f"linear_{layer}", "aten.linear.default")
         ops.append(op("constant", (), (value + 1,), (WEIGHT,), place))
-        ops.append(op("matmul", (value, value + 1), (value + 2,), (F32,), place))
+        product = op("batch_matmul", (value, value + 1), (value + 2,), (F32,), place)
+        ops.append(replace(product, operand_types=(F32, WEIGHT)))
         value += 2
         inner = Place(f"encoder.layer.{layer}", SOURCE, 900, f"sin_{layer}", "aten.sin.default")
         for number in range(ops_each - 1):

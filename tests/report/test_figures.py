@@ -72,7 +72,7 @@ def test_times_by_module_and_by_kind_cover_the_total_without_overlap(most):
 def test_times_by_kind_name_the_op_and_count_it():
     times = Times(read_ := layered(2, 3), timing(read_))
     parts = {part.name: (part.milliseconds, part.ops) for part in times.by_kind(12)}
-    assert parts == {"matmul": (2.0, 2), "sin": (2.0, 2), "sqrt": (1.0, 1)}
+    assert parts == {"batch_matmul": (2.0, 2), "sin": (2.0, 2), "sqrt": (1.0, 1)}
 
 
 def matmul(*shapes):
@@ -227,3 +227,17 @@ def test_the_line_of_the_model_comes_before_the_lines_of_torch():
     row = data["functions"][0]["ops"][0]
     assert (data["strings"][row["file"]], row["line"]) == ("/models/net.py", 12)
     assert data["strings"][row["callers"]] == f"{torch_file}:565\n/models/net.py:40"
+
+
+def test_source_lines_are_included_on_request(tmp_path):
+    model, secret = tmp_path / "net.py", tmp_path / "secret.txt"
+    model.write_text("".join(f"line_{n} = {n}\n" for n in range(1, 21)))
+    secret.write_text("password\n" * 9)
+    places = [Place("a", str(model), 2), Place("b", str(secret), 3), Place("c", "/none.py", 1)]
+    ops = [op("sin", (n,), (n + 1,), (F32,), place) for n, place in enumerate(places)]
+    read_ = program(function("main", ops))
+    shown = page_of(read_, "net", code=True)
+    assert f'"{model}":{{"2":[1,"line_1 = 1","line_2 = 2"' in shown
+    assert "line_6 = 6" not in shown
+    assert "password" not in shown, "only Python files are read"
+    assert "line_2 = 2" not in page_of(read_, "net")

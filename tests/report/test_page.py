@@ -50,7 +50,7 @@ def test_ops_have_operands_types_module_and_source():
     data = graph_data(layered(2, 3), {})
     (main, norm) = data["functions"]
     ops = [resolved(data, row) for row in main["ops"]]
-    assert [o["op"] for o in ops[:4]] == ["constant", "matmul", "invoke", "sin"]
+    assert [o["op"] for o in ops[:4]] == ["constant", "batch_matmul", "invoke", "sin"]
     assert ops[0]["bytes"] == 16 * 16 * 4
     assert ops[1]["operands"] == [0, 1]
     assert ops[1]["module"] == "encoder.layer.0.dense"

@@ -7,9 +7,23 @@ import time
 
 import pytest
 from lazy_import import lazy_import
-from report.pages import EVERY, attacked, failed_verdict, flat, layered, passed_verdict, timing
+from report.pages import (
+    EVERY,
+    F32,
+    SOURCE,
+    attacked,
+    failed_verdict,
+    flat,
+    function,
+    layered,
+    op,
+    passed_verdict,
+    program,
+    timing,
+)
 
 from coreai_torch.asset.markup import shown
+from coreai_torch.asset.reading import Place
 from coreai_torch.report.html_page import page_of
 
 playwright = lazy_import("playwright.sync_api")
@@ -190,6 +204,10 @@ def test_hostile_names_are_shown_as_text(opened):
         if button.is_visible():
             button.click()
     page.locator("#search").fill("")
+    drawn(found)
+    page.locator("#flow-open").click()
+    for box in page.locator("#flow g.box.op").all():
+        box.click()
     assert page.evaluate("window.pwned") is None
     assert found.is_clean(), (found.complaints, found.requests)
     assert page.locator("img, iframe, object, [onerror], [onload]").count() == 0
@@ -198,6 +216,108 @@ def test_hostile_names_are_shown_as_text(opened):
     seen = page.locator("main").text_content()
     for name in ("</script><script>window.pwned=1</script>", "\\u2028b", "\\u0000d\\u202e"):
         assert seen.count(name) > 10
+
+
+def drawn(found):
+    """Scroll to the drawn graph, which is built when it comes into view."""
+    found.page.locator("#dataflow").scroll_into_view_if_needed()
+    found.page.locator("#flow g.box.port").first.wait_for(state="attached")
+    return found.page
+
+
+def test_the_drawn_graph_opens_and_closes_modules(opened, large):
+    found = opened(large)
+    assert found.count("#flow g.box") == 0, "it is drawn when it comes into view"
+    page = drawn(found)
+    modules = page.locator("#flow g.box.module:not(.open)")
+    assert modules.count() == 100, "the layers; the modules around them are open"
+    assert "encoder.layer" in page.locator("#flow g.box.open > .title").first.text_content()
+    modules.first.click(position={"x": 20, "y": 20})
+    playwright.expect(page.locator("#flow g.box.composite")).to_have_count(1)
+    playwright.expect(page.locator("#flow-detail")).to_contain_text("50 ops")
+    playwright.expect(page.locator("#flow-detail")).to_contain_text("256 multiply-adds")
+    page.locator("#flow g.box.composite").click()
+    playwright.expect(page.locator("#flow-detail")).to_contain_text("/models/net.py:900")
+    page.get_by_role("button", name="Draw its graph").click()
+    playwright.expect(page.locator("#flow g.box.op .title")).to_have_text(["sqrt"])
+    assert found.is_clean(), found.complaints
+
+
+def test_the_drawn_graph_responds_with_five_thousand_open_ops(opened, large):
+    found = opened(large)
+    page = drawn(found)
+    milliseconds = page.evaluate(
+        """async () => {
+          const began = performance.now();
+          document.getElementById("flow-open").click();
+          const status = document.getElementById("flow-status");
+          do await new Promise(requestAnimationFrame); while (status.textContent);
+          return performance.now() - began;
+        }"""
+    )
+    assert milliseconds < 10_000  # 1 s on a busy machine
+    assert found.count("*") < 30_000, "ops that are too small to be seen are not built"
+    page.locator("#flow-search").fill("LINEAR_73 matmul")
+    page.locator("#flow-search").press("Enter")
+    playwright.expect(page.locator("#flow-detail")).to_contain_text("encoder.layer.73.dense")
+    assert page.locator("#flow-status").inner_text() == "1 of 1; Enter for the next"
+    box = page.locator("#flow g.box.op.selected")
+    playwright.expect(box.locator(".title")).to_have_text("batch_matmul")
+    playwright.expect(box).to_be_in_viewport()
+    page.locator("#flow-detail").get_by_role("button", name="sin").first.click()
+    playwright.expect(page.locator("#flow-detail h3")).to_contain_text("sin")
+    page.get_by_role("button", name="Close all").click()
+    playwright.expect(page.locator("#flow g.box.op")).to_have_count(0)
+    assert found.is_clean(), found.complaints
+
+
+def test_calls_of_a_shared_module_are_drawn_apart(opened):
+    def place(name):
+        return Place(name, SOURCE, 1, name, "aten.relu.default")
+
+    chain = ["relu", "conv", "relu"]
+    ops = [op("relu", (n,), (n + 1,), (F32,), place(name)) for n, name in enumerate(chain)]
+    page = drawn(opened(page_of(program(function("main", ops)), "net")))
+    titles = page.locator("#flow g.box.module > .title").all_text_contents()
+    assert [title.split()[-1] for title in titles] == ["relu", "conv", "relu"]
+    tops = [box.bounding_box()["y"] for box in page.locator("#flow g.box.module").all()]
+    assert tops == sorted(tops)
+
+
+def test_the_zoom_buttons_and_keys_change_the_scale(opened, large):
+    page = drawn(opened(large))
+    scale = "document.querySelector('#flow .world').transform.baseVal.consolidate().matrix.a"
+    before = page.evaluate(scale)
+    page.locator("#flow").press("-")
+    assert page.evaluate(scale) == pytest.approx(0.8 * before)
+    page.locator("#flow").press("+")
+    assert page.evaluate(scale) == pytest.approx(before)
+
+
+def test_the_flame_graph_shows_the_shares_of_modules(opened, large):
+    page = opened(large).page
+    bars = page.locator("#flame .flame-bar")
+    root, outer, first = (bars.nth(n).get_attribute("aria-label") for n in range(3))
+    assert root == "main: 4.9 s, 100.0 %"
+    assert outer == "encoder.layer: 4.9 s, 100.0 %"
+    assert first.endswith("49 ms, 1.0 %")
+    bars.nth(2).click()
+    playwright.expect(page.locator("#flame-note")).to_contain_text("1.0 % of main")
+    page.get_by_role("button", name="Multiply-adds").click()
+    assert bars.first.get_attribute("aria-label") == "main: 25.6 k, 100.0 %"
+
+
+def test_columns_of_modules_have_fixed_places(opened):
+    read = layered(6, 4)
+    page = opened(page_of(read, "net", timing=timing(read))).page
+    page.get_by_role("button", name="Unfold modules").click()
+    rights = page.evaluate(
+        """() => [...document.querySelectorAll("#graph summary, #graph .columns")]
+          .map((row) => [...row.querySelectorAll(":scope > .figure")]
+            .map((cell) => Math.round(cell.getBoundingClientRect().right)).join(" "))"""
+    )
+    assert len(rights) > 30
+    assert len(set(rights)) == 1, "every row has its figures in the same columns"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -82,9 +82,11 @@ function decorate(box, group) {
   if (box.open) {
     group.append(drawing("rect", { class: "head", width: box.width, height: TITLE, rx: round }));
   } else if (sub) {
-    const second = drawing("text", { class: "sub", x: box.width / 2, y: 32 });
-    second.textContent = cut(sub);
-    group.append(second);
+    [sub, box.weight ?? ""].filter(Boolean).forEach((line, index) => {
+      const small = drawing("text", { class: "sub", x: box.width / 2, y: 32 + 14 * index });
+      small.textContent = cut(line);
+      group.append(small);
+    });
   }
   const said = drawing("title", {});
   said.textContent = describe(box);
@@ -122,7 +124,6 @@ function boxClass(box) {
 function heatOf(box) {
   const whole = trees.get(view.scene.graph).tree.ms || 1;
   const share = (box.op?.ms ?? box.totals?.ms ?? 0) / whole;
-  if (box.open) return 0;
   return [0.002, 0.01, 0.03, 0.1].filter((limit) => share >= limit).length;
 }
 
@@ -151,7 +152,9 @@ function drawNow() {
     return place.left < right && place.right > left && place.top < bottom && place.bottom > top;
   };
   for (const [box, built] of view.built) {
-    const on = (box.kind === "root" || large(box, at.k)) && seen(box);
+    const enough = box.kind === "root" || large(box, at.k);
+    const on = enough && seen(box);
+    built.group.classList.toggle("small", !enough);
     if (on && !built.inside) fillGroup(box, built);
     built.inside?.classList.toggle("off", !on);
   }
@@ -181,17 +184,22 @@ function edgeClass(edge) {
   return `edge${arrow}${touches(edge) ? " near" : ""}`;
 }
 
-// A smooth line through points, vertical at both ends.
+// A smooth line (a cubic B-spline) through points, vertical at both ends.
 function curve(points) {
-  const [first, ...rest] = points;
-  let way = `M${first.x.toFixed(1)} ${first.y.toFixed(1)}`;
-  let before = first;
-  for (const point of rest) {
-    const middle = (before.y + point.y) / 2;
-    way += `C${before.x.toFixed(1)} ${middle.toFixed(1)} ${point.x.toFixed(1)} ${middle.toFixed(1)} ${point.x.toFixed(1)} ${point.y.toFixed(1)}`;
-    before = point;
+  const first = points[0];
+  const last = points.at(-1);
+  const bend = Math.min(10, Math.abs(last.y - first.y) / 4);
+  const way = [first, { x: first.x, y: first.y + bend }, ...points.slice(1, -1)];
+  way.push({ x: last.x, y: last.y - bend }, last, last);
+  const show = (...numbers) => numbers.map((number) => number.toFixed(1)).join(" ");
+  let [a, b] = [first, way[1]];
+  let drawn = `M${show(a.x, a.y)}L${show((5 * a.x + b.x) / 6, (5 * a.y + b.y) / 6)}`;
+  for (const c of way.slice(2)) {
+    drawn += `C${show((2 * a.x + b.x) / 3, (2 * a.y + b.y) / 3, (a.x + 2 * b.x) / 3, (a.y + 2 * b.y) / 3)}`;
+    drawn += ` ${show((a.x + 4 * b.x + c.x) / 6, (a.y + 4 * b.y + c.y) / 6)}`;
+    [a, b] = [b, c];
   }
-  return way;
+  return `${drawn}L${show(last.x, last.y)}`;
 }
 
 function toggleBox(box, open = !box.open) {
@@ -234,19 +242,25 @@ function showStart() {
   moveTo(d3.zoomIdentity.translate((clientWidth - width * k) / 2, 8).scale(k));
 }
 
+// The width of the frame beside the details.
+function freeWidth() {
+  const { clientWidth } = flowSvg;
+  return flowDetail.hidden || clientWidth < 640 ? clientWidth : clientWidth - flowDetail.offsetWidth;
+}
+
 function fitAll() {
   const { width, height } = view.scene.root;
-  const { clientWidth, clientHeight } = flowSvg;
-  const k = Math.max(0.02, Math.min(1.5, clientWidth / width, clientHeight / height) * 0.96);
-  const left = (clientWidth - width * k) / 2;
+  const { clientHeight } = flowSvg;
+  const k = Math.max(0.02, Math.min(1.5, freeWidth() / width, clientHeight / height) * 0.96);
+  const left = (freeWidth() - width * k) / 2;
   moveTo(d3.zoomIdentity.translate(left, (clientHeight - height * k) / 2).scale(k), true);
 }
 
 function centerOn(box) {
   const { x, y } = positionOf(box);
   const k = Math.max(view.at.k, 0.8);
-  const { clientWidth, clientHeight } = flowSvg;
-  const space = flowDetail.hidden || clientWidth < 640 ? clientWidth : clientWidth - flowDetail.offsetWidth;
+  const { clientHeight } = flowSvg;
+  const space = freeWidth();
   const middle = [x + box.width / 2, y + Math.min(box.height / 2, clientHeight / 2 / k)];
   moveTo(d3.zoomIdentity.translate(space / 2 - middle[0] * k, clientHeight / 2 - middle[1] * k).scale(k), true);
 }

@@ -29,9 +29,10 @@ function subtitle(box) {
 function lay(box) {
   if (box.laid) return;
   const sub = subtitle(box);
-  const wide = Math.max(textWidth(cut(box.label)), textWidth(cut(sub), SMALL_FONT));
+  const small = [sub, box.weight ?? ""].map((line) => textWidth(cut(line), SMALL_FONT));
+  const wide = Math.max(textWidth(cut(box.label)), ...small);
   box.width = Math.ceil(Math.max(wide + 2 * PAD + (box.children.length ? 14 : 0), 64));
-  box.height = sub ? 40 : 28;
+  box.height = (sub ? 40 : 28) + (box.weight ? 14 : 0);
   if (box.open) layInside(box);
   box.laid = true;
 }

@@ -142,7 +142,7 @@ function codeLines(lines, line) {
   const [first, ...shown] = lines;
   return make("pre", "lines", ...shown.map((content, index) => {
     const number = make("span", "line-number", `${first + index}`.padStart(4), " ");
-    return make("span", first + index === line ? "line here" : "line", number, `${content}\n`);
+    return make("span", first + index === line ? "line here" : "line", number, content || " ");
   }));
 }
 

@@ -84,7 +84,8 @@ function withoutCycles(entries) {
       changed = true;
     }
   }
-  return entries.flatMap((entry) => (cyclic.has(entry) && entry.name ? calls(entry) : [entry]));
+  const found = entries.flatMap((entry) => (cyclic.has(entry) && entry.name ? calls(entry) : [entry]));
+  return found.sort((a, b) => a.ops[0].index - b.ops[0].index);
 }
 
 // Return the connected parts of a module.
@@ -161,7 +162,10 @@ function numbered(label, path) {
 }
 
 function leafBox(scene, parent, op) {
-  const box = makeBox(scene, "op", titleOf(op), parent, { op, sub: typesOf(op) });
+  const weights = (scene.constants.get(op) ?? []).filter((each) => each.parameters > 1);
+  const [largest] = weights.sort((a, b) => b.parameters - a.parameters);
+  const weight = largest ? `weight ${typesOf(largest)}` : "";
+  const box = makeBox(scene, "op", titleOf(op), parent, { op, sub: typesOf(op), weight });
   scene.leaves.set(op, box);
 }
 
