@@ -24,7 +24,10 @@ def read_metadata(source: Source) -> dict[str, Any]:
     `json.loads` reads those that were saved from other values.
 
     ```python
-    labels = coreai_torch.read_metadata("net.aimodel")["labels"]["scores"]
+    linear, x = torch.nn.Linear(8, 2), torch.randn(2, 8)
+    names = {"labels": {"y": ["cat", "dog"]}, "output_names": ["y"]}
+    coreai_torch.convert(linear, (x,), output="net.aimodel", **names)
+    labels = coreai_torch.read_metadata("net.aimodel")["labels"]["y"]
     ```
 
     Args:

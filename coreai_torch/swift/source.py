@@ -89,6 +89,8 @@ def swift_source(source: Source, name: str | None = None) -> str:
     checked with a Swift grammar, not with a compiler.
 
     ```python
+    from pathlib import Path
+
     Path("Net.swift").write_text(coreai_torch.swift_source("net.aimodel"))
     ```
 
