@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from .local_engine import RETRIES, Function
 from .task import Task
 
 _AHEAD = 4  # tasks at the scheduler for each thread of a worker
-_LEAST_AHEAD = 16
+_LEAST_AHEAD = 64
 _RECONNECT = 600.0  # seconds to wait for a scheduler that restarts
 _POLL = 1.0  # seconds between two looks at the connection
 _REFRESH = 5.0  # seconds between two looks at the workers
@@ -57,6 +58,7 @@ class DaskEngine:
         self._memories: dict[str, float] = {}
         self._refreshed = float("-inf")
         self._submitted = 0
+        self._run = uuid.uuid4().hex  # the scheduler may still know tasks of an earlier client
 
     def __enter__(self) -> DaskEngine:
         """Connect to the scheduler, or start a local cluster."""
@@ -107,48 +109,83 @@ class DaskEngine:
             yield from self._fill(waiting, function)
             if not self._flying and not self._again:
                 return
-            try:
-                yield from self._finished(self._done.get(timeout=_POLL))
-            except queue.Empty:
-                self._check_connection()
+            ended = self._wait()
+            results = self._gather(ended)
+            for future in ended:
+                yield from self._finished(future, results)
+
+    def _wait(self) -> list[Any]:
+        """Wait for the next future that ends; return it with all others that ended."""
+        try:
+            ended = [self._done.get(timeout=_POLL)]
+        except queue.Empty:
+            self._check_connection()
+            return []
+        while not self._done.empty():
+            ended.append(self._done.get())
+        return ended
+
+    def _gather(self, ended: list[Any]) -> dict[str, Any]:
+        """Fetch the rows of finished futures in one call; leave out those that failed."""
+        finished = [f for f in ended if f.status == "finished" and f.key in self._flying]
+        try:
+            rows = self.client.gather(finished)
+        except Exception:  # fetched one by one, which finds the one that failed
+            return {}
+        return {future.key: row for future, row in zip(finished, rows, strict=True)}
 
     def _fill(self, waiting: Iterator[Task], function: Function) -> Iterator[Any]:
         """Submit tasks up to the capacity; yield the rows of those that fit on no worker."""
-        while len(self._flying) < self._capacity and self.client.status == "running":
-            if self._again:
-                flight = self._again.popleft()
-            elif (task := next(waiting, None)) is not None:
-                flight = _Flight(task)
-            else:
-                return
+        groups: dict[tuple[float, str], list[_Flight]] = {}
+        for flight in self._next(waiting):
+            memory = flight.task.limits.memory
             largest = max(self._memories.values(), default=0.0)
-            if largest and flight.task.limits.memory > largest:
+            if largest and memory > largest:
                 yield _too_large(flight.task, largest)
             else:
-                self._submit(flight, function)
+                groups.setdefault((memory, flight.avoid), []).append(flight)
+        for (memory, avoid), flights in groups.items():
+            self._submit(flights, memory, avoid, function)
 
-    def _submit(self, flight: _Flight, function: Function) -> None:
-        self._submitted += 1
-        key = f"fleet-{flight.task.key[:12]}-{id(self):x}-{self._submitted}"
+    def _next(self, waiting: Iterator[Task]) -> Iterator[_Flight]:
+        """Yield tasks for the free places at the scheduler, once a quarter of them is free."""
+        free = self._capacity - len(self._flying)
+        if self.client.status != "running" or free < self._capacity / 4:
+            return
+        for _ in range(free):
+            if self._again:
+                yield self._again.popleft()
+            elif (task := next(waiting, None)) is not None:
+                yield _Flight(task)
+            else:
+                return
+
+    def _submit(
+        self, flights: list[_Flight], memory: float, avoid: str, function: Function
+    ) -> None:
         options: dict[str, Any] = {}
         if any(self._memories.values()):
-            options["resources"] = {"memory": flight.task.limits.memory}
-        others = [address for address in self._memories if address != flight.avoid]
-        if flight.avoid and others:
+            options["resources"] = {"memory": memory}
+        others = [address for address in self._memories if address != avoid]
+        if avoid and others:
             options["workers"] = others
-        self._flying[key] = flight
-        future = self.client.submit(
+        first = self._submitted + 1
+        self._submitted += len(flights)
+        keys = [f"fleet-{self._run}-{first + place}" for place in range(len(flights))]
+        self._flying.update(zip(keys, flights, strict=True))
+        futures = self.client.map(
             _run_on_worker,
-            function,
-            flight.task.as_dict(),
-            flight.attempt,
-            key=key,
+            [function] * len(flights),
+            [flight.task.as_dict() for flight in flights],
+            [flight.attempt for flight in flights],
+            key=keys,
             pure=False,
             **options,
         )
-        future.add_done_callback(self._done.put)
+        for future in futures:
+            future.add_done_callback(self._done.put)
 
-    def _finished(self, future: Any) -> Iterator[Any]:
+    def _finished(self, future: Any, results: dict[str, Any]) -> Iterator[Any]:
         """Yield the row of a future that ended, or submit its task again."""
         flight = self._flying.pop(future.key, None)
         if flight is None:
@@ -156,7 +193,7 @@ class DaskEngine:
         if future.status == "cancelled":  # the connection to the scheduler was lost
             self._again.append(flight)
             return
-        result = self._result(future, flight)
+        result = results.get(future.key) or self._result(future, flight)
         if result is None:
             self._again.append(flight)
         elif result["verdict"] == LOST and flight.attempt < RETRIES:

@@ -19,7 +19,7 @@ _MODEL = ("name", "source", "inputs", "checkpoint", "config", "grid", "limits")
 _GRID = ("sizes", "precision", "scheme", "target", "seeds")
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "export": (),
-    "compress": ("block_size", "skip", "least"),
+    "compress": ("block_size", "only", "skip", "least"),
     "convert": ("recognize", "keep"),
     "verify": ("mode",),
     "lint": ("os", "units", "strict"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__, progress
+from ..errors import SaveError
 from .columns import ERROR, FAIL, LOST, PASS
 from .content import code_digest, library_version
 from .task import Task
@@ -209,9 +210,9 @@ def failure(error: BaseException) -> dict[str, Any]:
 def _is_disk_full(error: BaseException | None) -> bool:
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     while error is not None:
-        if isinstance(error, OSError) and error.errno in full:
+        if isinstance(error, SaveError) or (isinstance(error, OSError) and error.errno in full):
             return True
-        if "No space left on device" in str(error):
+        if "No space left on device" in str(error):  # of native code
             return True
         error = error.__cause__ or error.__context__
     return False

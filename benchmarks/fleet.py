@@ -1,0 +1,162 @@
+"""Measure fleet runs: `python -m benchmarks.fleet [--tasks 100000]` writes benchmarks/fleet.json.
+
+Short synthetic tasks show the costs of the scheduler and of the client; tasks that sleep or compute
+show how the rate grows with the number of workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+
+from coreai_torch.fleet import Plan, run
+from coreai_torch.fleet.columns import row
+from coreai_torch.fleet.dask_engine import DaskEngine
+from coreai_torch.fleet.local_engine import LocalEngine
+from coreai_torch.fleet.plan import Grid, Model
+from tests import provenance
+
+STORED = Path(__file__).parent / "fleet.json"
+HERE = Path(__file__).parents[1]
+
+
+def short(task, attempt=1, worker=""):
+    """Return a row without any work, in the process of the worker."""
+    return row(task, {"verdict": "pass", "seconds": 0.0, "worker": worker, "attempt": attempt})
+
+
+def compute(task):
+    """Use one core for the given seconds of processor time."""
+    end = time.process_time() + task.config["seconds"]
+    while time.process_time() < end:
+        pass
+    return {}
+
+
+def sleep(task):
+    """Wait: the work of another machine, as far as this one is concerned."""
+    time.sleep(task.config["seconds"])
+    return {}
+
+
+def synthetic(count):
+    model = Model("t", "t", grid=Grid(seeds=tuple(range(count))))
+    return Plan("synthetic", (model,), {}, folder=str(HERE), call="benchmarks.fleet:none")
+
+
+def plan_of(function, tasks, seconds):
+    """Return a plan of tasks that run in child processes."""
+    models = tuple(Model(f"t{n}", f"t{n}", config={"seconds": seconds}) for n in range(tasks))
+    call = f"benchmarks.fleet:{function}"
+    return Plan("seconds", models, {}, folder=str(HERE), call=call, preload=("benchmarks.fleet",))
+
+
+def scale(count, workers):
+    """Measure the processor time of the scheduler for each task, and the memory of the client."""
+    memory, client = [], psutil.Process()
+
+    def observe(summary):
+        if summary.done % (count // 20) == 0:
+            memory.append(round(client.memory_info().rss / 1e6, 1))
+            print(summary.done, memory[-1], flush=True)
+
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        port = str(9100 + os.getpid() % 800)
+        scheduler = _started(stack, "scheduler", "--host", "127.0.0.1", "--port", port)
+        address = f"tcp://127.0.0.1:{port}"
+        options = ["--nthreads", "1", "--no-nanny", "--local-directory", folder]
+        for _ in range(workers):
+            _started(stack, "worker", address, *options)
+        engine = stack.enter_context(DaskEngine(address))
+        engine.client.wait_for_workers(workers)
+        before, client_before, began = _cpu(scheduler), _cpu(client), time.monotonic()
+        plan = synthetic(count)
+        summary = run(plan, Path(folder) / "out", engine=engine, function=short, observer=observe)
+        seconds = time.monotonic() - began
+        used, client_used = _cpu(scheduler) - before, _cpu(client) - client_before
+    assert summary.done == count
+    return {
+        "tasks": count,
+        "workers": workers,
+        "seconds": round(seconds, 1),
+        "ms_per_task": round(1e3 * seconds / count, 3),
+        "scheduler_cpu_ms_per_task": round(1e3 * used / count, 3),
+        "client_cpu_ms_per_task": round(1e3 * client_used / count, 3),
+        "client_mb": memory,
+    }
+
+
+def _started(stack, *arguments):
+    """Start a process of Dask that ends with the measurement."""
+    command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    return psutil.Process(process.pid)
+
+
+def _cpu(process):
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def efficiency(function, counts, tasks, seconds):
+    """Return the time of a plan with different numbers of workers."""
+    plan = plan_of(function, tasks, seconds)
+    found = {}
+    for workers in counts:
+        with tempfile.TemporaryDirectory() as folder, DaskEngine(workers=workers) as engine:
+            run(plan_of("sleep", 2 * workers, 0.5), Path(folder) / "warm", engine=engine)
+            began = time.monotonic()
+            assert run(plan, Path(folder) / "out", engine=engine).ok
+            wall = time.monotonic() - began
+        found[workers] = {
+            "seconds": round(wall, 2),
+            "efficiency": round(tasks * seconds / (wall * workers), 3),
+        }
+    return {"tasks": tasks, "seconds_per_task": seconds, "workers": found}
+
+
+def overhead(tasks=200):
+    """Return the milliseconds that a guard needs for a task without work: fork, watch, report."""
+    plan = plan_of("sleep", tasks, 0)
+    with tempfile.TemporaryDirectory() as folder, LocalEngine() as engine:
+        run(plan_of("sleep", 1, 0), Path(folder) / "warm", engine=engine)
+        began = time.monotonic()
+        run(plan, Path(folder) / "out", engine=engine)
+        return round(1e3 * (time.monotonic() - began) / tasks, 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tasks", type=int, default=100_000)
+    parser.add_argument("--part", choices=["scale", "sleep", "compute", "overhead"])
+    given = parser.parse_args()
+    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+    parts = {
+        "overhead": lambda: {"ms_per_guarded_task": overhead()},
+        "scale": lambda: scale(given.tasks, 2),
+        "sleep": lambda: efficiency("sleep", (1, 2, 4), 24, 2.0),
+        "compute": lambda: efficiency("compute", (1, 2), 12, 2.0),
+    }
+    for name, measure in parts.items():
+        if given.part in (None, name):
+            load = round(os.getloadavg()[0], 1)
+            stored[name] = {**measure(), "cores": os.cpu_count(), "load_before": load}
+            stored[name]["measured"] = provenance.current("dask", "distributed", "pyarrow")
+            print(name, json.dumps(stored[name]), flush=True)
+            STORED.write_text(json.dumps(stored, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
