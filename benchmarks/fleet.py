@@ -27,6 +27,7 @@ from tests import provenance
 
 STORED = Path(__file__).parent / "fleet.json"
 HERE = Path(__file__).parents[1]
+AHEAD = 1000  # tasks at the scheduler, because the synthetic ones take no time
 
 
 def short(task, attempt=1, worker=""):
@@ -77,7 +78,7 @@ def scale(count, workers):
         options = ["--nthreads", "1", "--no-nanny", "--local-directory", folder]
         for _ in range(workers):
             _started(stack, "worker", address, *options)
-        engine = stack.enter_context(DaskEngine(address))
+        engine = stack.enter_context(DaskEngine(address, ahead=AHEAD))
         engine.client.wait_for_workers(workers)
         before, client_before, began = _cpu(scheduler), _cpu(client), time.monotonic()
         plan = synthetic(count)
@@ -88,6 +89,7 @@ def scale(count, workers):
     return {
         "tasks": count,
         "workers": workers,
+        "ahead": AHEAD,
         "seconds": round(seconds, 1),
         "ms_per_task": round(1e3 * seconds / count, 3),
         "scheduler_cpu_ms_per_task": round(1e3 * used / count, 3),

@@ -22,7 +22,7 @@ from .local_engine import RETRIES, Function
 from .task import Task
 
 _AHEAD = 4  # tasks at the scheduler for each thread of a worker
-_LEAST_AHEAD = 64
+_LEAST_AHEAD = 16
 _RECONNECT = 600.0  # seconds to wait for a scheduler that restarts
 _POLL = 1.0  # seconds between two looks at the connection
 _REFRESH = 5.0  # seconds between two looks at the workers
@@ -46,15 +46,20 @@ class DaskEngine:
         workers: int = 0,
         memory: float = 0.0,
         reconnect: float = _RECONNECT,
+        ahead: int = _LEAST_AHEAD,
     ) -> None:
-        """Name the scheduler, or the number of local worker processes and their memory in GB."""
+        """Name the scheduler, or the number of local worker processes and their memory in GB.
+
+        `reconnect` is the number of seconds to wait for a scheduler that restarts. `ahead` is the
+        least number of tasks at the scheduler; more of them help if tasks take milliseconds.
+        """
         self._scheduler, self._count, self._memory = scheduler, workers, memory
-        self._reconnect = reconnect
+        self._reconnect, self._ahead = reconnect, ahead
         self._cluster: Any = None
         self._flying: dict[str, _Flight] = {}
         self._again: deque[_Flight] = deque()
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._capacity = _LEAST_AHEAD
+        self._capacity = ahead
         self._memories: dict[str, float] = {}
         self._refreshed = float("-inf")
         self._submitted = 0
@@ -228,7 +233,7 @@ class DaskEngine:
             for address, worker in workers.items()
         }
         threads = sum(worker["nthreads"] for worker in workers.values())
-        self._capacity = max(_LEAST_AHEAD, _AHEAD * threads)
+        self._capacity = max(self._ahead, _AHEAD * threads)
 
     def _check_connection(self) -> None:
         if self.client.status == "closed":
