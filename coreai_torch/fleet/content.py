@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 import json
 import sys
 import sysconfig
@@ -71,8 +70,10 @@ class Hasher:
         if file is None:
             yield _library_version(path.partition(".")[0])
             return
-        for local in _imported(file, root):
+        files = _imported(file, root)
+        for local in files:
             yield f"{local.relative_to(root)} {self._file(local)}"
+        yield from sorted(map(_library_version, _libraries(files, root)))
 
 
 def _located(path: str, base: Path) -> tuple[Path, Path | None]:
@@ -111,6 +112,16 @@ def _imported(file: Path, root: Path) -> list[Path]:
     return sorted(found)
 
 
+def _libraries(files: list[Path], root: Path) -> set[str]:
+    """Return the installed libraries that local files import."""
+    names = {name.partition(".")[0] for file in files for name in _names(file, root)}
+    return {
+        name
+        for name in names - {""} - set(sys.stdlib_module_names)
+        if not any(path.is_file() for path in _candidates(name, root))
+    }
+
+
 def _names(file: Path, root: Path) -> Iterator[str]:
     """Yield the full names of the modules, and of possible modules, that a file imports."""
     try:
@@ -139,13 +150,16 @@ def _candidates(name: str, root: Path) -> Iterator[Path]:
 
 @cache
 def _library_version(name: str) -> str:
-    for distribution in metadata.packages_distributions().get(name, [name]):
-        try:
-            return f"{distribution} {metadata.version(distribution)}"
-        except metadata.PackageNotFoundError:
-            continue
-    spec = importlib.util.find_spec(name)
-    return f"{name} {spec.origin if spec else 'not installed'}"
+    for distribution in _distributions().get(name, [name]):
+        if version := library_version(distribution):
+            return f"{distribution} {version}"
+    return f"{name} of unknown version"
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    """Return the distributions of each top-level module; reading them all takes a second."""
+    return {name: list(found) for name, found in metadata.packages_distributions().items()}
 
 
 @cache

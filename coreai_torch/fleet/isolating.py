@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import socket
@@ -86,6 +87,7 @@ def run_task(task: Mapping[str, Any], attempt: int = 1, worker: str = "") -> dic
     return row(task, {**result, **place, "started": started})
 
 
+@atexit.register
 def close_guards() -> None:
     """End the idle guards of this process."""
     with _lock:

@@ -64,6 +64,12 @@ def test_module_in_a_package_is_found_and_hashed(folder, monkeypatch):
     assert _key(folder, source="nets.layers:norm") != before
 
 
-def test_library_counts_with_its_version(folder):
-    hasher = Hasher()
-    assert hasher._source("numpy.linalg:norm", folder)[0].startswith("numpy ")
+def test_libraries_count_with_their_version(folder, monkeypatch):
+    assert Hasher()._source("numpy.linalg:norm", folder)[0].startswith("numpy ")
+    (folder / "nets" / "norms.py").write_text("import os\nimport numpy as np\n")
+    before = _key(folder)
+    content._library_version.cache_clear()
+    monkeypatch.setattr(content, "library_version", lambda name: "another")
+    after = _key(folder)
+    content._library_version.cache_clear()
+    assert after != before
