@@ -1,8 +1,10 @@
 """Judge the zoo and write docs/models.md: `python tests/models/page.py [--all | --new | names]`.
 
 Without arguments the page is written from the stored verdicts. With names, these models are judged
-again first; with `--new`, those without a verdict; with `--all`, all. Each verdict names the commit
-that it was measured at, and `runs` has the versions at each commit.
+first; with `--new`, those without a verdict; with `--all` (`make zoo`), all. The models are tasks
+of a fleet run: an interrupted run continues, and a model is not judged twice at the same content of
+converter, zoo and libraries. Each verdict names the commit that it was measured at, and `runs` has
+the versions at each commit.
 """
 
 from __future__ import annotations
@@ -12,14 +14,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import published_sizes
 import zoo
 from zoo import torchvision_library, ultralytics_models
-from zoo.child import judged
+from zoo.child import judged_by_fleet
 from zoo.judge import GIGABYTES, SECONDS
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -28,6 +29,7 @@ import provenance
 
 KEPT = Path(__file__).parent / "verdicts.json"
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+RESULTS = Path(__file__).parents[2] / "build" / "zoo"  # of the fleet run, as Parquet
 LIBRARIES = ("transformers", "timm", "torchvision", "ultralytics", "diffusers", "torch")
 _FIELDS = ("failure", "error", "parameters", "nodes", "operations", "cpu", "composites", "outputs")
 
@@ -194,12 +196,11 @@ def main(arguments: list[str]) -> None:
     kept, measured = load(), runs()
     names = chosen(arguments, kept)
     this = versions() if names else {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each thread waits for a child process
-        for name, verdict in zip(names, pool.map(judged, names), strict=True):
-            kept[name] = {**summary(verdict), "commit": this["commit"]}
-            sys.stdout.write(f"{name}: {kept[name]['failure'] or 'passes'}\n")
-            sys.stdout.flush()
-            store(kept, [*measured, this])
+    for verdict in judged_by_fleet(names, RESULTS, os.cpu_count() or 1) if names else ():
+        kept[verdict.name] = {**summary(verdict), "commit": this["commit"]}
+        sys.stdout.write(f"{verdict.name}: {kept[verdict.name]['failure'] or 'passes'}\n")
+    if names:
+        store(kept, [*measured, this])
     PAGE.write_text("\n".join(page(kept, runs())) + "\n")
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import zoo
 from zoo.child import judged
-from zoo.judge import judge_within_limits
 
 KEPT = Path(__file__).parent / "published_sizes.json"
 PATIENCE = 1_800  # seconds that a model may wait for a processor on a busy machine
@@ -26,7 +25,7 @@ def load() -> dict[str, Any]:
 
 def verdict_on(name: str) -> Any:
     """Return the verdict on one model, from a child process with limits of time and memory."""
-    return judged(name, patience=PATIENCE, work=judge_within_limits)
+    return judged(name, patience=PATIENCE, work="judge_within_limits")
 
 
 def _store(verdicts: dict[str, Any], runs: list[dict[str, str]]) -> None:

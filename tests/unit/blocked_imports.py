@@ -4,9 +4,13 @@ import sys
 
 LIBRARIES = (
     "coreai_opt",
+    "dask",
     "diffusers",
+    "distributed",
+    "duckdb",
     "IPython",
     "playwright",
+    "pyarrow",
     "timm",
     "torchao",
     "torchvision",

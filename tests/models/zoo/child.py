@@ -1,22 +1,25 @@
-"""Judge each model in a child process, so that a crash affects only that model."""
+"""Judge models in child processes of a fleet run, so that a crash affects only that model."""
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
-import signal
-import sys
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import rewrite_everything
+from coreai_torch import fleet
+from coreai_torch.fleet.content import Hasher
+from coreai_torch.fleet.dask_engine import DaskEngine
+from coreai_torch.fleet.isolating import run_task
 
-from .judge import Verdict, judge
+from .judge import Verdict
 
 PATIENCE = 600  # seconds that a model may take on a busy machine
+_FOLDER = Path(__file__).parents[1]
+_MEMORY = 12.0  # GB of a model that is judged alone
 
-# The fork server imports these once; together they take six seconds.
+# Imported once for all models; together they take six seconds.
 _PRELOADED = [
     "torch",
     "torch._dynamo",
@@ -28,47 +31,51 @@ _PRELOADED = [
 ]
 
 
-def _serve(pipe: Any, work: Callable[..., Any], *args: Any) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # some libraries print on stderr when imported
-    if target := os.environ.get("REWRITES"):
-        rewrite_everything.make_default(target)
-    pipe.send(work(*args))
-
-
-def _context() -> Any:
-    """Return a fork server that has imported the libraries; it forks a child for each model."""
-    for folder in (Path(__file__).parents[1], Path(__file__).parents[2]):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
-    return context
-
-
-def judged(
-    name: str,
+def plan(
+    names: Iterable[str],
     dtype: str = "",
     patience: float = PATIENCE,
-    work: Callable[..., Verdict] = judge,
-) -> Verdict:
+    work: str = "judge",
+    memory: float = _MEMORY,
+) -> fleet.Plan:
+    """Return the plan that judges models with a function of `fleet_judge.py`."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    data = {
+        "models": [{"source": name, "config": {"dtype": dtype}} for name in names],
+        "steps": [{"call": f"fleet_judge:{work}"}],
+        "limits": {"seconds": patience, "memory": memory},
+        "preload": _PRELOADED,
+    }
+    return fleet.parse_plan(data, folder=_FOLDER, name="zoo")
+
+
+def judged(name: str, dtype: str = "", patience: float = PATIENCE, work: str = "judge") -> Verdict:
     """Return the verdict on one model, also if the child crashes or hangs."""
-    context = _context()
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, work, name, dtype), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        if ours.poll(patience):
-            return ours.recv()
-        failure = f"no answer in {patience:.0f} s"
-    except (EOFError, ConnectionError):
-        process.join(60)
-        code = process.exitcode or 0
-        failure = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    finally:
-        process.kill()
-        process.join()
-        ours.close()
-    return Verdict(name, failure)
+    (task,) = plan([name], dtype, patience, work).tasks()
+    return verdict_of(run_task(Hasher().keyed(task).as_dict()), patience)
+
+
+def judged_by_fleet(names: list[str], folder: Path, workers: int) -> Iterator[Verdict]:
+    """Judge models on several workers; yield the verdicts of the Parquet file that this writes."""
+    import psutil  # comes with Dask
+
+    memory = psutil.virtual_memory().total / 1e9
+    with DaskEngine(workers=workers, memory=memory) as engine:
+        fleet.run(plan(names, memory=memory / workers), folder, engine=engine)
+    for row in fleet.read_rows(folder):
+        if row["id"] in names:
+            yield verdict_of(row)
+
+
+def verdict_of(row: Mapping[str, Any], patience: float = PATIENCE) -> Verdict:
+    """Return the verdict of a row; a child that ended early has none, but a cause."""
+    details = json.loads(row["details"] or "{}")
+    if "judged" in details:
+        return Verdict(**details["judged"])
+    cause = str(row["cause"])
+    if row["verdict"] == "timeout":
+        cause = f"no answer in {patience:.0f} s"
+    elif cause.startswith("SIG"):
+        cause = f"killed by {cause}"
+    return Verdict(row["model"], cause, str(row["message"]))
