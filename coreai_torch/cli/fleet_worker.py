@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..fleet import guard
+from ..fleet.content import versions
 from ..fleet.libraries import build
 from ..fleet.plan import LIBRARIES
 from ..fleet.steps import run_steps
@@ -56,5 +57,6 @@ if __name__ == "__main__":
         guard.once(work)
     else:
         named = [name for name in given if name != "--torch"]
+        versions()  # cached before the fork
         preloaded = _PRELOADED if "--torch" in given else ()
         guard.serve(work, "coreai_torch.cli.fleet_worker", (*preloaded, *named))

@@ -180,6 +180,7 @@ def versions() -> tuple[str, ...]:
     return (code_digest(), *libraries, python)
 
 
+@cache
 def library_version(distribution: str) -> str:
     """Return the installed version of a distribution, or an empty text."""
     try:

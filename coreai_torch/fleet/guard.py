@@ -33,6 +33,7 @@ Work = Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, An
 
 START = "COREAI_TORCH_FLEET_START"  # "fork" or "spawn"
 _POLL = 0.1  # seconds between two looks at the memory of a child
+_ENDING = 0.005  # the same, while the child ends
 _TAIL = 4000  # bytes of the child's standard error that are kept
 _SHOWN = 6  # lines of it in a message
 
@@ -197,7 +198,9 @@ class _Watch:
         limits = self.request["task"]["limits"]
         self.open_pipes = {self.child.results, self.child.errors}
         while True:
-            ready, _, _ = select.select([*self.open_pipes, self.parent], [], [], _POLL)
+            # A child that closed its pipes ends at once, unless it hangs in its last steps.
+            patience = _POLL if self.open_pipes else _ENDING
+            ready, _, _ = select.select([*self.open_pipes, self.parent], [], [], patience)
             if self.parent in ready:  # only one request is sent at a time: this is the end
                 processes.kill_descendants()
                 shutil.rmtree(self.child.folder, ignore_errors=True)
