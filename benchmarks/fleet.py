@@ -161,7 +161,7 @@ def main():
     parts = {
         "overhead": overhead,
         "scale": lambda: scale(given.tasks, 2),
-        "sleep": lambda: efficiency("sleep", (1, 2, 4), 24, 2.0),
+        "sleep": lambda: efficiency("sleep", (1, 2, 4), 12, 3.0),
         "compute": lambda: efficiency("compute", (1, 2), 12, 2.0),
     }
     for name, measure in parts.items():
