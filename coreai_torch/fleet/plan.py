@@ -212,10 +212,14 @@ def _check_values(grid: Grid, where: str) -> None:
                     f"{where}.scheme: unknown scheme {value!r}\n  try   use some of {KNOWN}"
                 )
     if targets := [value for value in grid.target if value != "none"]:
-        from .targets import check_target
+        from ..rewrites import TARGETS
 
         for value in targets:
-            check_target(value, where)
+            if value not in TARGETS:
+                raise PlanError(
+                    f"{where}.target: unknown target {value!r}{nearest(value, TARGETS)}\n"
+                    f"  try   use some of none, {', '.join(TARGETS)}"
+                )
 
 
 def _sizes(given: Any, where: str) -> dict[str, int]:

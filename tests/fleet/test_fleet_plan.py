@@ -40,6 +40,11 @@ def test_ids_stay_the_same_when_the_grid_grows():
     assert set(before) < set(_ids(_plan(grid=grid)))
 
 
+def test_targets_of_convert_are_accepted():
+    grid = {**SIZES, "target": [None, "neural_engine"]}
+    assert _ids(_plan(grid=grid))[1] == "net[batch=1,neural_engine]"
+
+
 def test_model_overrides_grid_and_limits():
     model = {**NET, "grid": {"sizes": [{"batch": 2}]}, "limits": {"memory": 8}}
     (task,) = _plan(models=[model], limits={"seconds": 5}).tasks()
@@ -92,7 +97,7 @@ def test_task_survives_a_round_trip_through_json():
         ({"grid": {**SIZES, "scheme": []}}, "grid.scheme is empty"),
         ({"grid": {**SIZES, "scheme": ["int99"]}}, "unknown scheme 'int99'"),
         ({"grid": {**SIZES, "scheme": ["int8"]}}, "add the step compress"),
-        ({"grid": {**SIZES, "target": ["toaster"]}}, "toaster"),
+        ({"grid": {**SIZES, "target": ["gpus"]}}, "unknown target 'gpus'; did you mean 'gpu'?"),
         ({"steps": ["compress"]}, "the step compress needs a scheme"),
         ({"limits": {"memory": -1}}, "limits.memory is -1"),
         ({"limits": {"minutes": 1}}, "unknown key 'minutes'"),
