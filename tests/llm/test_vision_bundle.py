@@ -15,7 +15,8 @@ from vision_models import IMAGE, VISION_MODELS, vision_model
 from coreai_torch import llm
 from coreai_torch.cli import main
 from coreai_torch.errors import ConversionError, GenerationError
-from coreai_torch.llm.bundle.vision.families import Step, family_of
+from coreai_torch.llm.bundle.vision.families import family_of
+from coreai_torch.llm.bundle.vision.family import Step
 from coreai_torch.llm.bundle.vision.images import to_pixels
 from coreai_torch.llm.bundle.vision.prompts import ImagePrompt
 from coreai_torch.llm.bundle.vision.verifying import difference

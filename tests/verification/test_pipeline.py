@@ -11,13 +11,14 @@ from torch import nn
 from verification.models import Block, Net, dividing_by_zero, leaky
 
 import coreai_torch
-from coreai_torch import pipeline
+from coreai_torch.asset.program import Program
 from coreai_torch.errors import (
     ConversionError,
     ExportError,
     VerificationError,
     VerificationInputError,
 )
+from coreai_torch.pipeline import request
 
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 
@@ -36,7 +37,7 @@ def test_convert_saves_a_verified_and_optimized_program(tmp_path):
 
 
 def test_an_unknown_verify_mode_raises_before_the_export(monkeypatch):
-    monkeypatch.setattr(pipeline, "prepare", None)
+    monkeypatch.setattr(request, "prepare", None)
     with pytest.raises(VerificationInputError, match="try   pass 'quick' or 'full'"):
         coreai_torch.convert(Net(), (X,), verify="fast")
 
@@ -105,7 +106,7 @@ def test_keyword_arguments_are_inputs():
 
 
 def test_the_output_path_is_checked_before_the_export(monkeypatch):
-    monkeypatch.setattr(pipeline, "prepare", None)
+    monkeypatch.setattr(request, "prepare", None)
     with pytest.raises(ConversionError, match=r"ends in .aimodel, 'net.mlmodel' ends in"):
         coreai_torch.convert(Net(), (X,), output="net.mlmodel")
 
@@ -144,7 +145,7 @@ def test_an_interrupted_save_leaves_no_file(tmp_path, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline.Program, "_write", interrupted)
+    monkeypatch.setattr(Program, "_write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         coreai_torch.convert(Net().eval(), (X,), verify=False, output=path)
     assert os.listdir(tmp_path) == []

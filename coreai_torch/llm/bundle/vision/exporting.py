@@ -14,7 +14,7 @@ from ....errors import ConversionError
 from ..metadata import EMBEDDING, VISION, BundleMetadata
 from ..stacked_cache import LayerShape
 from ..tokenizer_folder import turn_end
-from .families import Family
+from .family import Family
 from .graphs import Decoder, stage_decoder, stage_embedding, stage_vision
 from .images import STRATEGY, normalization
 from .prompts import KEY

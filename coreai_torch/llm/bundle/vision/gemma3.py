@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ....errors import ConversionError
-from .families import Family, ImageShape, Step
+from .family import Family, ImageShape, Step
 from .prompts import ImagePrompt
 
 

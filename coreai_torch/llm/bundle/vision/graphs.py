@@ -15,7 +15,7 @@ from ...pretranspose import transpose_weights
 from ..cache_ops import read_rows, register_cache_ops, write_rows
 from ..metadata import LOGITS
 from ..stacked_cache import LayerShape, StackedStates, stacked_cache
-from .families import MARKER_WIDTH, Family, Step
+from .family import MARKER_WIDTH, Family, Step
 
 STATES = ("k_cache", "v_cache")
 EMBEDS, POSITIONS = "inputs_embeds", "position_ids"

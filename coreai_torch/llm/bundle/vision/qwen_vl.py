@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .families import Family, ImageShape, Step, check_size
+from .family import Family, ImageShape, Step, check_size
 
 DEFAULT_SIZE = 448
 _BASE, _DIGITS = 128, 3

@@ -10,7 +10,7 @@ from torch import Tensor
 from ....errors import ConversionError
 from ..runtime import Sequence
 from ..verifying import difference, limit_of, random_tokens
-from .families import Family
+from .family import Family
 from .runtime import VisionRuntime
 
 LIMIT = limit_of(torch.float16)  # embeddings and features are float16 in every bundle
