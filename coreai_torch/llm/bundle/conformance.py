@@ -31,6 +31,7 @@ from .metadata import (
 )
 from .runtime import BundleRuntime, open_bundle
 from .static import conformance as static_steps
+from .static.requirements import in_half
 from .static.runtime import open_static
 from .tokenizer_folder import (
     FOLDER,
@@ -376,6 +377,9 @@ _VISION_STEPS: list[tuple[str, Step]] = [
 def _check_static_ports(subject: _Subject) -> str:
     runtime = open_static(subject.bundle, "torch", subject.device)
     seen = static_steps.check_ports(runtime)
+    if subject.model is not None and runtime.metadata.compression is not None:
+        # 4 bits of a float32 weight and of its float16 value may differ.
+        subject.model = in_half(subject.model, is_own=False)
     subject.trial = Trial(runtime, _compressed_reference(subject, runtime))
     return seen
 

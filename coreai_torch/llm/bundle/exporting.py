@@ -40,6 +40,7 @@ def export(
     dtype: str | None = None,
     compression: Path | str = "none",
     target: str = "gpu",
+    kv_cache: str = "float",
     verify: bool = True,
     overwrite: bool = False,
     turn_weights: bool = True,
@@ -77,6 +78,8 @@ def export(
         target: "gpu" writes the dynamic function `main`. "neural_engine" writes a static bundle:
             functions with fixed sizes, 1x1 convolutions and float16 weights, for decoders like
             Llama, Qwen and Mistral. Its context is 256, 512, ... tokens, by default up to 4096.
+        kv_cache: "float" stores keys and values in the dtype of the model. "int8" is rejected: the
+            engine neither copies int8 caches everywhere nor has a state for their scales.
         verify: run the written bundle and compare its logits with the model's.
         overwrite: replace an existing bundle.
         turn_weights: store the weights of linear layers transposed, which makes the Linux runtime
@@ -85,6 +88,7 @@ def export(
         image_size: the height and width of images, for a vision-language model with any size.
     """
     bundle, is_static = Path(output), _is_static(target)
+    _check_cache(kv_cache)
     _check_output(bundle, overwrite)
     with torch.no_grad(), stages() as stage:
         with stage("loading"):
@@ -278,6 +282,19 @@ def _is_static(target: str) -> bool:
     if target not in ("gpu", "neural_engine"):
         raise ConversionError(f"unknown target {target!r}\n  try   pass 'gpu' or 'neural_engine'")
     return target == "neural_engine"
+
+
+def _check_cache(kv_cache: str) -> None:
+    """Raise unless keys and values are stored as floats."""
+    if kv_cache == "int8":
+        raise ConversionError(
+            "the engine cannot run a bundle with an int8 cache: its sequential engine copies and "
+            "clears float16, bfloat16 and float32 only, its static engine has float16 caches, and "
+            "scales of each token would be a second pair of dynamic states, which it rejects\n"
+            "  try   pass kv_cache='float', and compression='4bit' for a smaller bundle"
+        )
+    if kv_cache != "float":
+        raise ConversionError(f"unknown kv_cache {kv_cache!r}\n  try   pass 'float'")
 
 
 def _static_source(source: _Source) -> _Source:
