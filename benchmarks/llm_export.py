@@ -134,11 +134,8 @@ class Peaks:
 
 def child(folder, output, compression):
     """Export in this process and print the figures."""
-    import torch
-
     from coreai_torch import llm
 
-    torch.set_num_threads(os.cpu_count())
     base = anonymous_bytes()
     peaks = Peaks()
     watch_stages(peaks)
@@ -251,7 +248,7 @@ def main():
                 weights = write_model(folder, size)
             for compression in given.compression:
                 result = measure(folder, size, compression, weights)
-                print(json.dumps(result))
+                print(json.dumps(result), flush=True)
                 if not given.no_save:
                     save(result)
 

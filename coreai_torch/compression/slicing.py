@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from .memory import LARGE, release_freed_memory
 from .schemes import SLICE, Layout, Parts, Scheme
 
 
@@ -25,6 +26,9 @@ def compress_in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[P
         total += float(numbers.double().square().sum())
         wrong += float((dense - numbers).double().square().sum())
     joined = {name: _concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    del pieces
+    if value.nbytes >= LARGE:
+        release_freed_memory()
     error = math.sqrt(wrong / total) if total else math.sqrt(wrong)
     return {**shared, **joined}, error
 

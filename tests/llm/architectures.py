@@ -105,4 +105,9 @@ def build(name):
     unused = 0 if name == "modernbert_decoder" else None
     config.eos_token_id, config.bos_token_id, config.pad_token_id = END, unused, unused
     torch.manual_seed(0)
-    return cls(config).eval()
+    model = cls(config).eval()
+    for path, weight in model.named_parameters():
+        if path.endswith("gate.weight") and not bool(weight.any()):
+            # A router of zeros, as in Ernie 4.5, likes all experts equally: any choice is right.
+            torch.nn.init.normal_(weight, std=0.2)
+    return model

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ...compression.memory import release_freed_memory
 from ...converter import TorchConverter
 from ...errors import ConversionError
 from ...progress import Stages, stages
@@ -444,7 +445,13 @@ def _first_step(model: Any) -> tuple[list[Any], int]:
             f"{type(model).__name__} has an encoder; a bundle contains a decoder only\n"
             "  try   call coreai_torch.llm.convert(model, max_length), which converts encoders"
         )
-    first = model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
+    try:
+        first = model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ConversionError(
+            f"{type(model).__name__} itself fails on one token with a cache: {error}\n"
+            "  try   correct its configuration until model(input_ids=..., use_cache=True) works"
+        ) from error
     pairs = key_value_pairs(model, getattr(first, "past_key_values", None))
     return [LayerShape.of(*pair) for pair in pairs], int(first.logits.shape[-1])
 
@@ -457,6 +464,7 @@ def _write_asset(
 ) -> None:
     with stage("converting", live=False):
         program = converter.to_coreai()
+    release_freed_memory()
     if change is not None:
         change(program)
     with stage("optimizing"):
