@@ -35,17 +35,34 @@ def vocabulary(function: Callable[P, R]) -> Callable[P, R]:
     an axis of 0.5 as 0.
     """
     signature = inspect.signature(function)
-    rules = [_RULES.get(str(p.annotation), _anything) for p in signature.parameters.values()]
+    kinds = [str(p.annotation) for p in signature.parameters.values()]
+    rules = [_RULES.get(kind, _anything) for kind in kinds]
+    only_values = set(kinds) <= {"Value", "Operand"}
 
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not kwargs and all(rule(one) for rule, one in zip(rules, args, strict=False)):
-            return function(*args, **kwargs)
+    def convert(args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         bound = signature.bind(*args, **kwargs)
         _convert(function.__name__, signature, bound.arguments)
         return function(*bound.args, **bound.kwargs)
 
-    return checked
+    @wraps(function)
+    def checked_values(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs:
+            return convert(args, kwargs)
+        for one in args:  # a loop is the fastest: a conversion comes here some times per node
+            if not isinstance(one, Value):
+                return convert(args, kwargs)
+        return function(*args)
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs:
+            return convert(args, kwargs)
+        for rule, one in zip(rules, args, strict=False):
+            if not rule(one):
+                return convert(args, kwargs)
+        return function(*args)
+
+    return checked_values if only_values else checked
 
 
 def _anything(_: object) -> bool:
