@@ -51,7 +51,7 @@ def vocabulary(function: Callable[P, R]) -> Callable[P, R]:
         for one in args:  # a loop is the fastest: a conversion comes here some times per node
             if not isinstance(one, Value):
                 return convert(args, kwargs)
-        return function(*args)
+        return function(*args, **kwargs)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -60,7 +60,7 @@ def vocabulary(function: Callable[P, R]) -> Callable[P, R]:
         for rule, one in zip(rules, args, strict=False):
             if not rule(one):
                 return convert(args, kwargs)
-        return function(*args)
+        return function(*args, **kwargs)
 
     return checked_values if only_values else checked
 

@@ -31,7 +31,6 @@ from .metadata import (
 )
 from .runtime import BundleRuntime, open_bundle
 from .static import conformance as static_steps
-from .static.requirements import in_half
 from .static.runtime import open_static
 from .tokenizer_folder import (
     FOLDER,
@@ -42,9 +41,9 @@ from .tokenizer_folder import (
     turn_end,
 )
 from .vision import conformance as vision_steps
-from .vision import exporting as vision_exporting
 from .vision.conformance import VisionTrial
 from .vision.families import family_of, is_vision_language, language_part
+from .vision.names import ENGINE_END
 from .vision.runtime import VisionRuntime
 from .weight_compression import PRESETS, compress_decoder
 
@@ -297,7 +296,7 @@ def _check_vision_tokenizer(subject: _Subject) -> str:
     """Check the tokenizer; the engine of vision-language bundles has its own stop rule."""
     seen = _check_tokenizer(subject)
     tokenizer = subject.tokenizer
-    stops = {tokenizer.eos_token, vision_exporting.ENGINE_END}
+    stops = {tokenizer.eos_token, ENGINE_END}
     end = turn_end(tokenizer)
     if end is not None and end not in stops:
         raise StepError(f"the engine does not stop at {end}, which ends a turn")
@@ -378,6 +377,8 @@ def _check_static_ports(subject: _Subject) -> str:
     runtime = open_static(subject.bundle, "torch", subject.device)
     seen = static_steps.check_ports(runtime)
     if subject.model is not None and runtime.metadata.compression is not None:
+        from .static.requirements import in_half
+
         # 4 bits of a float32 weight and of its float16 value may differ.
         subject.model = in_half(subject.model, is_own=False)
     subject.trial = Trial(runtime, _compressed_reference(subject, runtime))

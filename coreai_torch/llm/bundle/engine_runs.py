@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ...numerics.tolerance import SAME_TOKENS, limits
+from .compute_dtype import compute_dtype
 from .runtime import CHUNK, FIRST_SLOTS, BundleRuntime, Sequence
-from .stacked_cache import compute_dtype
 from .verifying import difference, eager_logits, limit_of, random_tokens
 
 PROMPTS = (5, 17, 300)

@@ -438,7 +438,7 @@ def _first_step(model: Any) -> tuple[list[Any], int]:
     Raise for models that store anything else between steps.
     """
     from ..export_steps import key_value_pairs
-    from .stacked_cache import LayerShape
+    from .layer_shape import LayerShape
 
     if model.config.is_encoder_decoder:
         raise ConversionError(

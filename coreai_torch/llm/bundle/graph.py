@@ -20,8 +20,10 @@ from ...converter import TorchConverter, capture_rules
 from ...errors import ExportError
 from ..pretranspose import transpose_weights
 from .cache_ops import register_cache_ops
+from .compute_dtype import compute_dtype
+from .layer_shape import LayerShape
 from .metadata import INPUTS, KEYS, LOGITS, VALUES
-from .stacked_cache import LayerShape, StackedStates, compute_dtype, stacked_cache
+from .stacked_cache import StackedStates, stacked_cache
 
 # Example sizes: all different, and none is 0 or 1, on which torch would specialize.
 _QUERY, _TOTAL, _SLOTS = 3, 7, 11

@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
 from ..cache import CacheLayer
 from .cache_ops import read_rows, write_rows
-
-
-@dataclass(frozen=True)
-class LayerShape:
-    """Sizes of the keys and values of one layer."""
-
-    key_heads: int
-    key_width: int
-    value_heads: int
-    value_width: int
-
-    @classmethod
-    def of(cls, keys: Tensor, values: Tensor) -> LayerShape:
-        """Read the sizes from tensors `[batch, heads, length, width]`."""
-        return cls(keys.shape[1], keys.shape[3], values.shape[1], values.shape[3])
-
-
-def compute_dtype(model: Any) -> torch.dtype:
-    """Return the dtype of weights that are not compressed; scales may have another one."""
-    plain = (
-        one.dtype
-        for name, one in model.named_parameters()
-        if "parametrizations" not in name and one.is_floating_point()
-    )
-    found: torch.dtype = next(plain, model.dtype)
-    return found
+from .layer_shape import LayerShape
 
 
 class StackedStates:

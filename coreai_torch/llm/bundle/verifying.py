@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ...errors import ConversionError
 from ...numerics.tolerance import DECODER_STEP, limits
+from .compute_dtype import compute_dtype
 from .opening import open_bundle
 from .runtime import Sequence
-from .stacked_cache import compute_dtype
 
 _PROMPT, _STEPS = 12, 4
 _LIMITS = limits(DECODER_STEP)

@@ -12,7 +12,7 @@ from ..engine_runs import STEPS, StepError, StepSkippedError, Trial
 from ..metadata import EMBEDDING, LOGITS, MAIN, VISION
 from ..verifying import difference, limit_of
 from .family import MARKER_WIDTH, Family
-from .graphs import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
+from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
 from .runtime import VisionRuntime
 from .verifying import LIMIT, eager_logits, image_prompt, random_pixels, random_text, with_images
 

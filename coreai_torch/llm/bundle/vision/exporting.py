@@ -11,16 +11,16 @@ from typing import Any
 
 from ....converter import TorchConverter
 from ....errors import ConversionError
+from ..layer_shape import LayerShape
 from ..metadata import EMBEDDING, VISION, BundleMetadata
-from ..stacked_cache import LayerShape
 from ..tokenizer_folder import turn_end
 from .family import Family
 from .graphs import Decoder, stage_decoder, stage_embedding, stage_vision
 from .images import STRATEGY, normalization
+from .names import ENGINE_END
 from .prompts import KEY
 
 EMBEDDING_ASSET, VISION_ASSET = "embed.aimodel", "vision.aimodel"
-ENGINE_END = "<|im_end|>"  # the engine stops here and at the tokenizer's end token only
 
 
 def parts(

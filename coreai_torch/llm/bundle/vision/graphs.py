@@ -13,14 +13,11 @@ from ....capture.prepare import prepare
 from ....converter import TorchConverter, capture_rules
 from ...pretranspose import transpose_weights
 from ..cache_ops import read_rows, register_cache_ops, write_rows
+from ..layer_shape import LayerShape
 from ..metadata import LOGITS
-from ..stacked_cache import LayerShape, StackedStates, stacked_cache
+from ..stacked_cache import StackedStates, stacked_cache
 from .family import MARKER_WIDTH, Family, Step
-
-STATES = ("k_cache", "v_cache")
-EMBEDS, POSITIONS = "inputs_embeds", "position_ids"
-TOKENS, EMBEDDINGS = "input_ids", "embeddings"
-PIXELS, FEATURES = "pixel_values", "image_features"
+from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
 
 _QUERY, _TOTAL = 3, 7  # example sizes; torch specializes on 0 and 1
 _COUNT_WIDTH = 3

@@ -18,7 +18,7 @@ from ..isolated import IsolatedFunction
 from ..metadata import EMBEDDING, LOGITS, MAIN, VISION
 from ..runtime import BundleRuntime, States
 from .functions import NativeFunction, TorchFunction
-from .graphs import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
+from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
 
 
 class VisionRuntime(BundleRuntime):
