@@ -16,6 +16,11 @@ def element(x: Value) -> Type:
     return x.type.element_type
 
 
+def element_dtype(x: Value) -> torch.dtype:
+    """Return the torch dtype of the elements, unchecked: `cast` asks for each node."""
+    return types.dtype_of(x.type)
+
+
 @vocabulary
 def dtype(x: Value) -> torch.dtype:
     """Return the torch dtype of the elements.
@@ -30,7 +35,7 @@ def dtype(x: Value) -> torch.dtype:
         >>> evaluate(dialect.dtype, torch.ones(2, dtype=torch.int64))
         torch.int32
     """
-    return types.dtype_of(x.type)
+    return element_dtype(x)
 
 
 @vocabulary
@@ -47,7 +52,7 @@ def is_float(x: Value) -> bool:
         >>> evaluate(dialect.is_float, [1.0])
         True
     """
-    return bool(dtype(x).is_floating_point)
+    return bool(element_dtype(x).is_floating_point)
 
 
 @vocabulary
@@ -64,7 +69,7 @@ def is_bool(x: Value) -> bool:
         >>> evaluate(dialect.is_bool, [True])
         True
     """
-    return bool(dtype(x) == torch.bool)
+    return bool(element_dtype(x) == torch.bool)
 
 
 @vocabulary
@@ -81,7 +86,7 @@ def is_complex(x: Value) -> bool:
         >>> evaluate(dialect.is_complex, [1 + 2j])
         True
     """
-    return bool(dtype(x).is_complex)
+    return bool(element_dtype(x).is_complex)
 
 
 @vocabulary
@@ -126,7 +131,7 @@ def raw_cast(x: Value, target: torch.dtype) -> Value:
 
 
 def _number(x: Value, value: complex) -> Value:
-    return Build.current().number(value, dtype(x))
+    return Build.current().number(value, element_dtype(x))
 
 
 def _broadcasting(op: type, *operands: Value) -> Value:
@@ -185,7 +190,7 @@ def _pinned(x: Value) -> Value:
 
 
 def _truth(x: Value) -> Value:
-    if dtype(x).is_complex:  # the run time cannot compare complex numbers
+    if element_dtype(x).is_complex:  # the run time cannot compare complex numbers
         parts = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
         return gen.OrOp(*map(_truth, parts)).result
     return _broadcasting(gen.BroadcastingNotEqual, x, _number(x, 0))
@@ -206,7 +211,7 @@ def cast(x: Value, target: torch.dtype) -> Value:
         >>> evaluate(lambda x: dialect.cast(x, torch.int8), [300, -1])
         tensor([44, -1], dtype=torch.int8)
     """
-    source, target = dtype(x), types.narrow(target)
+    source, target = element_dtype(x), types.narrow(target)
     if source == target:
         return x
     if source in _FLOAT8:  # most ops of the dialect reject float8
@@ -246,7 +251,7 @@ def wide(x: Value) -> Value:
         >>> evaluate(dialect.wide, torch.ones(2, dtype=torch.float16)).dtype
         torch.float32
     """
-    return cast(x, torch.float32) if dtype(x) in (torch.float16, torch.bfloat16) else x
+    return cast(x, torch.float32) if element_dtype(x) in (torch.float16, torch.bfloat16) else x
 
 
 def _finite_zero(real: Value, product: Value) -> Value:
@@ -262,7 +267,7 @@ def _finite_zero(real: Value, product: Value) -> Value:
 
 def _wrap(x: Value, target: torch.dtype) -> Value:
     """Cast between integers as torch does: keep the low bits. The run time saturates 300 to 127."""
-    source, info = dtype(x), torch.iinfo(target)
+    source, info = element_dtype(x), torch.iinfo(target)
     if source == target:
         return x
     have = torch.iinfo(source)
@@ -283,16 +288,16 @@ def _wrap(x: Value, target: torch.dtype) -> Value:
 
 def _reinterpret_32(x: Value, target: torch.dtype) -> Value:
     """Reinterpret 32 bits with the other signedness, in two halves that fit both types."""
-    if dtype(x) != torch.int32 and dtype(x) != torch.uint32:
+    if element_dtype(x) != torch.int32 and element_dtype(x) != torch.uint32:
         x = raw_cast(x, torch.int32)  # narrower signed: sign-extends first
-        if dtype(x) == target:
+        if element_dtype(x) == target:
             return x
     bits = _broadcasting(gen.BroadcastingBitwiseAnd, x, _number(x, 2**31 - 1))
     low = raw_cast(bits, target)
     zero = _number(x, 0)
     top = (
         _broadcasting(gen.BroadcastingGreater, zero, x)
-        if dtype(x) == torch.int32
+        if element_dtype(x) == torch.int32
         else _broadcasting(gen.BroadcastingGreater, x, _number(x, 2**31 - 1))
     )
     flag = _number(low, -(2**31) if target == torch.int32 else 2**31)

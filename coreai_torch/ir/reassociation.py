@@ -41,7 +41,7 @@ from coreai._compiler.ir import Block, RankedTensorType, Value
 
 from . import types
 from .build import SMALL, Build
-from .casting import dtype
+from .casting import element_dtype
 
 _SUMS = {"add", "sub"}
 _PRODUCTS = {"mul", "divide"}
@@ -76,10 +76,10 @@ def made_by(x: Value) -> str:
 
 def barrier(x: Value) -> Value:
     """The same value behind an operation that stays: the greater of two equals."""
-    if dtype(x).is_complex:  # the parts put together again, and nothing else, are removed
+    if element_dtype(x).is_complex:  # the parts put together again, and nothing else, are removed
         real, imaginary = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
         return gen.CreateComplexOp(barrier(real), imaginary).result
-    if dtype(x) == torch.bool:
+    if element_dtype(x) == torch.bool:
         return gen.OrOp(x, x).result
     return gen.MaximumOp(x, x).result
 
@@ -108,11 +108,11 @@ def _is_constant(x: Value, depth: int = _CONSTANT_DEPTH) -> bool:
 
 def _joining_changes_numbers(outer: str, x: Value, constant: Value, *, on_left: bool) -> bool:
     """Return whether `x` is a sum or product whose constant must stay apart from `constant`."""
-    if dtype(x) == torch.bfloat16:
+    if element_dtype(x) == torch.bfloat16:
         return False
     family = _SUMS if outer in _SUMS else _PRODUCTS
     inner, negated = _find_inner(x, family)
-    if dtype(x).is_floating_point or dtype(x).is_complex:
+    if element_dtype(x).is_floating_point or element_dtype(x).is_complex:
         if family is _SUMS:
             return inner is not None and not _may_join_addends(outer, inner, constant, on_left)
         if outer == "mul" and _is_unit(constant):
@@ -154,7 +154,7 @@ def _may_join_addends(outer: str, inner: Value, constant: Value, on_left: bool) 
         return False
     if (_kind(made_by(inner)) == "sub" and side == 1) != (outer == "sub" and on_left):
         a = -a
-    return _is_sum_near(a, -b if outer == "sub" and not on_left else b, dtype(inner))
+    return _is_sum_near(a, -b if outer == "sub" and not on_left else b, element_dtype(inner))
 
 
 def _is_sum_near(a: torch.Tensor, b: torch.Tensor, kind: torch.dtype) -> bool:
@@ -169,7 +169,7 @@ def _is_sum_near(a: torch.Tensor, b: torch.Tensor, kind: torch.dtype) -> bool:
 
 def _addend(constant: Value) -> torch.Tensor | None:
     """Return the float64 values of a real constant that is small enough to look at."""
-    if made_by(constant) != "coreai.constant" or not dtype(constant).is_floating_point:
+    if made_by(constant) != "coreai.constant" or not element_dtype(constant).is_floating_point:
         return None
     content = Build.current().content(constant)
     if content is None or content.numel() > SMALL:
@@ -179,7 +179,7 @@ def _addend(constant: Value) -> torch.Tensor | None:
 
 def _keeps_width(value: Value, x: Value) -> bool:
     """Return whether a cast to this value's type and back to the type of `x` is removed."""
-    return bool(dtype(value).itemsize >= dtype(x).itemsize)
+    return bool(element_dtype(value).itemsize >= element_dtype(x).itemsize)
 
 
 def _may_have_one_type(one: RankedTensorType, other: RankedTensorType) -> bool:
@@ -191,7 +191,7 @@ def _may_have_one_type(one: RankedTensorType, other: RankedTensorType) -> bool:
 
 def _is_unit(constant: Value) -> bool:
     """Return whether a constant is the number 1.0 or -1.0."""
-    if made_by(constant) != "coreai.constant" or not dtype(constant).is_floating_point:
+    if made_by(constant) != "coreai.constant" or not element_dtype(constant).is_floating_point:
         return False
     content = Build.current().content(constant)
     return content is not None and content.numel() == 1 and abs(float(content)) == 1.0

@@ -48,6 +48,13 @@ def test_importing_the_package_does_not_import_torch():
     assert python("-c", code).returncode == 0
 
 
+@pytest.mark.parametrize("module", ["llm", "fleet", "compression", "cli.app"])
+def test_large_libraries_are_imported_on_use(module):
+    libraries = "{'transformers', 'torchao', 'dask', 'pyarrow', 'duckdb', 'yaml'}"
+    code = f"import sys, coreai_torch.{module}; print(*{libraries} & set(sys.modules))"
+    assert python("-c", code).stdout.split() == []
+
+
 @pytest.mark.parametrize("argv0", ["coreai-torch", "train.py"])
 def test_compression_ops_are_registered_once_torch_is_imported(argv0):
     code = (
