@@ -49,7 +49,8 @@ def test_convert_verifies_saves_and_prints_json(shell):
     assert result.json["output"] == "net.aimodel"
     assert sorted(os.listdir()) == ["models.py", "net.aimodel"]
     inputs = shell("inspect", "net.aimodel", "--json").json["functions"][0]["inputs"]
-    assert inputs == [{"name": "x", "dtype": "f32", "shape": [None, 4]}]
+    ranges = {"0": "rows 1..9"}
+    assert inputs == [{"name": "x", "dtype": "f32", "shape": [None, 4], "ranges": ranges}]
 
 
 def test_convert_takes_a_saved_program_and_names(shell):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from decoders import SMALL, decoder, greedy, prompt
+from lazy_import import lazy_import
 from tiny_tokenizer import END, END_TURN, tiny_tokenizer
 
 from coreai_torch import llm
@@ -17,11 +18,7 @@ from coreai_torch.asset import reading
 from coreai_torch.cli import main
 from coreai_torch.errors import ConversionError, GenerationError
 from coreai_torch.llm.bundle.engine_runs import StepError, Trial
-from coreai_torch.llm.bundle.static import conformance, exporting, names
-from coreai_torch.llm.bundle.static.capturing import capture
-from coreai_torch.llm.bundle.static.graph import Step
-from coreai_torch.llm.bundle.static.requirements import in_half
-from coreai_torch.llm.bundle.static.rewriting import Rewritten
+from coreai_torch.llm.bundle.static import conformance, names
 from coreai_torch.llm.bundle.static.runtime import (
     Block,
     StaticRuntime,
@@ -29,6 +26,14 @@ from coreai_torch.llm.bundle.static.runtime import (
     blocks,
     causal_mask,
 )
+
+# These import transformers.
+_STATIC = "coreai_torch.llm.bundle.static"
+exporting = lazy_import(f"{_STATIC}.exporting")
+capture = lazy_import(f"{_STATIC}.capturing", "capture")
+Step = lazy_import(f"{_STATIC}.graph", "Step")
+in_half = lazy_import(f"{_STATIC}.requirements", "in_half")
+Rewritten = lazy_import(f"{_STATIC}.rewriting", "Rewritten")
 
 CONTEXT = 512
 ENDS = {"max_position_embeddings": CONTEXT, "eos_token_id": [END, END_TURN]}
