@@ -18,6 +18,10 @@ import coreai.authoring
 import coreai.runtime  # noqa: F401
 import torch  # noqa: F401
 
+SMALL = {"coreai", "torch", "numpy", "rich", "typer", "sympy"}
+# A fork copies the page tables of these, so they are imported for the packages that use them only.
+LARGE = {"transformers", "tokenizers", "safetensors", "dask", "distributed", "pyarrow", "yaml"}
+USERS = ("coreai_torch.llm.", "coreai_torch.fleet.")
 ROOT = Path(__file__).parents[2] / "coreai_torch"
 
 
@@ -33,6 +37,7 @@ def _name(path: Path) -> str:
 def fails(module: str) -> bool:
     child = os.fork()
     if child == 0:
+        gc.disable()
         try:
             import_module(module)
         except BaseException:
@@ -42,26 +47,34 @@ def fails(module: str) -> bool:
     return os.waitpid(child, 0)[1] != 0
 
 
-def import_libraries(names: list[str]) -> None:
-    """Import what the modules import, except for the modules themselves."""
+def imported(names: list[str]) -> list[str]:
+    """Return the names of all modules that are imported with these."""
     code = (
         f"import sys, importlib; [importlib.import_module(n) for n in {names}]; print(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False
     )
-    for name in done.stdout.split():
-        if name.split(".")[0] in ("coreai", "torch", "numpy", "rich", "typer", "sympy"):
+    return done.stdout.split()
+
+
+def import_all(names: list[str], libraries: set[str]) -> None:
+    """Import the modules of some libraries."""
+    for name in names:
+        if name.split(".")[0] in libraries:
             with suppress(ImportError, AttributeError):  # some exist only inside another module
                 import_module(name)
+    assert "coreai_torch" not in sys.modules
+    gc.freeze()
 
 
 if __name__ == "__main__":
     names = modules()
     compileall.compile_dir(ROOT, quiet=1)
-    import_libraries(names)
-    assert "coreai_torch" not in sys.modules
-    gc.freeze()
-    failed = [name for name in names if fails(name)]
+    needed = imported(names)
+    import_all(needed, SMALL)
+    failed = [name for name in names if not name.startswith(USERS) and fails(name)]
+    import_all(needed, LARGE)
+    failed += [name for name in names if name.startswith(USERS) and fails(name)]
     print(f"{len(names)} modules, {len(failed)} failed: {failed}")  # noqa: T201
     sys.exit(bool(failed))
