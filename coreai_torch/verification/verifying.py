@@ -38,14 +38,14 @@ class Mode(StrEnum):
     """How much is verified.
 
     Both run the given inputs on the runtime, before and after `optimize()`. `quick` runs generated
-    inputs there only if calls are fast, and in torch otherwise, for at most 8 seconds.
+    inputs there only if calls are fast, and in torch otherwise, for at most 5 seconds.
     """
 
     QUICK = "quick"
     FULL = "full"
 
 
-_SECONDS = {Mode.QUICK: 8.0, Mode.FULL: 60.0}  # limits of the time for generated inputs
+_SECONDS = {Mode.QUICK: 5.0, Mode.FULL: 60.0}  # limits of the time for generated inputs
 _LARGE = 1 << 30  # bytes from which on a program is not loaded twice at a time
 
 ProgramLike: TypeAlias = "AIProgram | AIModelAsset | Path | str"
@@ -106,7 +106,7 @@ def verify(
         entrypoint_name: the function of the program.
         settings: `mode`, `full` or `quick`, which lets torch run the program on generated inputs if
             calls of the runtime are slow; `trials`, a `TrialPlan` of the inputs to generate;
-            `seconds`, the time limit for generated inputs (60, or 8 if quick); `tolerance`,
+            `seconds`, the time limit for generated inputs (60, or 5 if quick); `tolerance`,
             relative to the largest value of an output, instead of the limits of its elements;
             `converter`, the converter that made the program; `locate=False` to skip the search
             for the first wrong op; `engine`, either `runtime` of this machine or `torch`, which
