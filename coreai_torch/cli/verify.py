@@ -66,7 +66,7 @@ def verify(
     ] = Mode.FULL,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0, help="Time limit for generated inputs; 60, or 8 if quick."),
+        typer.Option(min=0, help="Time limit for generated inputs; 60, or 5 if quick."),
     ] = None,
     as_json: Json = False,
 ) -> None:
