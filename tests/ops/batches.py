@@ -91,7 +91,8 @@ class Batch:
         for model, (entry, case) in zip(models, members, strict=True):
             end = start + len(case_runner.listed(model(*model.feeds)))
             try:
-                case_runner.judge([[side[start:end] for side in pair] for pair in pairs], case)
+                own = [[side[start:end] for side in pair] for pair in pairs]
+                case_runner.judge(own, case, model)
                 self.passed.add(_key(entry, case))
             except AssertionError as difference:
                 self.failures[_key(entry, case)] = str(difference)
