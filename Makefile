@@ -22,9 +22,9 @@ test-plain-torch: $(VENV)/.test         ## all tests but the long sweeps, withou
 test-newest:                            ## the same tests with the newest torch and model libraries
 	$(MAKE) test VENV=.venv-newest CONSTRAINTS=constraints-newest.txt TORCHVISION=0.29.2
 
-# Every converter of these tests applies all rewrites of docs/targets.md.
-rewrites: $(VENV)/.test                 ## op cases and models with all rewrites: equal numbers
-	REWRITES=any $(PYTEST) -n auto --dist loadgroup tests/ops tests/models -m "not slow"
+# Continues an interrupted run: delete rewrites.jsonl to start again. SHARD=0/4 runs a quarter.
+rewrites: $(VENV)/.test                 ## all op cases and models with all rewrites: equal numbers
+	$(BIN)/python -m tests.rewrites.sweep --record --out rewrites.jsonl --shard $(or $(SHARD),0/1)
 
 op: $(VENV)/.test                       ## one op's cases and database entries: make op OP=hypot
 	$(BIN)/python tests/ops/one_op.py '$(OP)'

@@ -99,10 +99,14 @@ class Batch:
             start = end
         assert start == count
 
+    def accepts(self, entry, case):
+        """Return whether a case passed in the batch."""
+        return _key(entry, case) in self.passed and _key(entry, case) not in self.failures
+
     def check(self, entry, case):
         """Accept a case that passed in the batch; run any other alone to get its own error."""
         failure = self.failures.get(_key(entry, case))
-        if _key(entry, case) not in self.passed or failure:
+        if not self.accepts(entry, case):
             case_runner.check(entry, case, dynamic=False)
             assert not failure, f"passes alone, but fails in a batch: {failure}"
 

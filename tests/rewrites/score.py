@@ -1,0 +1,74 @@
+"""The stored score of the sweep with all rewrites, and its part of docs/targets.md."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from . import units  # noqa: F401  finds `provenance`
+
+STORED = Path(__file__).parent / "score.json"
+_KINDS = {
+    "static": "op cases with static sizes",
+    "dynamic": "op cases with dynamic sizes",
+    "model": "models of the zoo",
+}
+
+
+def record(results: Path) -> None:
+    """Write score.json and docs/targets.md from lines of JSON."""
+    from tests.docs import targets_page
+
+    from .sweep import read
+
+    rows = list(read(results).values())
+    STORED.write_text(json.dumps(_score(rows), indent=1) + "\n")
+    targets_page.PAGE.write_text(targets_page.page())
+
+
+def _score(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the counts by kind, the places by rewrite, the failures and where they come from."""
+    verdicts = {kind: Counter() for kind in _KINDS}
+    places = {kind: Counter() for kind in _KINDS}
+    runs: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        verdicts[row["kind"]].update(row["verdicts"].values())
+        places[row["kind"]].update(row["rewrites"])
+        text = json.dumps(row["measured"], sort_keys=True)
+        run = runs.setdefault(text, {"measured": row["measured"], "count": 0})
+        run["count"] += len(row["verdicts"])
+    return {
+        "runs": sorted(runs.values(), key=lambda run: -run["count"]),
+        "verdicts": {kind: dict(sorted(c.items())) for kind, c in verdicts.items()},
+        "places": {kind: dict(sorted(c.items())) for kind, c in places.items()},
+        "failures": {
+            f"{row['kind']} {name}": message.splitlines()[0]
+            for row in rows
+            for name, message in sorted(row["failures"].items())
+        },
+    }
+
+
+def lines() -> list[str]:
+    """Return the section of the page."""
+    import provenance
+
+    stored = json.loads(STORED.read_text())
+    result = ["| judged with all rewrites | pass | fail | refused | places rewritten |"]
+    result.append("|---|---|---|---|---|")
+    for kind, title in _KINDS.items():
+        count, places = stored["verdicts"][kind], sum(stored["places"][kind].values())
+        cells = [str(count.get(v, 0)) for v in ("passed", "failed", "refused")]
+        result.append(f"| {title} | {' | '.join(cells)} | {places} |")
+    result.append("")
+    for run in stored["runs"]:
+        result.append(f"{provenance.describe(run['measured'])[:-1]}: {run['count']} of these.")
+    return result
+
+
+def places(code: str) -> int:
+    """Return at how many places a rewrite was applied."""
+    stored = json.loads(STORED.read_text())["places"].values()
+    return sum(count.get(code, 0) for count in stored)
