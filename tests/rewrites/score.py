@@ -64,8 +64,9 @@ def lines() -> list[str]:
         result.append(f"| {title} | {' | '.join(cells)} | {places} |")
     result.append("")
     for run in stored["runs"]:
-        result.append(f"{provenance.describe(run['measured'])[:-1]}: {run['count']} of these.")
-    return result
+        sentence = provenance.describe(run["measured"])
+        result += [f"{sentence[:-1]}: {run['count']} of these.", ""]
+    return result[:-1]
 
 
 def places(code: str) -> int:
