@@ -34,6 +34,7 @@ REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
 UNSOUND = ",coreai.graph(core-elide-broadcast)"
 
 _ATTEMPTS = 10  # at replacing an asset while another process replaces it too
+_NAMED_FIELDS = ("author", "license", "model_description")
 
 
 class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types that mypy follows
@@ -81,7 +82,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         A converted program is optimized first, unless `optimize()` ran before or its converter has
         `optimize=False`. `metadata` may be a dictionary: `author`, `license`, `model_description`,
         and entries of others. An asset stores text only, so other values are stored as JSON.
-        Entries of `program.metadata` are stored too.
+        Entries of `program.metadata` are stored too; those of `metadata` replace them.
         """
         path, metadata = Path(path), _as_metadata(metadata, getattr(self, "metadata", {}))
         check_path(path)
@@ -151,7 +152,9 @@ def stripped(source: Path, target: Path) -> AIModelAsset:
 
 def _as_metadata(given: Any, own: Mapping[str, Any]) -> Any:
     """Return metadata of the asset; entries that are given replace the program's own."""
-    if isinstance(given, AIModelAssetMetadata) or (given is None and not own):
+    if isinstance(given, AIModelAssetMetadata):
+        return _with_own(given, own) if own else given
+    if given is None and not own:
         return given
     given = {} if given is None else given
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
@@ -163,10 +166,20 @@ def _as_metadata(given: Any, own: Mapping[str, Any]) -> Any:
     made = AIModelAssetMetadata()
     for name, value in {**own, **given}.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        if name in ("author", "license", "model_description"):
+        if name in _NAMED_FIELDS:
             setattr(made, name, text)
         else:
             made.set_custom(name, text)
+    return made
+
+
+def _with_own(given: AIModelAssetMetadata, own: Mapping[str, Any]) -> AIModelAssetMetadata:
+    """Return the program's own metadata with the entries of `given`, which is not changed."""
+    made = _as_metadata(None, own)
+    for name in _NAMED_FIELDS:
+        setattr(made, name, getattr(given, name) or getattr(made, name))
+    for name, value in given.creator_defined_metadata.items():
+        made.set_custom(name, value)
     return made
 
 

@@ -153,6 +153,19 @@ def test_metadata_reaches_the_asset(tmp_path):
     assert program.save_asset(tmp_path / "m.aimodel").metadata.author == ""
 
 
+def test_metadata_of_the_program_is_kept_beside_an_object(tmp_path):
+    program = converted(Net(), torch.ones(2, 64))
+    program.metadata = {"labels": ["a", "b"], "license": "MIT", "version": "1"}
+    given = AIModelAssetMetadata()
+    given.author = "Ada"
+    given.set_custom("version", "2")
+    kept = program.save_asset(tmp_path / "m.aimodel", given).metadata
+    assert (kept.author, kept.license) == ("Ada", "MIT")
+    assert kept.creator_defined_metadata["version"] == "2"
+    assert json.loads(kept.creator_defined_metadata["labels"]) == ["a", "b"]
+    assert given.license == ""
+
+
 @pytest.mark.parametrize("metadata", ["by Ada", {1: "x"}, {"x": len}])
 def test_metadata_that_cannot_be_stored_is_rejected(tmp_path, metadata):
     program = converted(Net(), torch.ones(2, 64))
