@@ -19,9 +19,10 @@ from coreai.authoring import AIModelAsset, AIProgram, OSVersion
 from coreai.authoring.asset import _COREAI_PRODUCER
 from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 
-from ..errors import ConversionError, SaveError
+from ..errors import ConversionError, NativeError, SaveError
 from . import resources, space
 from .mlir_module import mlir_module_of, strip
+from .native_step import run_step
 from .scratch import announce_scratch
 from .states import OPTIMIZES_ON_REQUEST, find_graph, set_shapes
 from .summary import summarize
@@ -55,13 +56,12 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         return mlir_module_of(self)
 
     def optimize(self) -> None:
-        """Run the compiler's rewrite in place; a second time changes nothing."""
-        module = mlir_module_of(self)
-        with module.context:
-            pipeline = str(PassManager.parse(REWRITE)).replace(UNSOUND, "")
-            PassManager.parse(pipeline).run(module.operation)
-        if getattr(self, "_optimize_at_save", False):
-            self._optimize_at_save = False
+        """Run the compiler's rewrite in place; a second time changes nothing.
+
+        On Linux a child process tries it first, so a crash of the compiler raises a `NativeError`.
+        """
+        run_step(lambda: optimize_here(self), "optimizing")
+        optimize_here(self)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: ports, composites, ops and constants."""
@@ -86,17 +86,27 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         """
         path, metadata = Path(path), _as_metadata(metadata, getattr(self, "metadata", {}))
         check_path(path)
-        if self._optimize_at_save:
-            self.optimize()
-        space.check_space(path, space.saved_bytes(self.mlir_module))
         path.parent.mkdir(parents=True, exist_ok=True)
-        workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
+        with space.full_disk_reported(path):
+            workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
         announce_scratch(workshop)
+        pending = self._optimize_at_save
+
+        def write() -> None:
+            if pending:
+                optimize_here(self)
+            space.check_space(path, space.saved_bytes(self.mlir_module))
+            shutil.rmtree(workshop / path.name, ignore_errors=True)
+            Program._write(self, workshop / path.name, metadata, minimum_os)
+
         try:
             with space.full_disk_reported(path):
-                Program._write(self, workshop / path.name, metadata, minimum_os)
+                if not run_step(write, "saving"):
+                    write()
+                elif pending:
+                    optimize_here(self)
                 _swap_in(workshop / path.name, path, workshop / "replaced")
-        except SaveError:
+        except (SaveError, NativeError):
             raise
         except Exception as cause:
             raise SaveError(
@@ -126,6 +136,16 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         self._optimize_at_save = True
         if not OPTIMIZES_ON_REQUEST:
             self.optimize()
+
+
+def optimize_here(program: Any) -> None:
+    """Run the compiler's rewrite in this process."""
+    module = mlir_module_of(program)
+    with module.context:
+        pipeline = str(PassManager.parse(REWRITE)).replace(UNSOUND, "")
+        PassManager.parse(pipeline).run(module.operation)
+    if getattr(program, "_optimize_at_save", False):
+        program._optimize_at_save = False
 
 
 def check_path(path: Path) -> None:

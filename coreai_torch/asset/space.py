@@ -17,12 +17,13 @@ from typing import Any
 
 from coreai._compiler.ir import Attribute, RankedTensorType
 
-from ..errors import SaveError
+from ..errors import NativeError, SaveError
 from ..formatting import size
 
 _MARGIN = 64 << 10  # bytes of metadata, and of a file system's own tables
 _PER_OP = 200  # bytes of bytecode that an op takes, rounded up
 _FULL = (ENOSPC, EDQUOT)
+_FAILED_WRITE = re.compile(r"IO failure on output stream: (.*)")  # LLVM, before it calls exit(1)
 
 
 def check_space(path: Path, needed: int) -> None:
@@ -41,6 +42,10 @@ def full_disk_reported(path: Path) -> Iterator[None]:
     except Exception as cause:
         if getattr(cause, "errno", None) in _FULL or "enough space" in str(cause):
             raise _full(path, "the disk is full") from cause
+        failure = _FAILED_WRITE.search(str(cause)) if isinstance(cause, NativeError) else None
+        if failure is not None:
+            reason = failure[1].strip().lower()
+            raise _full(path, "the disk is full" if "no space" in reason else reason) from cause
         raise
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..asset.program import Program, check_path
+from ..asset.program import Program, check_path, optimize_here
 from ..capture.io_plan import Names
 from ..capture.prepare import Captured, Source
 from ..converter import TorchConverter, check_converter
@@ -136,7 +136,10 @@ def convert(
                 verdicts = [_verify(one, result, staging, mode, half) for one in staged]
             result.verdict = verdicts[0]
         with stage("optimizing"):
-            result.optimize()
+            if mode is None:
+                result.optimize()
+            else:  # the comparison optimized a copy in a child
+                optimize_here(result)
         if output is not None:
             with stage("saving"):
                 result.save_asset(output)
