@@ -1,16 +1,20 @@
 """Export a decoder with random weights from a memory-mapped file; measure memory and time.
 
-    python -m benchmarks.llm_export --size 1b --compression none 4bit
+    python -m benchmarks.llm_export --size 500m 1b 2b --compression none 4bit
+    python -m benchmarks.llm_export --size 7b --compression none 4bit
 
-The folder of the model is written first, one tensor after another. Each export runs in a child
-process; its peak memory is that of anonymous pages, without pages of mapped files. The limit is
-1.15 times the weights and 1 GB. The time is compared with reading the file once. Results are added
-to `llm_export.json`; `--no-save` prints them only.
+The folder of the model is written first, one chunk after another. Each export runs in a child
+process that samples its memory: `peak_bytes` are all resident pages, with those of mapped files,
+and `peak_anonymous_bytes` are those that the system cannot drop. The limit is 1.15 times the
+weights and 1 GB. `seconds` starts after the libraries are imported, and `reads` is its ratio to
+reading the file once without the page cache. Results are added to `llm_export.json`; `--no-save`
+prints them only, and `--slope` prints the bytes of memory for each byte of weights between sizes.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -30,10 +34,11 @@ SIZES = {
     "500m": {"hidden_size": 1536, "intermediate_size": 4096, "num_hidden_layers": 16, "heads": 16},
     "1b": {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 20, "heads": 16},
     "2b": {"hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 28, "heads": 20},
-    "7b": {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 36, "heads": 32},
+    "7b": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "heads": 32},
 }
 VOCABULARY = {"tiny": 512}
-FILE_BYTES = 2 << 30  # tensors are written to files of about this size
+FILE_BYTES = 4 << 30  # tensors are written to files of about this size
+RANDOM = 1 << 24  # random numbers; each tensor starts at another one
 
 
 def config_of(size):
@@ -53,9 +58,8 @@ def config_of(size):
 
 
 def write_model(folder, size):
-    """Write a folder as `save_pretrained` does, with at most one file in memory."""
+    """Write a folder as `save_pretrained` does; return the bytes of its weights."""
     import torch
-    from safetensors.torch import save_file
     from tokenizers import Tokenizer, models
     from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -69,22 +73,53 @@ def write_model(folder, size):
     ).save_pretrained(folder)
     with torch.device("meta"):
         shapes = {name: one.shape for name, one in LlamaForCausalLM(config).named_parameters()}
-    index, part, held, number = {}, {}, 0, 0
-    generator = torch.Generator().manual_seed(0)
-    for position, (name, shape) in enumerate(shapes.items()):
-        tensor = torch.empty(shape, dtype=torch.float16).normal_(0, 0.02, generator=generator)
-        part[name] = tensor + 1 if name.endswith("norm.weight") else tensor
-        held += tensor.nbytes
-        if held > FILE_BYTES or position == len(shapes) - 1:
-            number += 1
-            path = f"model-{number:05}.safetensors"
-            save_file(part, folder / path, {"format": "pt"})
-            index |= dict.fromkeys(part, path)
-            part, held = {}, 0
+    numbers = torch.randn(RANDOM, generator=torch.Generator().manual_seed(0))
+    numbers = (numbers * 0.02).half().numpy()
+    index, start = {}, 0
+    for number, part in enumerate(parts_of(shapes)):
+        path = f"model-{number:05}.safetensors"
+        start = write_file(folder / path, {name: shapes[name] for name in part}, numbers, start)
+        index |= dict.fromkeys(part, path)
     total = sum(2 * shape.numel() for shape in shapes.values())
     content = {"metadata": {"total_size": total}, "weight_map": index}
     (folder / "model.safetensors.index.json").write_text(json.dumps(content))
     return total
+
+
+def parts_of(shapes):
+    """Yield the names of the tensors of each file."""
+    part, size = [], 0
+    for name, shape in shapes.items():
+        part.append(name)
+        size += 2 * shape.numel()
+        if size > FILE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def write_file(path, shapes, numbers, start):
+    """Write tensors of random numbers in the safetensors format; return the next start."""
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + 2 * shape.numel()
+        header[name] = {"dtype": "F16", "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, shape in shapes.items():
+            count, start = shape.numel(), (start + 7919) % RANDOM
+            if name.endswith("norm.weight"):
+                file.write((numbers[:count] + 1).tobytes())
+                continue
+            position = start
+            while count:
+                piece = numbers[position : position + count]
+                file.write(piece.data)
+                count, position = count - len(piece), 0
+    return start
 
 
 def read_seconds(folder):
@@ -98,11 +133,12 @@ def read_seconds(folder):
     return time.perf_counter() - began
 
 
-def anonymous_bytes():
-    """Return the memory of this process without pages of mapped files."""
+def memory():
+    """Return the memory of this process: all resident bytes, and those of no file."""
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = {line.split(":")[0]: line.split()[1] for line in lines if line.endswith("kB")}
-    return 1024 * (int(fields["RssAnon"]) + int(fields["RssShmem"]))
+    anonymous = int(fields["RssAnon"]) + int(fields["RssShmem"])
+    return 1024 * (anonymous + int(fields["RssFile"])), 1024 * anonymous
 
 
 class Peaks:
@@ -117,7 +153,8 @@ class Peaks:
 
     def _sample(self):
         while not self._ended.wait(0.01):
-            self.peaks[self.stage] = max(self.peaks.get(self.stage, 0), anonymous_bytes())
+            known = self.peaks.get(self.stage, (0, 0))
+            self.peaks[self.stage] = tuple(map(max, known, memory()))
 
     def enter(self, stage):
         """Start the next stage."""
@@ -136,22 +173,28 @@ def child(folder, output, compression):
     """Export in this process and print the figures."""
     from coreai_torch import llm
 
-    base = anonymous_bytes()
+    libraries = memory()
     peaks = Peaks()
     watch_stages(peaks)
-    began = time.perf_counter()
+    began, processor = time.perf_counter(), time.process_time()
     llm.export(folder, output, compression=compression, verify=False, overwrite=True)
     seconds = time.perf_counter() - began
     peaks.end()
     written = sum(one.stat().st_size for one in Path(output).rglob("*") if one.is_file())
     figures = {
         "seconds": round(seconds, 1),
-        "peak_bytes": max(peaks.peaks.values()),
-        "libraries_bytes": base,
+        "processor_seconds": round(time.process_time() - processor, 1),
+        "peak_bytes": max(peak for peak, _ in peaks.peaks.values()),
+        "peak_anonymous_bytes": max(peak for _, peak in peaks.peaks.values()),
+        "libraries_bytes": libraries[0],
         "bundle_bytes": written,
         "stages": {
-            name: {"seconds": round(peaks.seconds.get(name, 0), 1), "peak_bytes": peak}
-            for name, peak in peaks.peaks.items()
+            name: {
+                "seconds": round(peaks.seconds.get(name, 0), 1),
+                "peak_bytes": peak,
+                "peak_anonymous_bytes": anonymous,
+            }
+            for name, (peak, anonymous) in peaks.peaks.items()
         },
     }
     print(json.dumps(figures))
@@ -188,7 +231,7 @@ def commit():
     ).stdout.strip()
 
 
-def measure(folder, size, compression, weights):
+def measure(folder, size, compression, weights, revision):
     """Export in a child process; return its figures beside the limits."""
     read = read_seconds(folder)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -207,7 +250,8 @@ def measure(folder, size, compression, weights):
         "read_seconds": round(read, 2),
         "reads": round(figures["seconds"] / read, 1),
         **figures,
-        "commit": commit(),
+        "is_within_limit": figures["peak_bytes"] <= int(weights * 1.15 + 1e9),
+        "commit": revision or commit(),
         "torch": metadata.version("torch"),
         "transformers": metadata.version("transformers"),
         "coreai": metadata.version("coreai-core"),
@@ -216,12 +260,27 @@ def measure(folder, size, compression, weights):
     }
 
 
-def save(result):
+def save(result, path):
     """Add a result to the file, in place of an older one of the same kind."""
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    known = json.loads(path.read_text()) if path.exists() else []
     kind = (result["size"], result["compression"])
     kept = [one for one in known if (one["size"], one["compression"]) != kind]
-    RESULTS.write_text(json.dumps([*kept, result], indent=1) + "\n")
+    path.write_text(json.dumps([*kept, result], indent=1) + "\n")
+
+
+def print_slopes(path):
+    """Print the bytes of memory for each byte of weights, between the sizes of a file."""
+    by_compression = {}
+    for one in sorted(json.loads(path.read_text()), key=lambda one: one["weight_bytes"]):
+        by_compression.setdefault(one["compression"], []).append(one)
+    for compression, sizes in by_compression.items():
+        for small, large in itertools.pairwise(sizes):
+            more = large["weight_bytes"] - small["weight_bytes"]
+            slopes = [
+                f"{(large[name] - small[name]) / more:.2f}"
+                for name in ("peak_bytes", "peak_anonymous_bytes")
+            ]
+            print(compression, small["size"], large["size"], *slopes)
 
 
 def main():
@@ -230,27 +289,37 @@ def main():
     parser.add_argument("--size", nargs="+", choices=SIZES, default=["500m"])
     parser.add_argument("--compression", nargs="+", default=["none", "4bit"])
     parser.add_argument("--folder", type=Path, help="where models are kept; by default removed")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file to add to")
+    parser.add_argument("--commit", help="by default that of this checkout")
     parser.add_argument("--no-save", action="store_true")
+    parser.add_argument("--slope", action="store_true", help="only print slopes of the results")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--output", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.child:
+    if given.slope:
+        print_slopes(given.results)
+    elif given.child:
         child(given.child, given.output, given.compression[0])
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        for size in given.size:
-            folder = (given.folder or Path(scratch)) / size
-            folder.mkdir(parents=True, exist_ok=True)
-            index = folder / "model.safetensors.index.json"
-            if index.exists():
-                weights = json.loads(index.read_text())["metadata"]["total_size"]
-            else:
-                weights = write_model(folder, size)
-            for compression in given.compression:
-                result = measure(folder, size, compression, weights)
-                print(json.dumps(result), flush=True)
-                if not given.no_save:
-                    save(result)
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            measure_sizes(given, given.folder or Path(scratch))
+
+
+def measure_sizes(given, models):
+    """Write the model of each size and measure its exports."""
+    for size in given.size:
+        folder = models / size
+        folder.mkdir(parents=True, exist_ok=True)
+        index = folder / "model.safetensors.index.json"
+        if index.exists():
+            weights = json.loads(index.read_text())["metadata"]["total_size"]
+        else:
+            weights = write_model(folder, size)
+        for compression in given.compression:
+            result = measure(folder, size, compression, weights, given.commit)
+            print(json.dumps(result), flush=True)
+            if not given.no_save:
+                save(result, given.results)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConversionError
+from .memory import release_mapped_pages
 from .placing import put
 from .recipe import is_recipe, read_recipe
 from .report import CompressedWeight, CompressionReport
@@ -94,9 +95,9 @@ def _value_reason(value: Tensor, least: int) -> str | None:
         return f"unsupported dtype {value.dtype}"
     if value.numel() < least:
         return f"too small: {value.numel()} elements"
-    if not bool(torch.isfinite(value.detach().sum(dtype=torch.float32))):
-        return "contains a value that is not finite"
-    return None
+    is_finite = bool(torch.isfinite(value.detach().sum(dtype=torch.float32)))
+    release_mapped_pages(value)
+    return None if is_finite else "contains a value that is not finite"
 
 
 def layout(weight: Weight, block: int | None) -> Layout:
@@ -135,6 +136,7 @@ def _compress(weight: Weight, spec: Spec, tuning: Tuning | None) -> list[Compres
             found = tuning.tune(weight, value, scheme, layout(weight, block), found)
         compressed_size = scheme.bytes(found.parts)
         layer = scheme.layer(found.parts, dtype).to(weight.value.device)
+    release_mapped_pages(value)
     for user in weight.users:
         put(user.module, user.attribute, layer)
         user.value = value.new_empty(0)  # free it: the list of weights lives until the end

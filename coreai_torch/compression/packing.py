@@ -11,17 +11,18 @@ import math
 import torch
 
 WIDEST = 8
+_CHUNK = 1 << 20  # values that are packed at a time; a multiple of every group
 
 
 def pack_uintx(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Pack unsigned integers of `bits` bits each into a flat tensor of bytes."""
-    return _pack(_to_bytes(values, 0, 2**bits - 1, f"uint{bits}"), bits)
+    return _pack_in_chunks(_checked(values, 0, 2**bits - 1, f"uint{bits}"), bits)
 
 
 def pack_intx(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Pack signed integers of `bits` bits each, in two's complement, into a tensor of bytes."""
     half = 2 ** (bits - 1)
-    return _pack(_to_bytes(values, -half, half - 1, f"int{bits}"), bits)
+    return _pack_in_chunks(_checked(values, -half, half - 1, f"int{bits}"), bits)
 
 
 def unpack_uintx(packed: torch.Tensor, bits: int, count: int) -> torch.Tensor:
@@ -58,20 +59,34 @@ def _group(bits: int) -> tuple[int, int]:
     return each, each * bits // WIDEST
 
 
-def _to_bytes(values: torch.Tensor, low: int, high: int, kind: str) -> torch.Tensor:
-    """Return the values as bytes; raise unless each is an integer in the range."""
-    values = values.detach().cpu()
+def _checked(values: torch.Tensor, low: int, high: int, kind: str) -> torch.Tensor:
+    """Return the values in a row; raise unless each is an integer in the range."""
+    values = values.detach().cpu().reshape(-1)
     if values.numel() == 0:
-        return values.reshape(-1).to(torch.uint8)
+        return values
     if values.is_floating_point() and not bool((values == values.round()).all()):
         raise ValueError(f"{values.dtype} values with a fraction cannot be packed as {kind}")
     least, most = (v.item() for v in torch.aminmax(values))
     if least < low or most > high:
         wrong = least if least < low else most
         raise ValueError(f"{wrong} does not fit {kind}, whose range is {low} to {high}")
+    return values
+
+
+def _pack_in_chunks(values: torch.Tensor, bits: int) -> torch.Tensor:
+    """Pack a row of integers; temporaries of a large weight would stay in the process."""
+    packed = torch.empty(packed_size(values.numel(), bits), dtype=torch.uint8)
+    wide = packed_size(_CHUNK, bits)
+    for number, chunk in enumerate(values.split(_CHUNK)):
+        part = _pack(_to_bytes(chunk), bits)
+        packed[number * wide : number * wide + part.numel()] = part
+    return packed
+
+
+def _to_bytes(values: torch.Tensor) -> torch.Tensor:
     if values.dtype not in (torch.uint8, torch.int8):
         values = values.to(torch.int16)
-    return values.to(torch.uint8).reshape(-1)
+    return values.to(torch.uint8)
 
 
 def _pack(values: torch.Tensor, bits: int) -> torch.Tensor:

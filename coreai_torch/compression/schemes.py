@@ -112,7 +112,7 @@ def _best(
     best: list[Tensor] = []
     least: Tensor | None = None
     for parameters, dense in candidates:
-        error = (dense() - blocked).square_().sum(axes, keepdim=True)
+        error = dense().sub_(blocked).square_().sum(axes, keepdim=True)
         if least is None:
             best, least = list(parameters), error
             continue
@@ -155,8 +155,13 @@ class IntegerScheme(Scheme):
         return parts
 
     def _quantize(self, blocked: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
-        shifted = torch.round(blocked / scale).add_(zero)
+        shifted = (blocked / scale).round_()
+        if not self.numbers.signed:
+            shifted.add_(zero)
         return shifted.clamp_(self.numbers.low, self.numbers.high)
+
+    def _dequantize(self, data: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        return (data if self.numbers.signed else data.sub_(zero)).mul_(scale)
 
     def _candidates(
         self, blocked: Tensor, low: Tensor, high: Tensor, dtype: torch.dtype
@@ -172,7 +177,7 @@ class IntegerScheme(Scheme):
                 zero = torch.round(-least / scale).clamp_(0, self.numbers.high)
 
             def dense(scale: Tensor = scale, zero: Tensor = zero) -> Tensor:
-                return self._quantize(blocked, scale, zero).sub_(zero).mul_(scale)
+                return self._dequantize(self._quantize(blocked, scale, zero), scale, zero)
 
             yield (scale, zero), dense
 

@@ -23,14 +23,19 @@ def compress_in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[P
         numbers = part.float()
         pieces.append(scheme.slice(numbers, layout, shared, value.dtype))
         dense = scheme.layer({**shared, **pieces[-1]}, value.dtype)().float()
-        total += float(numbers.double().square().sum())
-        wrong += float((dense - numbers).double().square().sum())
+        total += _square_sum(numbers)
+        wrong += _square_sum(dense - numbers)
     joined = {name: _concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     del pieces
     if value.nbytes >= LARGE:
         release_freed_memory()
     error = math.sqrt(wrong / total) if total else math.sqrt(wrong)
     return {**shared, **joined}, error
+
+
+def _square_sum(x: Tensor) -> float:
+    """Return the sum of squares, added up in float64."""
+    return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
 
 
 def _concatenate(pieces: list[Tensor]) -> Tensor:

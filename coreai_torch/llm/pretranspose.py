@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, fx
 
+from ..compression.memory import release_mapped_pages
 from ..torch_compat import aten
 
 Program: TypeAlias = torch.export.ExportedProgram
@@ -42,6 +43,7 @@ def transpose_weights(programs: Collection[Program]) -> None:
                 continue
             if key not in transposed:
                 copy = weight.detach().t().contiguous()
+                release_mapped_pages(weight)
                 transposed[key] = torch.nn.Parameter(copy, requires_grad=False)
             _replace(program, node, transposed[key])
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ...compression.memory import release_freed_memory
+from ...compression.memory import release_freed_memory, release_mapped_pages
 from ...converter import TorchConverter
 from ...errors import ConversionError
 from ...progress import Stages, stages
@@ -452,6 +452,8 @@ def _first_step(model: Any) -> tuple[list[Any], int]:
             f"{type(model).__name__} itself fails on one token with a cache: {error}\n"
             "  try   correct its configuration until model(input_ids=..., use_cache=True) works"
         ) from error
+    for weight in model.parameters():
+        release_mapped_pages(weight)  # the step has read all weights
     pairs = key_value_pairs(model, getattr(first, "past_key_values", None))
     return [LayerShape.of(*pair) for pair in pairs], int(first.logits.shape[-1])
 
