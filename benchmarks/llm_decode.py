@@ -1,0 +1,158 @@
+"""Measure the time of a decoded token: a bundle beside `llm.convert` and the model in torch.
+
+    python -m benchmarks.llm_decode
+
+The model is a Llama with 28 million weights. All three run in this process, by turns, so that other
+work on the machine slows them alike. For each, `ms` is the least time of a token over the turns and
+`processor_ms` the least processor time, in all threads. Results are stored in `llm_decode.json`;
+`--no-save` prints them only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+
+from .llm_export import commit
+
+RESULTS = Path(__file__).with_suffix(".json")
+PROMPT, TOKENS = 16, 32
+
+
+def build(dtype):
+    """Return a Llama with 28 million weights, and a tokenizer."""
+    import torch
+    from tokenizers import Tokenizer, models
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=4096,
+        hidden_size=512,
+        intermediate_size=1408,
+        num_hidden_layers=8,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    backend = Tokenizer(models.WordLevel({"<unk>": 0, "</s>": 1}, unk_token="<unk>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    return LlamaForCausalLM(config).to(getattr(torch, dtype)).eval(), tokenizer
+
+
+def steps_of_bundle(model, tokenizer, folder, compression="none"):
+    """Return a function that decodes after a prompt with a bundle."""
+    from coreai_torch import llm
+    from coreai_torch.llm.bundle.opening import open_bundle
+    from coreai_torch.llm.bundle.runtime import Sequence
+
+    path = Path(folder) / f"bundle_{compression}"
+    llm.export(model, path, tokenizer=tokenizer, compression=compression, verify=False)
+    sequence = Sequence(open_bundle(path))
+
+    def run(tokens):
+        sequence.rewind(0)
+        sequence.append(tokens[:PROMPT])
+        return (lambda one=one: sequence.append(one) for one in tokens[PROMPT:].split(1))
+
+    return run
+
+
+def steps_of_program(model):
+    """Return a function that decodes after a prompt with a program of `llm.convert`."""
+    from coreai_torch import llm
+
+    generator = llm.Generator(llm.convert(model, 256, verify=False))
+
+    def run(tokens):
+        stream = generator.stream(tokens[None, :PROMPT], TOKENS + 1)
+        next(stream)
+        return (lambda: next(stream) for _ in range(TOKENS))
+
+    return run
+
+
+def steps_of_torch(model):
+    """Return a function that decodes after a prompt in torch."""
+    import torch
+
+    def run(tokens):
+        with torch.no_grad():
+            cache = model(tokens[None, :PROMPT], use_cache=True).past_key_values
+
+        def step(one):
+            with torch.no_grad():
+                model(one[None], past_key_values=cache, use_cache=True)
+
+        return (lambda one=one: step(one) for one in tokens[PROMPT:].split(1))
+
+    return run
+
+
+def measure(runs, turns):
+    """Return the least time of a token for each way to decode, over several turns."""
+    import torch
+
+    tokens = torch.randint(2, 4096, (PROMPT + TOKENS,), generator=torch.Generator().manual_seed(0))
+    least = {name: [float("inf")] * 2 for name in runs}
+    for _ in range(turns):
+        for name, run in runs.items():
+            for step in run(tokens):
+                wall, processor = time.perf_counter(), time.process_time()
+                step()
+                spent = time.perf_counter() - wall, time.process_time() - processor
+                least[name] = list(map(min, least[name], spent))
+    return {
+        name: {"ms": round(1000 * wall, 2), "processor_ms": round(1000 * processor, 2)}
+        for name, (wall, processor) in least.items()
+    }
+
+
+def main():
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--dtype", choices=("float32", "float16"), nargs="+", default=["float32"])
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--commit", help="by default that of this checkout")
+    parser.add_argument("--no-save", action="store_true")
+    given = parser.parse_args()
+    found = []
+    for dtype in given.dtype:
+        model, tokenizer = build(dtype)
+        with tempfile.TemporaryDirectory() as folder:
+            runs = {
+                "bundle": steps_of_bundle(model, tokenizer, folder),
+                "bundle, 4bit": steps_of_bundle(model, tokenizer, folder, "4bit"),
+                "llm.convert": steps_of_program(model),
+                "torch": steps_of_torch(model),
+            }
+            times = measure(runs, given.turns)
+        result = {
+            "dtype": dtype,
+            "weights": sum(one.numel() for one in model.parameters()),
+            **times,
+            "commit": given.commit or commit(),
+            "torch": metadata.version("torch"),
+            "transformers": metadata.version("transformers"),
+            "coreai": metadata.version("coreai-core"),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+        }
+        print(json.dumps(result), flush=True)
+        found.append(result)
+    if not given.no_save:
+        given.results.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
