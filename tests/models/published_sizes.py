@@ -36,6 +36,23 @@ def _store(verdicts: dict[str, Any], runs: list[dict[str, str]]) -> None:
     KEPT.write_text(json.dumps(stored, indent=1, allow_nan=False) + "\n")
 
 
+def collect(files: list[Path]) -> None:
+    """Add the lines of `published_sweep.py` to the stored verdicts, later lines last."""
+    import page
+    from zoo.judge import Verdict
+
+    kept = load()
+    runs = list(kept["runs"])
+    for file in files:
+        for line in map(json.loads, file.read_text().splitlines()):
+            verdict = Verdict(**{**line["verdict"], "error": line["verdict"]["error"] or 0.0})
+            stored = {**page.summary(verdict), "commit": line["run"]["commit"]}
+            kept["models"][line["name"]] = stored
+            runs.append(line["run"])
+    _store(kept["models"], runs)
+    page.main([])
+
+
 def main(arguments: list[str]) -> None:
     import page  # page imports this module
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import published_sizes
+import published_sweep
 import pytest
 import zoo
+from zoo.published_changes import CHANGES
+from zoo.published_rows import standing_for
+from zoo.published_sizes import NOT_DERIVED
+from zoo.published_transformers import without_sizes
 
 # With an earlier version, `optimize` did not return, or loading took more than 16 GB.
 REPORTED = ("mpnet 512 tokens", "timm_volo_d1_224 224x224")
@@ -23,3 +28,31 @@ def test_stored_verdicts_pass():
     failures = {n: v["failure"] for n, v in stored["models"].items() if v["failure"]}
     assert not failures
     assert set(REPORTED) <= set(stored["models"])
+
+
+def test_every_model_of_the_zoo_has_a_row_at_its_published_size_or_a_reason():
+    missing = {name for name in zoo.ROWS if standing_for(name, zoo.PUBLISHED_SIZES) is None}
+    assert missing == set(NOT_DERIVED)
+    assert all(NOT_DERIVED.values())
+
+
+def test_every_change_belongs_to_a_derived_row():
+    assert {f"{name} published" for name in CHANGES} <= set(zoo.PUBLISHED_SIZES)
+
+
+def test_without_sizes_keeps_the_depth_of_a_pattern_and_drops_widths():
+    small = {"hidden_size": 48, "vocab_size": 96, "num_hidden_layers": 2, "use_cache": False}
+    alone = without_sizes(small)
+    assert alone == {"vocab_size": 32_000, "num_hidden_layers": 1, "use_cache": False}
+    layers = {**small, "layer_types": ["conv", "full_attention"], "pad_token_id": 0}
+    assert without_sizes(layers)["num_hidden_layers"] == 2
+    assert without_sizes({"text_config": small}) == {"text_config": alone}
+
+
+def test_sweep_continues_after_the_judged_models(tmp_path):
+    file = tmp_path / "lines.jsonl"
+    verdict = {"name": "bert 512 tokens", "error": float("nan")}
+    published_sweep._add(file, dict(verdict), {"commit": "a"})
+    published_sweep._add(file, {**verdict, "name": "opt 2048 tokens"}, {"commit": "b"})
+    assert published_sweep.judged_names(file, "a") == {"bert 512 tokens"}
+    assert published_sweep.judged_names(tmp_path / "none.jsonl", "a") == set()

@@ -8,7 +8,7 @@ from . import (
     diffusers_models,
     diffusers_recent,
     multimodal,
-    published_sizes,
+    published_rows,
     recent_audio_and_multimodal,
     recent_text,
     recent_vision,
@@ -46,7 +46,7 @@ for _library in (
         ROWS[_row.name] = _row
 
 # Models at their published sizes; `python tests/models/published_sizes.py` judges them.
-PUBLISHED_SIZES: dict[str, Row] = {row.name: row for row in published_sizes.ROWS}
+PUBLISHED_SIZES: dict[str, Row] = published_rows.rows(ROWS.values())
 
 # The cheapest models of each family, about two CPU seconds each; `make test` runs them.
 FAST: tuple[str, ...] = (

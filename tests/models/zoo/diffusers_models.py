@@ -27,6 +27,7 @@ def _row(
         family,
         lambda: _build(class_name, config),
         inputs,
+        source=(class_name, config),
         **more,
     )
 

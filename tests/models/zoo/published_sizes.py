@@ -134,7 +134,16 @@ ROWS = [
         "whisper 30 s",
         "WhisperModel",
         {"input_features": normal(1, 80, 3_000), "decoder_input_ids": tokens(1, 64)},
-        {"encoder_layers": 1, "decoder_layers": 1, "d_model": 512, **_NO_CACHE},
+        {
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "d_model": 512,
+            "encoder_attention_heads": 8,
+            "decoder_attention_heads": 8,
+            "encoder_ffn_dim": 2_048,
+            "decoder_ffn_dim": 2_048,
+            **_NO_CACHE,
+        },
     ),
     _sound("wav2vec2 10 s", "Wav2Vec2Model", {"input_values": normal(1, 160_000)}, ONE_LAYER),
     _sound("hubert 10 s", "HubertModel", {"input_values": normal(1, 160_000)}, ONE_LAYER),
@@ -166,4 +175,16 @@ ROWS = [
     _timm("starnet_s1"),
     _timm("convit_tiny", depth=2, local_up_to_layer=1),
     _timm("halonet26t", 256),
+    _timm("seresnet18"),
+    _timm("nfnet_l0"),
+    _timm("convnextv2_atto"),
+    _timm("repvgg_a0"),
 ]
+
+# Zoo rows that have no row at published sizes, and why.
+NOT_DERIVED = {
+    "vilt": "torch.export rejects it",
+    "qwen2_vl": "torch.export rejects it",
+    "qwen2_vl_of_one_size": "its parts are `qwen2_vl_text` and a vision transformer like `vit`",
+    "torchvision_fasterrcnn_whole": "torch.export rejects it",
+}

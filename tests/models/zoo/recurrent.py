@@ -7,14 +7,15 @@ from typing import Any
 from .row import Dynamic, Row, normal
 
 
-def _recurrent(kind: str) -> Any:
+def recurrent(kind: str, inputs: int = 6, width: int = 8) -> Any:
     from torch import nn
 
     class Recurrent(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.rnn = getattr(nn, kind)(6, 8, num_layers=2, batch_first=True, bidirectional=True)
-            self.head = nn.Linear(16, 3)
+            layers = getattr(nn, kind)
+            self.rnn = layers(inputs, width, num_layers=2, batch_first=True, bidirectional=True)
+            self.head = nn.Linear(2 * width, 3)
 
         def forward(self, x: Any) -> Any:
             hidden, _ = self.rnn(x)
@@ -28,7 +29,7 @@ def _row(kind: str) -> Row:
         kind.lower(),
         "torch",
         "recurrent",
-        lambda: _recurrent(kind),
+        lambda: recurrent(kind),
         {"x": normal(2, 7, 6)},
         dynamic=Dynamic({"x": (0, 1)}, {"x": normal(3, 11, 6)}),
     )

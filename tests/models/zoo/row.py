@@ -80,6 +80,7 @@ class Row:
     tolerance: float = TOLERANCE
     refused: str = ""  # part of the error message of a model that cannot be converted
     because: str = ""  # the reason for `refused` or for another tolerance
+    source: tuple[str, dict[str, Any]] | None = None  # the class and configuration of a library
 
     def __post_init__(self) -> None:
         usual = math.isclose(self.tolerance, TOLERANCE) and not self.refused

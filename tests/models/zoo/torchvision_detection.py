@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from .row import Row, exactly, normal
@@ -53,7 +54,7 @@ def _with_forward(model: Any, forward: Callable[..., Any]) -> Any:
 
 
 def _located(x: Any, features: list[Any], generator: Any) -> Any:
-    image_list = models("detection.image_list").ImageList(x, [(_SIZE, _SIZE)])
+    image_list = models("detection.image_list").ImageList(x, [tuple(x.shape[-2:])])
     return generator(image_list, features)
 
 
@@ -101,20 +102,20 @@ def _proposals(model: Any, x: Any) -> Any:
 
 def _boxes(model: Any, x: Any, regions: Any) -> Any:
     heads = model.roi_heads
-    pooled = heads.box_roi_pool(model.backbone(x), [regions], [(_SIZE, _SIZE)])
+    pooled = heads.box_roi_pool(model.backbone(x), [regions], [tuple(x.shape[-2:])])
     return heads.box_predictor(heads.box_head(pooled))
 
 
 def _found(model: Any, x: Any, regions: Any) -> tuple[Any, dict[str, Any], Any]:
     """Return the feature maps, the box of each region with score and label, and the kept boxes."""
     heads, maps = model.roi_heads, model.backbone(x)
-    pooled = heads.box_roi_pool(maps, [regions], [(_SIZE, _SIZE)])
+    pooled = heads.box_roi_pool(maps, [regions], [tuple(x.shape[-2:])])
     logits, moves = heads.box_predictor(heads.box_head(pooled))
     scores, labels = logits.softmax(-1)[:, 1:].max(-1)
     boxes = heads.box_coder.decode(moves, [regions])
     boxes = boxes.gather(1, (labels + 1)[:, None, None].expand(-1, 1, 4))[:, 0]
     boxes = importlib.import_module("torchvision.ops.boxes").clip_boxes_to_image(
-        boxes, (_SIZE, _SIZE)
+        boxes, tuple(x.shape[-2:])
     )
     found = {"boxes": boxes, "scores": scores, "labels": labels + 1}
     return maps, found, ops().nms(boxes, scores, _OVERLAP)
@@ -124,7 +125,7 @@ def _masks(model: Any, x: Any, regions: Any) -> Any:
     """Return masks, computed before the suppression: pooling rejects a data-dependent number."""
     maps, found, kept = _found(model, x, regions)
     heads = model.roi_heads
-    pooled = heads.mask_roi_pool(maps, [found["boxes"]], [(_SIZE, _SIZE)])
+    pooled = heads.mask_roi_pool(maps, [found["boxes"]], [tuple(x.shape[-2:])])
     logits = heads.mask_predictor(heads.mask_head(pooled))
     chosen = found["labels"][:, None, None, None].expand(-1, 1, *logits.shape[2:])
     found["masks"] = logits.sigmoid().gather(1, chosen)
@@ -135,9 +136,24 @@ def _heatmaps(model: Any, x: Any, regions: Any) -> Any:
     """Return a map of every keypoint for each kept box."""
     maps, found, kept = _found(model, x, regions)
     heads = model.roi_heads
-    pooled = heads.keypoint_roi_pool(maps, [found["boxes"]], [(_SIZE, _SIZE)])
+    pooled = heads.keypoint_roi_pool(maps, [found["boxes"]], [tuple(x.shape[-2:])])
     found["keypoints"] = heads.keypoint_predictor(heads.keypoint_head(pooled))
     return {name: each[kept] for name, each in found.items()}
+
+
+def at_size(row: Row, size: int, regions: int) -> Row:
+    """Return a row for an image of another size, and many regions if it pools regions."""
+    inputs = {**row.inputs, "x": normal(1, 3, size, size)}
+    if "regions" in inputs:
+        inputs["regions"] = exactly([_region(n, size) for n in range(regions)])
+    return replace(row, name=f"{row.name} {size}x{size}", inputs=inputs)
+
+
+def _region(number: int, size: int) -> list[float]:
+    """Return a box of a size from 8 pixels to half of the image, somewhere in it."""
+    side = 8.0 + number * 37 % (size // 2 - 8)
+    left, top = number * 61 % (size - side), number * 97 % (size - side)
+    return [left, top, left + side, top + side * 0.75]
 
 
 def _row(name: str, build: Callable[[], Any], forward: Callable[..., Any], **inputs: Any) -> Row:

@@ -24,5 +24,11 @@ def hf(
     **more: Any,
 ) -> Row:
     return Row(
-        name, "transformers", family, lambda: model(class_name, config), dict(inputs), **more
+        name,
+        "transformers",
+        family,
+        lambda: model(class_name, config),
+        dict(inputs),
+        source=(class_name, config),
+        **more,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def _library() -> Any:
     return ultralytics
 
 
-def _build(name: str, options: dict[str, Any]) -> Any:
+def _build(name: str, options: dict[str, Any], size: int = _SIZE) -> Any:
     from torch import nn
 
     library = _library()
@@ -55,7 +56,7 @@ def _build(name: str, options: dict[str, Any]) -> Any:
                 before = Path.cwd()
                 os.chdir(folder)  # it writes to the current directory
                 try:
-                    self.asset = Path(folder, yolo.export(format="coreai", imgsz=_SIZE, **options))
+                    self.asset = Path(folder, yolo.export(format="coreai", imgsz=size, **options))
                 finally:
                     os.chdir(before)
             exporter = seen[0]
@@ -75,7 +76,20 @@ def _row(
         lambda: _build(name, options),
         {"images": normal(batch, 3, _SIZE, _SIZE)},
         asset=lambda model: model.asset,
+        source=(name, options),
         **more,
+    )
+
+
+def at_size(row: Row, size: int) -> Row:
+    """Return a row for one image of another size."""
+    assert row.source is not None
+    name, options = row.source
+    return replace(
+        row,
+        name=f"{row.name} {size}x{size}",
+        build=lambda: _build(name, {**options, "batch": 1}, size),
+        inputs={"images": normal(1, 3, size, size)},
     )
 
 
