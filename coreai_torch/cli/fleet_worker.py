@@ -56,7 +56,8 @@ if __name__ == "__main__":
     if given == ["--once"]:
         guard.once(work)
     else:
-        named = [name for name in given if name != "--torch"]
         versions()  # cached before the fork
-        preloaded = _PRELOADED if "--torch" in given else ()
-        guard.serve(work, "coreai_torch.cli.fleet_worker", (*preloaded, *named))
+        preloaded = _PRELOADED if given[0] == "--torch" else ()
+        place = given.index("--folder") + 1
+        sys.path.append(given[place])  # for the modules of the plan
+        guard.serve(work, "coreai_torch.cli.fleet_worker", (*preloaded, *given[place + 1 :]))

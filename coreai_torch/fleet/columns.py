@@ -25,6 +25,7 @@ COLUMNS: dict[str, type] = {
     "precision": str,
     "scheme": str,
     "target": str,
+    "environment": str,
     "seed": int,
     "steps": str,
     "verdict": str,
@@ -68,7 +69,7 @@ def row(task: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a task; values without a column are stored as JSON in `details`."""
     described = {
         **{name: task[name] for name in ("id", "key", "model", "source", "precision")},
-        **{name: task[name] for name in ("scheme", "target", "seed", "code")},
+        **{name: task[name] for name in ("scheme", "target", "environment", "seed", "code")},
         "sizes": json.dumps(dict(task["sizes"]), sort_keys=True),
         "steps": task["call"] or ",".join(task["steps"]),
     }

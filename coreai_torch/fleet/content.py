@@ -35,6 +35,7 @@ class Hasher:
         data["model_code"] = self._source(task.source, base)
         data["call_code"] = self._source(task.call, base) if task.call else []
         data["versions"] = list(versions())
+        data["libraries"] = _installed(task.python) if task.python else []
         digest = hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode())
         return replace(task, key=digest.hexdigest()[:32], code=code_digest())
 
@@ -146,6 +147,12 @@ def _candidates(name: str, root: Path) -> Iterator[Path]:
         path = root.joinpath(*parts[:count])
         yield path.with_suffix(".py")
         yield path / "__init__.py"
+
+
+@cache
+def _installed(python: str) -> list[str]:
+    """Return the distributions of another environment, by the names of their folders."""
+    return sorted(path.name for path in Path(python).parents[1].glob("lib/*/site-packages/*-info"))
 
 
 @cache

@@ -55,6 +55,16 @@ def serve(work: Work, module: str, preload: Sequence[str]) -> None:
             writer.write(json.dumps(answer).encode() + b"\n")
 
 
+def run_in_fork(work: Work, task: dict[str, Any]) -> dict[str, Any]:
+    """Run a task in a fork of this process, which has imported what the task needs.
+
+    All descendants of this process are killed at the end of the task.
+    """
+    request = {"task": task}
+    child = _fork(work, request)
+    return child if isinstance(child, dict) else _Watch(child, request).run()
+
+
 def once(work: Work) -> None:
     """Run the one task that standard input has, in a process that the guard spawned."""
     request = json.loads(sys.stdin.buffer.readline())
@@ -172,7 +182,7 @@ class _Watch:
 
     child: _Child
     request: dict[str, Any]
-    parent: int  # closes when the process that sends the tasks ends
+    parent: int | None = None  # closes when the process that sends the tasks ends
     began: float = field(default_factory=time.monotonic)
     peak: int = 0
     received: bytearray = field(default_factory=bytearray)
@@ -200,7 +210,8 @@ class _Watch:
         while True:
             # A child that closed its pipes ends at once, unless it hangs in its last steps.
             patience = _POLL if self.open_pipes else _ENDING
-            ready, _, _ = select.select([*self.open_pipes, self.parent], [], [], patience)
+            pipes = [*self.open_pipes, *([] if self.parent is None else [self.parent])]
+            ready, _, _ = select.select(pipes, [], [], patience)
             if self.parent in ready:  # only one request is sent at a time: this is the end
                 processes.kill_descendants()
                 shutil.rmtree(self.child.folder, ignore_errors=True)

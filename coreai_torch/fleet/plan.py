@@ -14,9 +14,9 @@ from ..errors import PlanError
 from .checks import as_list, check_keys, nearest, positive, text
 from .task import STEPS, Limits, Task, task_id
 
-_PLAN = ("name", "models", "grid", "steps", "limits", "preload", "keep")
+_PLAN = ("name", "models", "grid", "steps", "limits", "environments", "preload", "keep")
 _MODEL = ("name", "source", "inputs", "checkpoint", "config", "grid", "limits")
-_GRID = ("sizes", "precision", "scheme", "target", "seeds")
+_GRID = ("sizes", "precision", "scheme", "target", "environment", "seeds")
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "export": (),
     "compress": ("block_size", "only", "skip", "least"),
@@ -38,6 +38,7 @@ class Grid:
     precision: tuple[str, ...] = ("float32",)
     scheme: tuple[str, ...] = ("none",)
     target: tuple[str, ...] = ("none",)
+    environment: tuple[str, ...] = ("none",)
     seeds: tuple[int, ...] = (0,)
 
 
@@ -64,17 +65,19 @@ class Plan:
     folder: str = ""
     call: str = ""
     preload: tuple[str, ...] = ()
+    environments: Mapping[str, str] = field(default_factory=dict)  # interpreters by name
     keep: bool = False
 
     def tasks(self) -> Iterator[Task]:
         """Yield every combination of a model and the grid."""
         for model in self.models:
             grid = model.grid
-            for sizes, precision, scheme, target, seed in itertools.product(
-                grid.sizes, grid.precision, grid.scheme, grid.target, grid.seeds
+            for sizes, precision, scheme, target, named, seed in itertools.product(
+                *(grid.sizes, grid.precision, grid.scheme, grid.target),
+                *(grid.environment, grid.seeds),
             ):
                 yield Task(
-                    id=task_id(model.name, sizes, precision, scheme, target, seed),
+                    id=task_id(model.name, sizes, precision, scheme, target, named, seed=seed),
                     model=model.name,
                     source=model.source,
                     steps=self.steps,
@@ -85,6 +88,8 @@ class Plan:
                     precision=precision,
                     scheme=scheme,
                     target=target,
+                    environment=named,
+                    python=self.environments.get(named, ""),
                     seed=seed,
                     limits=model.limits,
                     folder=self.folder,
@@ -138,6 +143,7 @@ def parse_plan(data: Any, *, folder: Path | str = "", name: str = "plan") -> Pla
         folder=str(base),
         call=call,
         preload=tuple(text(m, "preload") for m in as_list(data.get("preload", []), "preload")),
+        environments=_environments(data.get("environments", {}), base),
         keep=bool(data.get("keep", False)),
     )
     _check(plan)
@@ -185,7 +191,7 @@ def _grid(given: Any, default: Grid, where: str) -> Grid:
         if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds):
             raise PlanError(f"{where}.seeds is {seeds}\n  try   list integers, as [0, 1]")
         changed["seeds"] = tuple(seeds)
-    for name in ("precision", "scheme", "target"):
+    for name in ("precision", "scheme", "target", "environment"):
         if name in given:
             values = ["none" if v is None else text(v, where) for v in as_list(given[name], where)]
             changed[name] = tuple(values)
@@ -220,6 +226,25 @@ def _check_values(grid: Grid, where: str) -> None:
                     f"{where}.target: unknown target {value!r}{nearest(value, TARGETS)}\n"
                     f"  try   use some of none, {', '.join(TARGETS)}"
                 )
+
+
+def _environments(given: Any, base: Path) -> dict[str, str]:
+    """Return the interpreters by the name of their environment."""
+    if not isinstance(given, Mapping):
+        raise PlanError(
+            f"environments is {given!r}\n  try   give each interpreter a name, as "
+            "{torch-2.15: envs/torch-2.15/bin/python}"
+        )
+    found = {}
+    for name, path in given.items():
+        # The path of a virtual environment's Python is a link, which must not be resolved.
+        python = base / Path(text(path, f"environments.{name}")).expanduser()
+        if not python.is_file():
+            raise PlanError(
+                f"environments.{name}: there is no file {path}\n  try   correct the path"
+            )
+        found[str(name)] = str(python)
+    return found
 
 
 def _sizes(given: Any, where: str) -> dict[str, int]:
@@ -304,6 +329,7 @@ def _check(plan: Plan) -> None:
     seen: dict[str, None] = {}
     for model in plan.models:
         _check_placeholders(model)
+        _check_environments(model, plan.environments)
         if any(s != "none" for s in model.grid.scheme) and not plan.call:
             if "compress" not in plan.steps:
                 raise PlanError("the grid has schemes\n  try   add the step compress")
@@ -322,6 +348,15 @@ def _check(plan: Plan) -> None:
                 f"two tasks have the id {task.id!r}\n  try   give one of the models another name"
             )
         seen[task.id] = None
+
+
+def _check_environments(model: Model, known: Mapping[str, str]) -> None:
+    for name in model.grid.environment:
+        if name not in ("none", *known):
+            raise PlanError(
+                f"{model.name}: unknown environment {name!r}{nearest(name, known)}\n"
+                f"  try   add  environments: {{{name}: path/to/bin/python}}"
+            )
 
 
 def _check_placeholders(model: Model) -> None:

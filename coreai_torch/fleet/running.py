@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,6 +49,7 @@ class RunSummary:
     running: int = 0
     began: float = field(default_factory=time.monotonic)
     folder: Path = Path()
+    latest: Mapping[str, Any] = field(default_factory=dict)  # the row of the last finished task
 
     @property
     def done(self) -> int:
@@ -112,7 +113,7 @@ def run(
         for row in engine.run(tasks, function):
             writer.write(row)
             summary.verdicts[row["verdict"]] += 1
-            summary.running = engine.running
+            summary.running, summary.latest = engine.running, row
             if observer is not None:
                 observer(summary)
     return summary

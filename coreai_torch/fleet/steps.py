@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import importlib
+import inspect
 import os
 import platform
 import sys
@@ -102,11 +103,16 @@ class Work:
             self.measured["step"] = "convert"
 
     def _call(self) -> dict[str, Any]:
-        """Run the function of the plan; it returns columns and other values."""
+        """Run the function of the plan; it returns columns and other values.
+
+        A second parameter is a function that reports values for the row of a child that crashes.
+        """
         module, _, name = self.task.call.rpartition(":")
         sys.path.insert(0, self.task.folder)
         with self._step("call"):
-            result = getattr(importlib.import_module(module), name)(self.task)
+            function = getattr(importlib.import_module(module), name)
+            reports = len(inspect.signature(function).parameters) > 1
+            result = function(self.task, self.report) if reports else function(self.task)
         return {"verdict": PASS, **result}
 
     def _compress(self, options: Mapping[str, Any]) -> None:

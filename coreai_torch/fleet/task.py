@@ -33,10 +33,12 @@ class Task:
     precision: str = "float32"
     scheme: str = "none"
     target: str = "none"
+    environment: str = "none"  # name of the Python environment that runs the task
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
     folder: str = ""  # relative paths and imports start here
     preload: tuple[str, ...] = ()  # modules that the parent of the child process imports
+    python: str = ""  # interpreter of the environment; by default that of the worker
     call: str = ""  # package.module:function that replaces the steps
     key: str = ""  # content hash of everything that the result depends on
     code: str = ""  # digest of this package, which the worker must have too
@@ -53,13 +55,10 @@ class Task:
         return cls(**{**data, **sequences, "limits": Limits(**data["limits"])})
 
 
-def task_id(
-    model: str, sizes: Mapping[str, int], precision: str, scheme: str, target: str, seed: int
-) -> str:
+def task_id(model: str, sizes: Mapping[str, int], precision: str, *named: str, seed: int) -> str:
     """Return the id; values that equal the default are left out, so that a grid can grow."""
     parts = [f"{name}={value}" for name, value in sorted(sizes.items())]
     parts += [precision] if precision != "float32" else []
-    parts += [scheme] if scheme != "none" else []
-    parts += [target] if target != "none" else []
+    parts += [name for name in named if name != "none"]
     parts += [f"seed={seed}"] if seed else []
     return f"{model}[{','.join(parts)}]" if parts else model

@@ -89,3 +89,15 @@ def write_file(task):
         for _ in range(64):
             file.write(bytes(1 << 14))
     return {"file_bytes": path.stat().st_size}
+
+
+def report_and_crash(task, report):
+    """Report values one after another, then crash."""
+    report({"ops": 2, "judged": ["first"]})
+    report({"ops": 3, "judged": ["first", "second"]})
+    os.abort()
+
+
+def environment(task):
+    """Return what the interpreter of the environment set."""
+    return {"variable": os.environ.get("FLEET_TEST", "")}

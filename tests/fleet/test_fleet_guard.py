@@ -69,7 +69,9 @@ def test_result_has_columns_and_details(run):
 )
 def test_every_end_of_a_child_is_a_result(run, name, limits, verdict, cause):
     row = run(name, limits=limits)
-    assert (row["verdict"], row["cause"], row["step"]) == (verdict, cause, "call")
+    assert (row["verdict"], row["cause"]) == (verdict, cause)
+    # On a busy machine a new interpreter may reach the time limit before the call.
+    assert row["step"] in (("call", "") if name == "hang" else ("call",))
     assert row["message"]
 
 
@@ -78,8 +80,8 @@ def test_message_of_a_crash_has_the_last_lines_of_stderr(run):
 
 
 def _ended(pid):
-    """Return whether a process ends within some seconds."""
-    for _ in range(50):
+    """Return whether a process ends within half a minute."""
+    for _ in range(300):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -141,6 +143,40 @@ def test_worker_with_another_version_is_rejected():
     row = isolating.run_task({**task.as_dict(), "code": "of another version"})
     assert row["verdict"] == "error"
     assert "another version of coreai_torch" in row["cause"]
+
+
+def test_reported_values_are_kept_if_the_child_crashes(run):
+    row = run("a", "report_and_crash")
+    assert (row["verdict"], row["cause"], row["ops"]) == ("crash", "SIGABRT", 3)
+    assert json.loads(row["details"])["judged"] == ["first", "second"]
+
+
+def _interpreter(tmp_path, script):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    (task,) = tasks_of(["a"], "environment")
+    return isolating.run_task({**task.as_dict(), "python": str(python)})
+
+
+def test_task_runs_with_the_python_of_its_environment(tmp_path):
+    row = _interpreter(tmp_path, f'FLEET_TEST=1 exec {sys.executable} "$@"')
+    assert row["verdict"] == "pass", row["message"]
+    assert json.loads(row["details"])["variable"] == "1"
+    isolating.close_guards()
+
+
+def test_environment_without_the_package_is_a_result_with_a_hint(tmp_path):
+    row = _interpreter(tmp_path, "exit 1")
+    assert row["verdict"] == "crash"
+    assert "can import coreai_torch" in row["message"]
+
+
+def test_interpreter_that_cannot_start_is_an_error():
+    (task,) = tasks_of(["a"], "environment")
+    row = isolating.run_task({**task.as_dict(), "python": "/missing/python"})
+    assert (row["verdict"], row["cause"]) == ("error", "cannot start /missing/python")
 
 
 def test_guard_that_is_killed_is_a_result_and_is_replaced(tmp_path):

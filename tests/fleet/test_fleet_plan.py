@@ -45,6 +45,28 @@ def test_targets_of_convert_are_accepted():
     assert _ids(_plan(grid=grid))[1] == "net[batch=1,neural_engine]"
 
 
+def test_environments_are_an_axis_of_the_grid(tmp_path):
+    python = tmp_path / "python"
+    python.touch()
+    grid = {**SIZES, "environment": ["none", "torch-2.15"]}
+    plan = _plan(grid=grid, environments={"torch-2.15": str(python)})
+    assert _ids(plan)[:2] == ["net[batch=1]", "net[batch=1,torch-2.15]"]
+    assert [task.python for task in plan.tasks()][:2] == ["", str(python)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": {**SIZES, "environment": ["torch"]}}, "unknown environment 'torch'"),
+        ({"environments": {"torch": "missing/python"}}, "environments.torch: there is no file"),
+        ({"environments": ["python"]}, "give each interpreter a name"),
+    ],
+)
+def test_wrong_environments_are_rejected(changes, message):
+    with pytest.raises(PlanError, match=message):
+        _plan(**changes)
+
+
 def test_model_overrides_grid_and_limits():
     model = {**NET, "grid": {"sizes": [{"batch": 2}]}, "limits": {"memory": 8}}
     (task,) = _plan(models=[model], limits={"seconds": 5}).tasks()
