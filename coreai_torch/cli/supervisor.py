@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from ..errors import NativeError
 
 _EXIT, _FOLDER = "exit ", "folder "
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl, in <sys/prctl.h> of Linux
 
 
 def can_supervise() -> bool:
@@ -29,9 +30,10 @@ def can_supervise() -> bool:
 def supervised(command: Callable[[], int], failed: Callable[[NativeError], int]) -> int:
     """Run the command in a child and return its exit code; `failed` reports a crash."""
     reader, writer = os.pipe()
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child == 0:
         os.close(reader)
+        _end_with_parent(parent)
         return _report(command, writer)
     os.close(writer)
     with _forwarded_signals(child), os.fdopen(reader, errors="replace") as pipe:
@@ -46,6 +48,18 @@ def supervised(command: Callable[[], int], failed: Callable[[NativeError], int])
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGINT, signal.SIGTERM):
         return 128 + os.WTERMSIG(status)
     return failed(_crash(status))
+
+
+def _end_with_parent(parent: int) -> None:
+    """Kill this process when its parent is killed, which cannot pass SIGKILL on; only on Linux."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(1)
 
 
 def _report(command: Callable[[], int], writer: int) -> int:

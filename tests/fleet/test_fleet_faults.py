@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +15,7 @@ import pytest
 from fleet_cluster import Cluster, wait_until
 from lazy_import import lazy_import
 
-from coreai_torch.fleet import isolating, parse_plan, read_rows, results, run
+from coreai_torch.fleet import isolating, parse_plan, processes, read_rows, results, run
 from coreai_torch.fleet.dask_engine import DaskEngine
 
 distributed = lazy_import("distributed")
@@ -58,7 +56,7 @@ class _Background(threading.Thread):
         except BaseException as error:
             self.error = error
 
-    def finish(self, seconds=240.0):
+    def finish(self, seconds=600.0):
         self.join(seconds)
         assert not self.is_alive(), f"{self.done} of {len(list(self.plan.tasks()))} done"
         if self.error is not None:
@@ -96,7 +94,7 @@ def test_worker_killed_during_a_conversion(tmp_path):
     plan = _conversions(8)
     with Cluster(tmp_path) as cluster:
         job = _Background(plan, tmp_path / "out", cluster.address)
-        wait_until(lambda: job.done >= 1, 120)
+        wait_until(lambda: job.done >= 1, 400)
         cluster.workers[0].kill()
         assert job.finish().ok
     _check_once(plan, tmp_path / "out")
@@ -107,7 +105,7 @@ def test_scheduler_restarted(tmp_path):
     plan = _conversions(8)
     with Cluster(tmp_path) as cluster:
         job = _Background(plan, tmp_path / "out", cluster.address)
-        wait_until(lambda: job.done >= 2, 120)
+        wait_until(lambda: job.done >= 2, 400)
         cluster.scheduler.kill()
         cluster.scheduler.wait()
         before = job.done
@@ -152,6 +150,34 @@ def test_leaking_crashing_and_hanging_tasks_do_not_end_a_worker(tmp_path):
     assert {row["attempt"] for row in read_rows(tmp_path / "out")} == {1}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="uses PR_SET_PDEATHSIG")
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--workers", "2"), marks=pytest.mark.slow)], ids=["one", "two"]
+)
+def test_all_processes_end_with_the_command(tmp_path, options):
+    log = tmp_path / "log"
+    models = [{"source": "hang", "config": {"log": str(log)}}]
+    plan = {"models": models, "steps": [{"call": "fleet_calls:by_name"}]}
+    (tmp_path / "fleet_calls.py").write_text((HERE / "fleet_calls.py").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    command = [sys.executable, "-m", "coreai_torch.cli", "fleet", "run", "plan.json", "-o", "out"]
+    started = subprocess.Popen([*command, *options], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(_lines(log)) == 1)
+    children = processes.descendants(started.pid)
+    assert _lines(log)[0]["pid"] in children
+    started.kill()
+    started.wait()
+    wait_until(lambda: not any(_is_running(pid) for pid in children))
+    assert not _is_locked(tmp_path / "out")
+
+
+def _is_running(pid):
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
 @pytest.mark.slow
 def test_client_killed_and_started_again(tmp_path):
     log = tmp_path / "log"
@@ -166,11 +192,9 @@ def test_client_killed_and_started_again(tmp_path):
     command = [sys.executable, "-m", "coreai_torch.cli", "fleet", "run", "plan.json", "-o", "out"]
     with Cluster(tmp_path) as cluster:
         command += ["--scheduler", cluster.address, "--json"]
-        first = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
         wait_until(lambda: len(_lines(log)) >= 7)
-        os.killpg(first.pid, signal.SIGKILL)  # the command runs in a child of the first process
+        first.kill()
         first.wait()
         wait_until(lambda: not _is_locked(tmp_path / "out"))
         done = len(list(results.iterate(tmp_path / "out")))
