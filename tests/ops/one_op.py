@@ -14,7 +14,6 @@ import time
 import traceback
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +24,7 @@ from case_runner import ALL, check, sized  # noqa: E402  found by the lines abov
 
 from tests.sweep import entries  # noqa: E402
 from tests.sweep.outcome import ATTEMPTED, Kind  # noqa: E402
-from tests.sweep.pool import Worker  # noqa: E402
+from tests.sweep.plan import judged  # noqa: E402
 
 SAMPLES = 4  # of each dtype
 
@@ -77,9 +76,9 @@ def run_case(row: Any) -> str:
     return ""
 
 
-def run_entry(worker: Worker, name: str) -> tuple[int, list[str]]:
+def run_entry(name: str) -> tuple[int, list[str]]:
     """Return the number of samples that passed, and a line for each that failed."""
-    result = worker.judge(name, dict.fromkeys(entries.dtypes(name), SAMPLES))
+    result = judged(name, dict.fromkeys(entries.dtypes(name), SAMPLES), fork=True)
     failed = [
         f"{v.dtype} #{v.index} {v.outcome.kind}: {v.outcome.detail}\n    {v.sample}"
         for v in result.verdicts
@@ -113,14 +112,10 @@ def main(arguments: list[str]) -> int:
 
 def _run_entries(found: list[str]) -> list[str]:
     failures = []
-    worker = Worker("fork") if found else SimpleNamespace(close=lambda: None)
-    try:
-        for name in found:
-            passed, failed = run_entry(worker, name)
-            print(f"{passed} samples of the database entry {name} pass, {len(failed)} fail")
-            failures += [f"{name} {line}" for line in failed]
-    finally:
-        worker.close()
+    for name in found:
+        passed, failed = run_entry(name)
+        print(f"{passed} samples of the database entry {name} pass, {len(failed)} fail")
+        failures += [f"{name} {line}" for line in failed]
     return failures
 
 

@@ -1,21 +1,24 @@
 # ruff: noqa: T201  a command prints
-"""`python -m tests.sweep softmax --dtypes f32,int64`: judge the samples of database entries."""
+"""`python -m tests.sweep softmax --dtypes f32,int64`: judge the samples of database entries.
+
+The entries are tasks of a fleet run: an interrupted run continues, and an entry is not judged twice
+at the same content of converter, tests and libraries. `coreai-torch fleet report build/sweep` shows
+the run.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from . import entries, page, score
 from .out_of_scope import OUT_OF_SCOPE
-from .outcome import ATTEMPTED, Kind, Outcome, Verdict
-from .pool import Result, sweep
+from .outcome import ATTEMPTED, Kind, Verdict
+from .plan import ROOT, Job, Result, judged_by_fleet
 
 
 def main() -> int:
@@ -23,23 +26,18 @@ def main() -> int:
     names = _matching(options.pattern, options.exact)
     most = {d: options.f32 if d == "f32" else options.samples for d in options.dtypes.split(",")}
     most.setdefault("complex64", options.samples)  # for entries without a real dtype
-    done = _done(options)
     jobs = [
-        (name, {d: most[d] for d in entries.dtypes(name) if d in most})
+        Job(name, {d: most[d] for d in entries.dtypes(name) if d in most})
         for name in names
-        if name not in OUT_OF_SCOPE and name not in done
+        if name not in OUT_OF_SCOPE
     ]
-    out = open(options.out, "a") if options.out else None  # noqa: SIM115  closed with the process
-    results = []
-    for result in sweep([job for job in jobs if job[1]], options.workers):
-        results.append(result)
-        _show(result, options)
-        if out:
-            print(json.dumps(asdict(result)), file=out, flush=True)
+    jobs = [job for job in jobs if job.most]
+    results = judged_by_fleet(
+        jobs, options.results, options.workers, lambda result: _show(result, options)
+    )
     _summary(results)
     if options.record:
-        every = _read(options.out) if options.out else results
-        kept = score.score(every, most)
+        kept = score.score(results, most)
         score.save(kept)
         page.write()
         return _report(score.complaints(kept))
@@ -65,33 +63,10 @@ def _options() -> Any:
     parser.add_argument("--record", action="store_true", help="write the score and docs/ops.md")
     parser.add_argument("--failures", type=int, default=1, help="failing samples shown per outcome")
     parser.add_argument("--quiet", action="store_true", help="show only entries that did not pass")
-    parser.add_argument("--out", help="append every result to this file, as lines of JSON")
-    parser.add_argument("--resume", action="store_true", help="skip the entries in --out")
+    parser.add_argument(
+        "--results", type=Path, default=ROOT / "build" / "sweep", help="folder of the fleet run"
+    )
     return parser.parse_args()
-
-
-def _done(options: Any) -> set[str]:
-    if not (options.resume and Path(options.out).exists()):
-        return set()
-    return {result.entry for result in _read(options.out)}
-
-
-def _read(path: str) -> list[Result]:
-    """Return the results of earlier runs; the latest one of each entry."""
-    results = {}
-    for line in Path(path).read_text().splitlines():
-        row = json.loads(line)
-        verdicts = [
-            Verdict(
-                v["dtype"],
-                v["index"],
-                Outcome(Kind(v["outcome"]["kind"]), v["outcome"]["detail"]),
-                v["sample"],
-            )
-            for v in row["verdicts"]
-        ]
-        results[row["entry"]] = Result(row["entry"], verdicts, row["seconds"])
-    return list(results.values())
 
 
 def _matching(patterns: list[str], exact: bool) -> list[str]:

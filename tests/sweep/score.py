@@ -12,7 +12,7 @@ from . import entries
 from .known_refusals import KNOWN_REFUSALS
 from .out_of_scope import OUT_OF_SCOPE
 from .outcome import ATTEMPTED, DEFECTS, Kind
-from .pool import Result
+from .plan import Result
 from .set_aside import SET_ASIDE
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -13,7 +13,7 @@ from tests.sweep import entries, page, score
 from tests.sweep.known_refusals import KNOWN_REFUSALS
 from tests.sweep.out_of_scope import OUT_OF_SCOPE
 from tests.sweep.outcome import ATTEMPTED, Kind
-from tests.sweep.pool import Worker
+from tests.sweep.plan import judged
 from tests.sweep.set_aside import NUMBERS, SET_ASIDE, VIEWS
 from tests.sweep.tolerances import LOOSENED, PRODUCTS, UNDEFINED
 
@@ -56,16 +56,9 @@ SLICE = (
 SAMPLES = 3  # of each dtype
 
 
-@pytest.fixture(scope="module")
-def worker():
-    started = Worker()
-    yield started
-    started.close()
-
-
 @pytest.mark.parametrize("entry", SLICE)
-def test_entry_passes(entry, worker):
-    result = worker.judge(entry, dict.fromkeys(entries.dtypes(entry), SAMPLES))
+def test_entry_passes(entry):
+    result = judged(entry, dict.fromkeys(entries.dtypes(entry), SAMPLES))
     failing = [
         f"{v.dtype} #{v.index} {v.outcome.kind}: {v.outcome.detail}\n    {v.sample}"
         for v in result.verdicts
