@@ -1,4 +1,4 @@
-"""The parts of the test suite that run with every version of torch."""
+"""The parts of the test suite that run with every version of torch, as tasks of a fleet run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from .environment import ROOT, Environment
+from .environment import ROOT
 
 # Ten models of different families; the first five are the quick set.
 MODELS = (
@@ -72,12 +75,34 @@ class Result:
         return asdict(self)
 
 
-def run(part: Part, environment: Environment) -> Result:
-    """Run one part and read pytest's summary."""
+def run_part(task: Any) -> dict[str, Any]:
+    """Run one part with the environment of this process; return the columns of its row."""
+    result = _run(task.model, task.config["arguments"])
+    first = result.failures[0] if result.failures else ""
+    return {
+        "verdict": "fail" if result.failed else "pass",
+        "cause": f"{result.failed} failed" if result.failed else "",
+        "message": first,
+        "result": result.as_json(),
+    }
+
+
+def result_of(row: Mapping[str, Any]) -> Result:
+    """Return the result of a row; a child that ended early counts as one failure."""
+    details = json.loads(row["details"] or "{}")
+    if "result" in details:
+        given = details["result"]
+        return Result(**{**given, "failures": tuple(given["failures"])})
+    why = f"{row['verdict']}: {row['cause']}: {row['message']}"
+    return Result(row["model"], 0, 1, 0, row["seconds"] or 0.0, (why,))
+
+
+def _run(name: str, arguments: list[str]) -> Result:
+    """Run pytest and read its summary."""
     command = [
-        *(environment.interpreter, "-m", "pytest", "-n", str(os.cpu_count() or 1)),
+        *(sys.executable, "-m", "pytest", "-n", str(os.cpu_count() or 1)),
         *("--dist", "loadgroup", "-p", "no:cacheprovider", "-m", "not slow", "-rfE", "--tb=line"),
-        *part.arguments,
+        *arguments,
     ]
     started = time.monotonic()
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -93,7 +118,7 @@ def run(part: Part, environment: Environment) -> Result:
     if done.returncode not in (0, 1) and not failures:  # pytest itself failed
         failures, errors = ((done.stdout + done.stderr)[-2000:],), errors + 1
     return Result(
-        part.name,
+        name,
         counts.get("passed", 0),
         counts.get("failed", 0) + errors,
         counts.get("skipped", 0),
