@@ -21,13 +21,10 @@ def preload(*modules: str) -> None:
     import lean_torch
     import torch
 
-    from tests.sweep.worker import warm_up
-
     os.environ["HF_HUB_OFFLINE"] = "1"
     lean_torch.make_lean()
     torch.set_num_threads(1)
-    warm_up()
-    for name in modules:
+    for name in ("tests.sweep.preloaded", *modules):
         importlib.import_module(name)
 
 
