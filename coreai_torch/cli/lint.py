@@ -35,7 +35,8 @@ def lint(
     ],
     inputs: Inputs = None,
     target: Annotated[
-        str, typer.Option(help="Compute units, separated by commas: gpu, neural_engine, cpu.")
+        str,
+        typer.Option(help="Compute units, separated by commas: gpu, neural_engine, cpu; or any."),
     ] = "",
     os: Annotated[str | None, typer.Option(help="A version of the operating system: 27.0.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,

@@ -7,10 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from .. import errors
+from ..asset.annotations import SIZES, annotation
 from ..asset.reading import Program, Source, read
 from .rule import SEVERITIES, UNITS, Rule
 from .rules import RULES
-from .view import ProgramView
+from .view import ProgramView, Ranges
 
 _READ = 1 << 16  # larger constants are weights; the rules look at masks, epsilons and scales
 
@@ -37,18 +38,23 @@ def lint(
 
     Args:
         source: a program, an asset, or the path of one.
-        target: the compute units that the asset runs on: `"gpu"`, `"neural_engine"`, `"cpu"`, or
-            several of them. Rules about other units are skipped.
+        target: the compute units that the asset runs on: `"gpu"`, `"neural_engine"`, `"cpu"`,
+            several of them, or `"any"`. Rules about other units are skipped.
         os: the version of the operating system, as `"27.0"`. Rules about other versions are
             skipped; without it all rules apply.
     """
     rules = rules_for(target, os)
-    return lint_program(read(source, largest=_READ), rules)
+    return lint_program(read(source, largest=_READ), rules, annotation(source, SIZES))
 
 
-def lint_program(program: Program, rules: Collection[Rule] = RULES) -> list[Finding]:
-    """Apply rules to a program that was already read."""
-    view = ProgramView(program)
+def lint_program(
+    program: Program, rules: Collection[Rule] = RULES, ranges: Ranges | None = None
+) -> list[Finding]:
+    """Apply rules to a program that was already read.
+
+    `ranges` is the entry "coreai_torch.sizes" of the metadata: the ranges of dynamic sizes.
+    """
+    view = ProgramView(program, ranges)
     found = [finding for rule in rules if (finding := _apply(rule, view)) is not None]
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
@@ -56,10 +62,11 @@ def lint_program(program: Program, rules: Collection[Rule] = RULES) -> list[Find
 def rules_for(target: str | Collection[str] = UNITS, os: str | None = None) -> list[Rule]:
     """Return the rules about these units and this version of the operating system."""
     units = [target] if isinstance(target, str) else list(target)
+    units = [*UNITS] if "any" in units else units
     for unit in units:
         if unit not in UNITS:
             raise errors.ConversionError(
-                f"{unit!r} is not a compute unit\n  try   pass one of {', '.join(UNITS)}"
+                f"{unit!r} is not a compute unit\n  try   pass one of {', '.join((*UNITS, 'any'))}"
             )
     version = None if os is None else _version(os)
     return [r for r in RULES if set(r.units) & set(units) and _applies(r, version)]

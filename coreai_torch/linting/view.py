@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 
@@ -15,7 +16,7 @@ HALF = "f16"
 FLOATS = ("f16", "bf16", "f32", "f64")
 _PREFIXES = ("coreai.", "decomposable.", "broadcasting_")
 # These ops change the layout or the type of a value, but not its elements.
-_LAYOUT = (
+LAYOUT = (
     *("cast", "reshape", "transpose", "expand_dims", "shrink_dims"),
     *("broadcast_in_dims", "broadcast_to", "broadcast"),
 )
@@ -37,6 +38,10 @@ def is_integer(type_: Type) -> bool:
 def elements(type_: Type) -> int:
     """Return the number of elements; dynamic sizes count as 1."""
     return math.prod(max(size, 1) for size in type_.shape)
+
+
+# Name, lower and upper bound of dynamic sizes by entry point, port and axis; the upper may be None.
+Ranges: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
 
 
 class FunctionView:
@@ -62,7 +67,7 @@ class FunctionView:
     def origin(self, value: int) -> Op | None:
         """Return the op that computes the elements of a value, before casts and reshapes."""
         op = self.producer(value)
-        while op is not None and kind(op) in _LAYOUT:
+        while op is not None and kind(op) in LAYOUT:
             op = self.producer(op.operands[0])
         return op
 
@@ -93,14 +98,20 @@ class FunctionView:
 class ProgramView:
     """All functions of a program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, ranges: Ranges | None = None) -> None:
         self.program = program
+        self.ranges = ranges
         self.functions = [FunctionView(f) for f in program.functions.values()]
 
     @property
     def entries(self) -> Iterator[Function]:
         """The functions that an app can call."""
         return (f for f in self.program.functions.values() if not f.is_private)
+
+    @property
+    def outside_composites(self) -> list[FunctionView]:
+        """The functions without the bodies of composites, which devices may replace by kernels."""
+        return [f for f in self.functions if not f.function.composite]
 
     def composite(self, op: Op) -> str:
         """Return the name of the composite that an op calls; empty for every other op."""

@@ -114,7 +114,7 @@ def page_of(
         Section("dataflow", "Graph", _file("dataflow.html")),
         Section("graph", "Modules", _file("modules.html")),
         sections.weights(summary),
-        sections.lint(lint_program(program)),
+        sections.lint(lint_program(program, ranges=sizes)),
         sections.rewrites(rewrites) if rewrites else None,
     ]
     shown = [part for part in parts if part is not None]

@@ -14,7 +14,8 @@ _LAYOUT = (
     *("reshape", "transpose", "expand_dims", "shrink_dims"),
     *("broadcast_in_dims", "broadcast_to", "broadcast"),
 )
-_LOGIC = ("and", "or", "xor", "not", "bitwise_and", "bitwise_or", "bitwise_xor")
+_COMBINING = ("and", "or", "xor", "bitwise_and", "bitwise_or", "bitwise_xor")
+_LOGIC = (*_COMBINING, "not")
 _COMPARISONS = ("equal", "not_equal", "greater")
 _DEPTH = 8
 
@@ -41,9 +42,9 @@ def _is_mask_as_number(op: Operation) -> bool:
     if d.is_complex(op.results[0]):
         return False
     found = producer(op.operands[0])
-    while found is not None and kind(found) in _LAYOUT:
+    while found is not None and kind(found) in (*_LAYOUT, "not"):
         found = producer(found.operands[0])
-    return found is not None and kind(found) in _LOGIC
+    return found is not None and kind(found) in _COMBINING
 
 
 def _compares_integers(op: Operation, steps: int) -> bool:

@@ -10,11 +10,13 @@ from ..ir.editing import Operation, kind, known, numbers
 
 
 def apply(op: Operation) -> Sequence[Value] | None:
-    """Replace a transposed convolution over two axes if one of them has size 1."""
+    """Replace a transposed convolution over two axes if input and kernel have size 1 at one."""
     if kind(op) != "conv_transpose2d":
         return None
     x, weight, *options = op.operands
-    if 1 not in x.type.shape[2:] or any(known(value) is None for value in options):
+    if (1, 1) not in zip(x.type.shape[2:], weight.type.shape[2:], strict=True) or any(
+        known(value) is None for value in options
+    ):
         return None
     if any(n < 0 for n in (*x.type.shape[2:], *weight.type.shape)):
         return None

@@ -54,11 +54,11 @@ def _clamped_start(start: Value, size: int, count: int) -> Value:
 
 def clamped_scatter(op: Operation) -> Sequence[Value] | None:
     """Clamp the indices of a scatter to the size of the axis."""
-    if kind(op) != "scatter_along_axis" or _is_safe(op.operands[1]):
+    if kind(op) != "scatter_along_axis":
         return None
     x, indices, _, axis = op.operands
     at = known(axis)
-    if at is None:
+    if at is None or _is_safe(indices, x.type.shape[int(at)]):
         return None
     last = d.sub(d.cast(_length(x, int(at)), d.dtype(indices)), d.like(indices, 1))
     inside = d.minimum(d.maximum(indices, d.like(indices, 0)), last)
@@ -70,9 +70,25 @@ def _length(x: Value, axis: int) -> Value:
     return d.constant(size, torch.int32) if isinstance(size, int) else size
 
 
-def _is_safe(indices: Value) -> bool:
-    """Return whether indices are constant, or clamped already."""
-    found = producer(indices)
-    while found is not None and kind(found) in _LAYOUT:
-        found = producer(found.operands[0])
-    return found is not None and kind(found) in ("constant", "minimum", "maximum")
+def _is_safe(indices: Value, size: int) -> bool:
+    """Return whether indices are constant, clamped already, or an order of few elements."""
+    found, last = _selected(indices)
+    if found is None or kind(found) not in ("argsort", "argmax"):
+        return found is not None and kind(found) in ("constant", "minimum", "maximum")
+    axis = known(found.operands[1])
+    length = 0 if axis is None else found.operands[0].type.shape[int(axis)]
+    return 0 < length <= size and last in (None, length - 1)
+
+
+def _selected(indices: Value) -> tuple[Operation | None, int | None]:
+    """Return the op that computes indices, and `last` if they are `last - indices`."""
+    found, last = producer(indices), None
+    while found is not None and kind(found) in (*_LAYOUT, "slice", "reverse", "sub"):
+        operand = found.operands[0]
+        if kind(found) == "sub":  # a descending order counts from the last element
+            offset = known(operand)
+            if last is not None or offset is None or offset.numel() != 1:
+                return found, last
+            last, operand = int(offset), found.operands[1]
+        found = producer(operand)
+    return found, last

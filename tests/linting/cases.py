@@ -30,6 +30,7 @@ class Case:
     code: str
     hazard: Callable[[], Program]
     clean: Callable[[], Program]
+    ranges: tuple[object, object] = (None, None)  # of the dynamic sizes of the two programs
 
 
 class Call(nn.Module):
@@ -303,13 +304,13 @@ CASES = [
     ),
     Case(
         "HAZ47",
-        converted(States((2, 2048, 4), write=write_row), torch.ones(2, 1, 4)),
-        converted(States((2, 1024, 4), write=write_row), torch.ones(2, 1, 4)),
+        converted(States((2, 2048, 1, 4), write=write_row), torch.ones(2, 1, 1, 4)),
+        converted(States((2, 1024, 1, 4), write=write_row), torch.ones(2, 1, 1, 4)),
     ),
     Case(
         "HAZ48",
-        converted(States((2, 4), (2, 4), (2, 4), write=add_whole), X),
-        converted(States((2, 4), (2, 4), write=add_whole), X),
+        converted(States(*[(1, 2, 4, 4)] * 3, write=add_whole), X),
+        converted(States(*[(1, 2, 4, 4)] * 2, write=add_whole), X),
     ),
     Case(
         "HAZ49",
@@ -328,7 +329,9 @@ CASES = [
         ),
         converted(lambda x: torch.tanh(torch.relu(torch.sigmoid(x * x + x)).exp()), HALF),
     ),
-    Case("HAZ52", converted(lambda x, i: x[i], X, INDEX[:, 0]), converted(lambda x: x[1:3], X)),
+    Case(
+        "HAZ52", converted(lambda x, i: (x * 2)[i], X, INDEX[:, 0]), converted(lambda x: x[1:3], X)
+    ),
     Case("HAZ53", converted(lambda x: torch.sort(x)[0], X), converted(lambda x: x.amax(1), X)),
     Case(
         "HAZ54",
@@ -342,4 +345,36 @@ CASES = [
         converted(lambda x: x * 2, torch.ones(1, 64, 512, 2)),
         converted(lambda x: x * 2, torch.ones(1, 2, 64, 512)),
     ),
+    Case(
+        "HAZ58",
+        by_hand(made.ports(tensor("f32", -1))),
+        by_hand(made.ports(tensor("f32", -1))),
+        tuple({"main": {"x0": {"0": ["batch", 1, upper]}}} for upper in (None, 8)),
+    ),
+]
+
+
+def _transposed_convolution(kernel) -> Program:
+    types = (tensor("f32", 1, 8, 1, 1), tensor("f32", 8, 4, *kernel))
+    return made.ops(op("conv_transpose2d", (0, 1), (2,), (tensor("f32", 1, 4, *kernel),), types))
+
+
+def _route(scores):
+    weights, experts = scores.softmax(-1).topk(2)
+    return torch.zeros_like(scores).scatter(1, experts, weights)
+
+
+# Programs that resemble the construct of a rule, but do not have its problem.
+QUIET = [
+    ("HAZ13", converted(lambda x: (~(x > 0)).float(), X)),
+    ("HAZ14", converted(lambda x: (~(x > 0)).float(), INDEX)),
+    ("HAZ16", converted(Call(lambda x: torch.relu(x @ x.mT) * torch.relu(x @ x.mT)), HALF)),
+    ("HAZ20", by_hand(_transposed_convolution((4, 4)))),
+    ("HAZ28", converted(lambda x: (x > 0).sum(), X)),
+    ("HAZ29", converted(lambda x: (x != 1).int().cumsum(1), INDEX)),
+    ("HAZ30", converted(_route, X)),
+    ("HAZ47", converted(States((1, 4096, 4), write=add_whole), X)),
+    ("HAZ48", converted(States((2, 4), (2, 4), (2, 4), write=add_whole), X)),
+    ("HAZ51", converted(nn.Sequential(nn.RMSNorm(8), nn.Sigmoid(), nn.ReLU()).half(), HALF)),
+    ("HAZ52", converted(nn.Embedding(8, 4), INDEX)),
 ]

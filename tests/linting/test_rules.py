@@ -10,21 +10,26 @@ import coreai_torch
 from coreai_torch import errors
 from coreai_torch.linting import RULES, lint, lint_program, rules_for
 
-from .cases import CASES, X, converted
+from .cases import CASES, QUIET, X, converted
 
 
-def found(program) -> set[str]:
-    return {finding.code for finding in lint_program(program)}
+def found(program, ranges=None) -> set[str]:
+    return {finding.code for finding in lint_program(program, ranges=ranges)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
 def test_rule_finds_the_hazard(case):
-    assert case.code in found(case.hazard())
+    assert case.code in found(case.hazard(), case.ranges[0])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
 def test_rule_ignores_the_clean_program(case):
-    assert case.code not in found(case.clean())
+    assert case.code not in found(case.clean(), case.ranges[1])
+
+
+@pytest.mark.parametrize(("code", "make"), QUIET, ids=[code for code, _ in QUIET])
+def test_rule_is_quiet_where_it_does_not_apply(code, make):
+    assert code not in found(make())
 
 
 def test_every_rule_has_a_case():
@@ -46,7 +51,17 @@ def test_target_selects_rules():
 def test_version_selects_rules():
     assert "HAZ35" in {rule.code for rule in rules_for(os="26.4")}
     assert "HAZ35" not in {rule.code for rule in rules_for(os="27.0")}
-    assert len(rules_for(os=None)) == len(RULES)
+    assert len(rules_for(os=None)) == len(rules_for("any")) == len(RULES)
+
+
+def test_dynamic_size_without_upper_bound_is_found():
+    def codes(size):
+        batch = torch.export.Dim("batch", min=1, max=size)
+        shapes = {"dynamic_shapes": ({0: batch},), "verify": False}
+        return {f.code for f in lint(coreai_torch.convert(nn.ReLU(), (X,), **shapes))}
+
+    assert "HAZ58" in codes(None)
+    assert "HAZ58" not in codes(8)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...asset.reading import Op
 from ..rule import Rule, ops_where
-from ..view import HALF, FunctionView, is_integer, kind
+from ..view import HALF, LAYOUT, FunctionView, is_integer, kind
 
 _ORDERING = ("sort", "argsort", "argmax", "topk")
 
@@ -14,18 +14,55 @@ def _is_half_ordering(view: FunctionView, op: Op) -> bool:
 
 
 def _is_wrapping(view: FunctionView, op: Op) -> bool:
-    return kind(op) in ("reduce_sum", "reduce_product") and is_integer(op.types[0])
+    return kind(op) in ("reduce_sum", "reduce_product") and _may_overflow(view, op)
 
 
 def _is_trapping(view: FunctionView, op: Op) -> bool:
-    return kind(op) in ("scan", "batch_matmul") and is_integer(op.types[0])
+    return kind(op) in ("scan", "batch_matmul") and _may_overflow(view, op)
+
+
+def _may_overflow(view: FunctionView, op: Op) -> bool:
+    """Return whether integers are added that are neither counts of a mask nor sizes."""
+    return is_integer(op.types[0]) and not _is_mask_or_size(view, op.operands[0])
+
+
+def _is_mask_or_size(view: FunctionView, value: int) -> bool:
+    op = view.producer(value)
+    while op is not None and kind(op) in (*LAYOUT, "slice"):
+        if op.operand_types[0].element == "i1":
+            return True
+        op = view.producer(op.operands[0])
+    return op is not None and kind(op) == "get_shape"
 
 
 def _is_unchecked_scatter(view: FunctionView, op: Op) -> bool:
     if kind(op) != "scatter_along_axis":
         return False
-    indices = view.origin(op.operands[1])
+    indices, last = _selected(view, op.operands[1])
+    if indices is not None and kind(indices) in ("argsort", "argmax"):
+        length = _length(view, indices, 1)
+        return not 0 < length <= _length(view, op, 3) or last not in (None, length - 1)
     return indices is None or kind(indices) not in ("constant", "minimum", "maximum")
+
+
+def _selected(view: FunctionView, value: int) -> tuple[Op | None, int | None]:
+    """Return the op that computes indices, and `last` if they are `last - indices`."""
+    op, last = view.origin(value), None
+    while op is not None and kind(op) in ("slice", "reverse", "sub"):
+        operand = op.operands[0]
+        if kind(op) == "sub":  # a descending order counts from the last element
+            offset = view.constant(operand)
+            if last is not None or offset is None or offset.numel() != 1:
+                return op, last
+            last, operand = int(offset), op.operands[1]
+        op = view.origin(operand)
+    return op, last
+
+
+def _length(view: FunctionView, op: Op, axis: int) -> int:
+    """Return the size of the first operand along the axis that another operand gives, or 0."""
+    at = view.constant(op.operands[axis]) if len(op.operands) > axis else None
+    return 0 if at is None else op.operand_types[0].shape[int(at)]
 
 
 RULES = (

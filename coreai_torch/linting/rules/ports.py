@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...asset.reading import DYNAMIC
-from ..rule import Match, Rule, ops_where, ports_where
+from ..rule import Match, Rule, ops_where, port_match, ports_where
 from ..view import HALF, ProgramView
 
 _WIDE = ("si64", "ui64", "f64")
@@ -25,6 +25,16 @@ def _many_outputs(view: ProgramView) -> Iterator[Match]:
         outputs = [port for port in function.outputs if port.type.kind != "token"]
         if len(outputs) >= _MANY_OUTPUTS:
             yield f"{len(outputs)} outputs of {function.name!r}", ""
+
+
+def _unbounded_sizes(view: ProgramView) -> Iterator[Match]:
+    """Find inputs with a dynamic size whose range is known to have no end."""
+    for function in view.entries:
+        ports = (view.ranges or {}).get(function.name, {})
+        for port in function.inputs:
+            bounds = [bound for _, *bound in ports.get(port.name, {}).values()]
+            if any(upper is None for _, upper in bounds):
+                yield port_match(port, function.name)
 
 
 RULES = (
@@ -81,6 +91,15 @@ RULES = (
         "export with fixed sizes",
         "coreai-model-zoo conversion guide",
         ports_where(lambda t: DYNAMIC in t.shape),
+    ),
+    Rule(
+        "HAZ58",
+        "info",
+        ("gpu", "neural_engine"),
+        "a dynamic size without an upper bound: devices compile each size and cache the result",
+        "export with a range: torch.export.Dim(name, min=1, max=8), or with fixed sizes",
+        "coreai-model-zoo conversion guide, on caches that grow with each size",
+        _unbounded_sizes,
     ),
     Rule(
         "HAZ56",

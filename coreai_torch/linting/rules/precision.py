@@ -10,6 +10,7 @@ from ..view import FLOATS, HALF, FunctionView, kind
 
 _SMALLEST_NORMAL = 6.1e-5  # of float16
 _LOWEST_MASK = -4e4
+_OFFSET = 3  # hardswish is x * clamp(x + 3, 0, 6) / 6
 _CLAMPS = ("minimum", "maximum", "relu")
 
 
@@ -45,15 +46,27 @@ def _is_mean_of_squares(view: FunctionView, op: Op) -> bool:
 
 def _is_hardswish_of_product(view: FunctionView, op: Op) -> bool:
     """Return whether x * clamp(x + 3, 0, 6) follows a rank-2 matrix product of float16."""
-    if kind(op) != "mul":
+    if kind(op) != "mul" or not any(_is_shifted_clamp(view, value) for value in op.operands):
         return False
-    gate = [view.origin(value) for value in op.operands]
-    clamped = any(g is not None and kind(g) in _CLAMPS for g in gate)
     found = view.ancestors(op, ("add", "mul", "divide", "cast", *_CLAMPS), 8)
-    return clamped and any(
+    return any(
         kind(a) == "batch_matmul" and a.types[0].element == HALF and len(a.types[0].shape) == 2
         for a in found
     )
+
+
+def _is_shifted_clamp(view: FunctionView, value: int) -> bool:
+    """Return whether a value is x + 3, clamped."""
+    op = view.origin(value)
+    clamps = 0
+    while op is not None and kind(op) in _CLAMPS:
+        clamps += 1
+        op = view.origin(op.operands[0])
+    if op is None or not clamps or kind(op) != "add":
+        return False
+    offsets = [view.origin(operand) for operand in op.operands]
+    numbers = [o.attributes.get("value") for o in offsets if o is not None]
+    return any(n is not None and n.numel() and bool((n == _OFFSET).all()) for n in numbers)
 
 
 def _values(op: Op, dtype: str) -> torch.Tensor | None:
@@ -88,7 +101,11 @@ def _is_constant_wave(view: FunctionView, op: Op) -> bool:
 
 
 def _is_transposed_convolution_1d(view: FunctionView, op: Op) -> bool:
-    return kind(op) == "conv_transpose2d" and 1 in op.operand_types[0].shape[2:]
+    """Return whether one of two axes has size 1 in the input and in the kernel."""
+    if kind(op) != "conv_transpose2d":
+        return False
+    x, weight = (t.shape[2:] for t in op.operand_types[:2])
+    return (1, 1) in zip(x, weight, strict=True)
 
 
 RULES = (

@@ -8,7 +8,8 @@ from ...asset.reading import Op
 from ..rule import Rule, ops_where
 from ..view import FLOATS, FunctionView, is_integer, kind
 
-_LOGIC = ("and", "or", "xor", "not", "bitwise_and", "bitwise_or", "bitwise_xor")
+_COMBINING = ("and", "or", "xor", "bitwise_and", "bitwise_or", "bitwise_xor")
+_LOGIC = (*_COMBINING, "not")
 _COMPARISONS = ("equal", "not_equal", "greater")
 
 
@@ -46,7 +47,9 @@ def _is_mask_as_number(view: FunctionView, op: Op) -> bool:
     if kind(op) != "cast" or op.operand_types[0].element != "i1" or op.types[0].element == "i1":
         return False
     before = view.origin(op.operands[0])
-    return before is not None and kind(before) in _LOGIC
+    while before is not None and kind(before) == "not":
+        before = view.origin(before.operands[0])
+    return before is not None and kind(before) in _COMBINING
 
 
 def _is_integer_mask_as_number(view: FunctionView, op: Op) -> bool:

@@ -12,13 +12,28 @@ _LARGE = 1 << 16
 _ROW = 32  # float16 values in the 64 bytes to which the last size is padded
 
 
+def _computes(view: FunctionView, op: Op) -> bool:
+    """Return whether an op is neither a constant, a cast of one, nor a call."""
+    if kind(op) == "cast":
+        return not view.is_constant(op.operands[0])
+    return kind(op) not in ("constant", "invoke")
+
+
 def _float32_leaks(view: ProgramView) -> Iterator[Match]:
     """Find float32 ops in a program that computes mostly in float16."""
-    ops = [op for f in view.functions for op in f.ops if kind(op) not in ("constant", "invoke")]
+    ops = [op for f in view.outside_composites for op in f.ops if _computes(f, op)]
     floats = [op for op in ops if op.types and op.types[0].element in FLOATS]
     wide = [op for op in floats if op.types[0].element == "f32"]
     if 0 < len(wide) * 2 < len(floats) and any(op.types[0].element == HALF for op in floats):
         yield from (match(op) for op in wide)
+
+
+def _is_gather_inside(view: FunctionView, op: Op) -> bool:
+    """Return whether an op gathers or scatters other than rows of a table at the start."""
+    if kind(op) not in ("gather_along_axis", "gather_nd", "scatter_along_axis", "scatter_nd"):
+        return False
+    looks_up = kind(op).startswith("gather") and view.is_constant(op.operands[0])
+    return not (looks_up and view.origin(op.operands[1]) is None)
 
 
 def _is_narrow_row(view: FunctionView, op: Op) -> bool:
@@ -47,14 +62,10 @@ RULES = (
         "HAZ52",
         "info",
         ("neural_engine",),
-        "gather or scatter, which do not run on the neural engine",
+        "gather or scatter inside the model, which do not run on the neural engine",
         "move them to the ends of the model, or into the app",
         "Core AI skill notes on residency",
-        ops_where(
-            lambda view, op: (
-                kind(op) in ("gather_along_axis", "gather_nd", "scatter_along_axis", "scatter_nd")
-            )
-        ),
+        ops_where(_is_gather_inside),
     ),
     Rule(
         "HAZ53",

@@ -11,10 +11,13 @@ from ..view import ProgramView
 
 _LONG = 2048
 _EXPECTED = 2
+_CACHE_RANK = 4
 
 
-def _states(function: Function) -> list[Port]:
-    return [port for port in function.inputs if port.type.kind == "handle"]
+def _states(function: Function, rank: int = 0) -> list[Port]:
+    """Return the states of at least this rank; caches of keys and values have rank 4 or more."""
+    states = (port for port in function.inputs if port.type.kind == "handle")
+    return [port for port in states if len(port.type.shape) >= rank]
 
 
 def _written_twice(view: ProgramView) -> Iterator[Match]:
@@ -30,14 +33,14 @@ def _written_twice(view: ProgramView) -> Iterator[Match]:
 
 def _long_states(view: ProgramView) -> Iterator[Match]:
     for function in view.entries:
-        for port in _states(function):
-            if len(port.type.shape) > 1 and max(port.type.shape[:-1]) >= _LONG:
+        for port in _states(function, _CACHE_RANK):
+            if max(port.type.shape[1:-1]) >= _LONG:
                 yield port_match(port, function.name)
 
 
 def _unusual_states(view: ProgramView) -> Iterator[Match]:
     for function in view.entries:
-        states = _states(function)
+        states = _states(function, _CACHE_RANK)
         if len(states) > _EXPECTED:
             yield port_match(states[_EXPECTED], function.name)
 
@@ -63,7 +66,7 @@ RULES = (
         "HAZ47",
         "warning",
         ("neural_engine",),
-        f"a state of {_LONG} positions or more, which gave corrupt text on iOS",
+        f"a cache of {_LONG} positions or more, which gave corrupt text on iOS",
         f"use fewer than {_LONG} positions, or run on the GPU",
         "coreai-models issue 124",
         _long_states,
@@ -72,7 +75,7 @@ RULES = (
         "HAZ48",
         "info",
         ("gpu", "neural_engine"),
-        "more than two states: the engines for language models expect two",
+        "more than two caches: the engines for language models expect two states",
         "stack the caches of all layers in one tensor for keys and one for values",
         "coreai-models documentation",
         _unusual_states,
