@@ -21,6 +21,14 @@ def element_dtype(x: Value) -> torch.dtype:
     return types.dtype_of(x.type)
 
 
+def in_dtype(x: Value, target: torch.dtype) -> Value:
+    """Return `cast(x, target)`; skip the check of arguments where nothing is to be cast.
+
+    The walker comes here twice per node: with `cast` alone a chain of 7,500 ops takes 10 % longer.
+    """
+    return x if element_dtype(x) is target else cast(x, target)
+
+
 @vocabulary
 def dtype(x: Value) -> torch.dtype:
     """Return the torch dtype of the elements.

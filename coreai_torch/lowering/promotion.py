@@ -11,7 +11,8 @@ import torch
 import torch.fx as fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from ..ir.dialect import Value, cast, constant
+from ..ir.casting import in_dtype
+from ..ir.dialect import Value, constant
 from ..ir.shapes import number
 from ..torch_compat import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 from .binding import Signature, as_value
@@ -103,7 +104,7 @@ def _computed(given: Any, stored: Any) -> Any:
 def _in(dtype: torch.dtype, operand: Any) -> Value:
     """Return an operand in a dtype; a number is converted once, so that 0.1 is rounded once."""
     if isinstance(operand, Value):
-        return cast(operand, dtype)
+        return in_dtype(operand, dtype)
     small = dtype.itemsize < 4 and not dtype.is_floating_point
     if small:  # torch wraps: 250 + 10 in uint8 is 4, and -1 there is 255
         operand = torch.tensor(operand).to(dtype).item()

@@ -11,7 +11,8 @@ import torch.fx as fx
 
 from ..capture import decompositions
 from ..errors import ConversionError
-from ..ir.dialect import Value, cast
+from ..ir.casting import in_dtype
+from ..ir.dialect import Value
 from ..torch_compat import HigherOrderOperator, MissingOverload, OpOverload
 from . import promotion
 from .binding import Call, Signature
@@ -60,7 +61,7 @@ class Lowering:
         result = self.fn(ctx, **args)
         if self.promote is Promote.NOT or not isinstance(result, Value):
             return result
-        return cast(result, ctx.out_dtype)
+        return in_dtype(result, ctx.out_dtype)
 
 
 @dataclass(frozen=True)
