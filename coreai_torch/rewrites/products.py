@@ -16,6 +16,8 @@ _LAYOUT = ("cast", "reshape", "transpose", "expand_dims", "shrink_dims", "broadc
 _STEPS = 8
 _MANY_KEYS = 4096
 _SCALE = 64.0
+# Scaled values stay below 32768; the probabilities of a row add up to less than 2.
+_LARGEST_SCALED = 512.0
 
 
 def before_hardswish(op: Operation) -> Sequence[Value] | None:
@@ -51,16 +53,39 @@ def _origin(value: Value) -> Operation | None:
 
 
 def scaled_attention(op: Operation) -> Sequence[Value] | None:
-    """Multiply probabilities of many keys by 64, and the result by 1/64."""
+    """Multiply probabilities of many keys by 64, and the result by 1/64.
+
+    Matrices with a value above 512, an infinity or a NaN are multiplied by 1 instead: the product
+    overflows only where the original one does. Both factors are powers of 2, hence exact.
+    """
     if kind(op) != "batch_matmul" or d.dtype(op.results[0]) != torch.float16:
         return None
     probabilities, values = op.operands
-    found = _origin(probabilities)
-    if found is None or kind(found) != "softmax" or probabilities.type.shape[-1] < _MANY_KEYS:
+    if probabilities.type.shape[-1] < _MANY_KEYS or not _sums_to_one(probabilities):
         return None
-    scaled = d.mul(probabilities, d.like(probabilities, _SCALE))
-    product = d.matmul(scaled, values)
-    return [d.mul(product, d.like(product, 1 / _SCALE))]
+    axes = [values.type.rank - 2, values.type.rank - 1]
+    is_small = d.less(d.reduce_max(d.abs_(values), axes), d.like(values, _LARGEST_SCALED))
+    scale = d.where(is_small, d.like(values, _SCALE), d.like(values, 1.0))
+    inverse = d.where(is_small, d.like(values, 1 / _SCALE), d.like(values, 1.0))
+    return [d.mul(d.matmul(d.mul(probabilities, scale), values), inverse)]
+
+
+def _sums_to_one(value: Value) -> bool:
+    """Return whether a softmax computes the last axis of a value, up to its layout."""
+    found, axis, size = producer(value), value.type.rank - 1, value.type.shape[-1]
+    while found is not None and kind(found) in _LAYOUT:
+        operand = found.operands[0].type
+        if kind(found) == "transpose":
+            axis = numbers(found.operands[1])[axis]
+        elif kind(found) != "cast":
+            last = found.results[0].type.rank - 1
+            if axis != last or operand.rank == 0 or operand.shape[-1] != size:
+                return False
+            axis = operand.rank - 1
+        found = producer(found.operands[0])
+    if found is None or kind(found) != "softmax":
+        return False
+    return numbers(found.operands[1])[0] % found.results[0].type.rank == axis
 
 
 def wide_squares(op: Operation) -> Sequence[Value] | None:

@@ -40,7 +40,7 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite(
         "HAZ31",
         ("neural_engine",),
-        "probabilities are multiplied by 64, and the product by 1/64",
+        "probabilities of values below 512 are multiplied by 64, the product by 1/64",
         products.scaled_attention,
     ),
     Rewrite("HAZ06", ("neural_engine",), "sort and argmax in float32", ordering.in_float32),
