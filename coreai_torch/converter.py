@@ -155,7 +155,7 @@ class TorchConverter:
     ) -> TorchConverter:
         made: PrecisionReport | None = None
         if self._precision is not None:
-            program, made = self._precision.apply(program, externalized)
+            program, made = self._precision.apply(program)
         before = program.graph_module if self._composites and self._dump_passes else None
         program, report = self._recognized(program, entrypoint, externalized)
         missing = validate.check(program, capture_rules(self))
@@ -262,6 +262,16 @@ class TorchConverter:
     def has_precision(self) -> bool:
         """Whether staged programs become half precision."""
         return self._precision is not None
+
+    def split_precision(self) -> tuple[TorchConverter, Precision]:
+        """Return a copy without a precision, and the precision that this converter must have."""
+        if self._precision is None:
+            raise ConversionError(
+                "the converter has no precision\n  try   pass TorchConverter(precision='float16')"
+            )
+        other = self._copy()
+        other._precision = None
+        return other, self._precision
 
     def _copy(self) -> TorchConverter:
         """Return a converter that shares no registry, staged programs or reports with this one."""

@@ -166,9 +166,11 @@ def convert(
     program.save_asset(output)
     data, lines = _result(program, output, verified=not skipped)
     if precision:
-        report = program.precision_report
-        data["precision"] = dataclasses.asdict(report)
-        lines.append(str(report))
+        reports = program.precision_report
+        several = isinstance(reports, list)  # one for each --size
+        data["precision"] = [dataclasses.asdict(r) for r in (reports if several else [reports])]
+        data["precision"] = data["precision"] if several else data["precision"][0]
+        lines += [str(report) for report in (reports if several else [reports])]
     answer(data, lines, as_json=as_json, ok=True)
 
 

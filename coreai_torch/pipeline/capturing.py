@@ -43,9 +43,9 @@ def capture_source(
     captured = request.capture(staging, stage)
     if precision is not None:
         half = Half(precision, keep, calibration, half_ports)
-        half.check(None, None)
+        half.check()
         with stage("measuring half precision"):
-            captured, _ = half.apply(captured, request)
+            ((captured, _),) = half.apply([(captured, request)])
     leaves = request.leaves(captured)
     if half_ports:
         leaves = list((captured.program.example_inputs or (leaves,))[0])

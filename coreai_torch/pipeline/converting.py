@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..asset.program import Program, check_path, optimize_here
 from ..capture.io_plan import Names
-from ..capture.prepare import Captured, Source
+from ..capture.prepare import Source
 from ..converter import TorchConverter, check_converter
 from ..errors import ArgumentTypeError, ConversionError
 from ..ports import ImageInput, PortRequest
-from ..precision import PrecisionReport
-from ..progress import Stages, stages
+from ..progress import stages
 from ..verification import Mode, Settings, Subject, Verdict, check_mode, examine
 from .half import Half
 from .request import Request
-from .sizes import Sizes, Variant, variants
+from .sizes import Sizes, variants
+from .staging import Staged, stage_half, stage_source
 
 
 def convert(
@@ -105,7 +102,7 @@ def convert(
     mode = _verify_mode(verify)
     half = None if precision is None else Half(precision, keep, calibration, half_ports)
     if half is not None:
-        half.check(externalize_modules, sizes)
+        half.check()
     if converter is not None and converter.has_precision:
         raise ConversionError(
             "the converter has a precision, which convert does not compare with the model\n"
@@ -121,16 +118,18 @@ def convert(
         request = Request(model_or_exported, *given, dynamic_shapes, names, ports)
         if mode is not None:  # a comparison with eager: a model that fails there fails early
             request.check_eager()
-        staged = [
-            _stage_source(staging, variant, externalize_modules, half, stage)
-            for variant in variants(request, sizes)
-        ]
+        chosen = variants(request, sizes)
+        if half is None:
+            staged = [stage_source(staging, one, externalize_modules, stage) for one in chosen]
+        else:
+            staged = stage_half(staging, chosen, externalize_modules, half, stage)
         count = sum(len(one.captured.program.graph.nodes) for one in staged)
         with stage("converting", ops=count, live=False):
             result = staging.to_coreai()
         ports.describe(staged[0].captured, result)
-        if staged[0].report is not None:
-            result.precision_report = staged[0].report
+        reports = [one.report for one in staged if one.report is not None]
+        if reports:
+            result.precision_report = reports[0] if len(reports) == 1 else reports
         if mode is not None:
             with stage("verifying"):
                 verdicts = [_verify(one, result, staging, mode, half) for one in staged]
@@ -161,52 +160,8 @@ def _verify_mode(verify: bool | str) -> Mode | None:
     return check_mode(verify)
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """An entry point that was captured and staged."""
-
-    variant: Variant
-    captured: Captured
-    report: PrecisionReport | None = None
-
-
-def _stage_source(
-    staging: TorchConverter,
-    variant: Variant,
-    externalize: Sequence[Any] | None,
-    half: Half | None,
-    stage: Stages,
-) -> _Staged:
-    """Capture the source and stage its program, in half precision if asked."""
-    request, given = variant.request, variant.request.names
-    names = (given.inputs, given.outputs, given.states, variant.entrypoint)
-    if half is not None:
-        captured = request.capture(staging, stage)
-        with stage("measuring half precision"):
-            captured, report = half.apply(captured, request)
-        staging.add_exported_program(captured.program, *names)
-        return _Staged(variant, captured, report)
-    if not isinstance(request.source, torch.nn.Module):
-        if externalize:
-            raise ConversionError(
-                "externalize_modules needs the model itself: an exported program has no modules\n"
-                "  try   call convert(model, args, externalize_modules=[...])"
-            )
-        captured = request.capture(staging, stage)
-        staging.add_exported_program(captured.program, *names)
-        return _Staged(variant, captured)
-    captures: list[Captured] = []
-
-    def export(module: torch.nn.Module) -> torch.export.ExportedProgram:
-        captures.append(request.capture(staging, stage))
-        return captures[-1].program
-
-    staging.add_pytorch_module(request.source, export, externalize, *names)
-    return _Staged(variant, captures[-1])
-
-
 def _verify(
-    staged: _Staged,
+    staged: Staged,
     converted: Program,
     staging: TorchConverter,
     mode: Mode,

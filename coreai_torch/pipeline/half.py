@@ -7,11 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from ..capture.io_plan import plan
 from ..capture.prepare import Captured
 from ..errors import CalibrationWarning, ConversionError
-from ..precision import UNCALIBRATED, PrecisionReport, check_precision, to_half
+from ..precision import UNCALIBRATED, PrecisionReport, check_precision, to_half_together
 from .request import Request
+
+Leaves = list[Any]
 
 
 @dataclass(frozen=True)
@@ -23,35 +27,51 @@ class Half:
     calibration: Iterable[Any] | None
     half_ports: bool
 
-    def check(self, externalize: Sequence[Any] | None, sizes: Any = None) -> None:
+    def check(self) -> None:
+        """Raise if an option is wrong."""
         check_precision(self.precision)
-        if sizes is not None:
-            raise ConversionError(
-                "precision cannot be combined with sizes\n  try   convert model.half() with sizes"
-            )
-        if externalize:
-            raise ConversionError(
-                "precision cannot be combined with externalize_modules\n"
-                "  try   convert model.half() with externalize_modules, or leave them out"
-            )
 
-    def apply(self, captured: Captured, request: Request) -> tuple[Captured, PrecisionReport]:
-        """Return the captured program in half precision."""
-        program, report = to_half(
-            captured.program,
-            self._samples(captured, request),
-            self.precision,
-            self.keep,
-            half_ports=self.half_ports,
-        )
-        made = replace(captured, program=program, plan=plan(program, request.names), source=program)
-        return made, report
+    def apply(
+        self, captures: Sequence[tuple[Captured, Request]]
+    ) -> list[tuple[Captured, PrecisionReport]]:
+        """Return the captured programs, one for each size, in half precision."""
+        samples = self._samples(captures)
+        programs = [(one.program, given) for (one, _), given in zip(captures, samples, strict=True)]
+        found = to_half_together(programs, self.precision, self.keep, self.half_ports)
+        return [
+            (replace(one, program=half, plan=plan(half, request.names), source=half), report)
+            for (one, request), (half, report) in zip(captures, found, strict=True)
+        ]
 
-    def _samples(self, captured: Captured, request: Request) -> list[list[Any]]:
+    def _samples(self, captures: Sequence[tuple[Captured, Request]]) -> list[list[Leaves]]:
+        """Return the inputs to measure each program with."""
+        examples = [request.leaves(captured) for captured, request in captures]
         if self.calibration is None:
-            warnings.warn(UNCALIBRATED, CalibrationWarning, stacklevel=4)
-            return [request.leaves(captured)]
-        samples = [request.leaves(captured, given) for given in self.calibration]
-        if not samples:
+            warnings.warn(UNCALIBRATED, CalibrationWarning, stacklevel=5)
+            return [[example] for example in examples]
+        captured, request = captures[0]
+        given = [request.leaves(captured, inputs) for inputs in self.calibration]
+        if not given:
             raise ConversionError("calibration is empty\n  try   pass at least one tuple of args")
-        return samples
+        if len(captures) == 1:
+            return [given]
+        return _by_size(given, examples)
+
+
+def _by_size(given: Sequence[Leaves], examples: Sequence[Leaves]) -> list[list[Leaves]]:
+    """Return the inputs that have the sizes of each example; the example if there are none."""
+    sizes = [_sizes(example) for example in examples]
+    for place, leaves in enumerate(given):
+        if _sizes(leaves) not in sizes:
+            raise ConversionError(
+                f"calibration: input {place} has sizes {_sizes(leaves)}, which are not in sizes\n"
+                f"  try   pass inputs of sizes {' or '.join(map(str, sizes))}"
+            )
+    return [
+        [leaves for leaves in given if _sizes(leaves) == wanted] or [example]
+        for wanted, example in zip(sizes, examples, strict=True)
+    ]
+
+
+def _sizes(leaves: Leaves) -> list[tuple[int, ...]]:
+    return [tuple(leaf.shape) for leaf in leaves if isinstance(leaf, torch.Tensor)]

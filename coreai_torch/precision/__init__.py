@@ -1,6 +1,6 @@
 """Half precision: cast a captured program, and keep float32 where half precision fails."""
 
-from .half import PrecisionReport, check_precision, to_half
+from .half import PrecisionReport, check_precision, to_half, to_half_together
 from .islands import Island
 from .options import UNCALIBRATED, Precision
 
@@ -11,4 +11,5 @@ __all__ = [
     "PrecisionReport",
     "check_precision",
     "to_half",
+    "to_half_together",
 ]

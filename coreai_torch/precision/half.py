@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,9 +15,9 @@ from torch import fx
 
 from ..errors import ConversionError, module_path
 from . import running
-from .defaults import defaults, op_name
+from .defaults import defaults
 from .islands import Found, Island, Search
-from .recast import recast
+from .recast import WeightCasts, recast
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 # The relative error of an output, as a ratio of norms, up to which half precision is accepted.
@@ -73,17 +74,49 @@ def to_half(
         half_ports: whether float inputs and outputs become half precision too.
         limit: the relative error of the outputs to accept, as a ratio of norms.
     """
+    (found,) = to_half_together([(program, samples)], precision, keep, half_ports, limit)
+    return found
+
+
+def to_half_together(
+    programs: Sequence[tuple[torch.export.ExportedProgram, Sequence[Sequence[Any]]]],
+    precision: str,
+    keep: str | Sequence[str] = "auto",
+    half_ports: bool = False,
+    limit: float | None = None,
+) -> list[tuple[torch.export.ExportedProgram, PrecisionReport]]:
+    """Return programs of one model in half precision, with the same islands and shared weights.
+
+    `programs` has pairs of a program and its samples; the other arguments are those of `to_half`.
+    """
     check_precision(precision)
     dtype, limit = DTYPES[precision], LIMITS[precision] if limit is None else limit
-    search = Search(program, samples, defaults(program), dtype, limit)
+    keep = "auto" if not isinstance(keep, str) and [*keep] == ["auto"] else keep
+    searches = [Search(one, samples, defaults(one), dtype, limit) for one, samples in programs]
     if keep == "auto":
-        found = search.run()
+        results = _joined(searches, [search.run() for search in searches], limit)
     else:
-        found = search.measure(_named(program, [keep] if isinstance(keep, str) else keep))
-    _check_error(found.error_after, precision, limit, chosen=keep != "auto")
-    always = search.kept
-    half = recast(program, {*always, *found.islands}, dtype, half_ports=half_ports)
-    return half, _report(program, samples, precision, always, found, limit)
+        patterns = [keep] if isinstance(keep, str) else keep
+        results = [search.measure(_named(search, patterns)) for search in searches]
+    weights, made = WeightCasts(dtype), []
+    for search, found, (program, samples) in zip(searches, results, programs, strict=True):
+        _check_error(found.error_after, precision, limit, chosen=keep != "auto")
+        kept = {*search.kept, *found.islands}
+        half = recast(program, kept, dtype, half_ports=half_ports, weights=weights)
+        made.append((half, _report(program, samples, precision, search.kept, found, limit)))
+    return made
+
+
+def _joined(searches: Sequence[Search], results: Sequence[Found], limit: float) -> list[Found]:
+    """Give all programs the islands of each, so that a weight has the same dtype in all of them."""
+    if len(searches) == 1:
+        return list(results)
+    islands = {name: island for one in results for name, island in one.islands.items()}
+    joined = []
+    for search, found in zip(searches, results, strict=True):
+        every = search.measure(search.known(islands))
+        joined.append(every if every.error_after <= limit else found)
+    return joined
 
 
 def _check_error(error: float, precision: str, limit: float, *, chosen: bool) -> None:
@@ -123,21 +156,36 @@ def _report(
     )
 
 
-def _named(program: torch.export.ExportedProgram, patterns: Sequence[str]) -> dict[str, Island]:
+def _named(search: Search, patterns: Sequence[str]) -> dict[str, Island]:
     """Return the nodes that match the patterns; a pattern without a match is rejected."""
     found: dict[str, Island] = {}
+    calls = [node for node in search.nodes.values() if node.op == "call_function"]
     for pattern in patterns:
-        nodes = [n for n in program.graph.nodes if n.op == "call_function" and _fits(n, pattern)]
+        nodes = [node for node in calls if _fits(node, pattern)]
         if not nodes:
-            raise ConversionError(
-                f"keep: nothing matches {pattern!r}\n"
-                "  try   pass a module path with *, an op as aten.exp, or the name of a node"
-            )
-        found.update((n.name, Island(n.name, op_name(n), f"keep={pattern!r}", 0.0)) for n in nodes)
+            raise ConversionError(_unmatched(calls, pattern))
+        for node in nodes:
+            found.update(search.island(node, f"keep={pattern!r}"))
     return found
 
 
+def _names(node: fx.Node) -> set[str]:
+    """Return the names that a pattern may match: module paths with those around it, op, node."""
+    target, path = str(node.target), module_path(node)
+    parts = path.split(".")
+    modules = {".".join(parts[: i + 1]) for i in range(len(parts))} - {""}
+    return {node.name, target, target.rpartition(".")[0], *modules}
+
+
 def _fits(node: fx.Node, pattern: str) -> bool:
-    target = str(node.target)
-    names = (node.name, target, target.rpartition(".")[0], module_path(node))
-    return any(name and fnmatchcase(name, pattern) for name in names)
+    return any(fnmatchcase(name, pattern) for name in _names(node))
+
+
+def _unmatched(calls: Sequence[fx.Node], pattern: str) -> str:
+    names = sorted({name for node in calls for name in _names(node)})
+    near = get_close_matches(pattern, names, n=1)
+    asked = f"; did you mean {near[0]!r}?" if near else ""
+    return (
+        f"keep: nothing matches {pattern!r}{asked}\n"
+        "  try   pass a module path, an op as aten.exp, or the name of a node; * matches any part"
+    )

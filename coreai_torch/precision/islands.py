@@ -11,6 +11,7 @@ from torch import fx
 
 from . import running
 from .defaults import op_name, tensors
+from .externalized import together
 from .recast import is_full, recast
 
 _MARGIN = 0.5  # of the largest half-precision number: inputs other than the samples may be larger
@@ -52,7 +53,8 @@ class Search:
     ) -> None:
         self._program, self._samples = program, samples
         self._kept, self._dtype, self._limit = dict(kept), dtype, limit
-        self._nodes: dict[str, fx.Node] = {n.name: n for n in program.graph.nodes}
+        self.nodes: dict[str, fx.Node] = {n.name: n for n in program.graph.nodes}
+        self._together = together(program.graph)
         self._expected = [running.run(program, leaves) for leaves in samples]
         self._ranges = self._measured()
 
@@ -72,7 +74,7 @@ class Search:
         before, _ = self._error(islands)
         error, worst = before, 0
         if error > self._limit:
-            islands = self._overflowing()
+            islands = self._predicted()
             error, worst = self._error(islands)
         for round_ in range(_ROUNDS):
             if error <= self._limit:
@@ -109,7 +111,7 @@ class Search:
             try:
                 return running.run(program, leaves, self._dtype)
             except running.HalfKernelMissing as missing:
-                if missing.node in self._kept or missing.node not in self._nodes:
+                if missing.node in self._kept or missing.node not in self.nodes:
                     raise (missing.__cause__ or missing) from None
                 self._kept[missing.node] = "torch has no half-precision kernel"
 
@@ -118,19 +120,33 @@ class Search:
         """The nodes that stay in float32 in any case, those found while running included."""
         return self._kept
 
-    def _overflowing(self) -> dict[str, Island]:
-        """Return the nodes with values beyond half precision, and the nodes that read them."""
-        most = torch.finfo(self._dtype).max * _MARGIN
+    def _predicted(self) -> dict[str, Island]:
+        """Return the nodes with values outside of half precision, and the nodes that read them."""
+        limits = torch.finfo(self._dtype)
         found = {}
         for name, range_ in self._ranges.items():
-            node = self._nodes.get(name)
-            if node is None or node.op != "call_function" or range_.largest <= most:
+            node = self.nodes.get(name)
+            if node is None or node.op == "output":
                 continue
-            reason = f"values up to {range_.largest:.3g} overflow"
-            found.update(self._island(node, reason))
+            if range_.largest > limits.max * (_MARGIN if node.op == "call_function" else 1):
+                reason = f"values up to {range_.largest:.3g} overflow"
+            elif 0 < range_.largest < limits.smallest_normal:
+                reason = f"values up to {range_.largest:.3g} underflow"
+            else:
+                continue
+            found.update(self.island(node, reason))
             for user in node.users:
-                found.update(self._island(user, f"reads {reason}"))
+                found.update(self.island(user, f"reads {reason}"))
         return found
+
+    def known(self, islands: Mapping[str, Island]) -> dict[str, Island]:
+        """Return those islands of another program that this one has too."""
+        return {
+            name: island
+            for name, island in islands.items()
+            if name not in self._kept and name in self.nodes
+            if op_name(self.nodes[name]) == island.op
+        }
 
     def _blamed(self, islands: Mapping[str, Island], sample: int, count: int) -> dict[str, Island]:
         """Return the nodes that add the most error, and those that read them."""
@@ -150,45 +166,50 @@ class Search:
         found: dict[str, Island] = {}
         for name in ranked[:count]:
             reason = f"adds a relative error of {errors[name]:.2g}"
-            found.update(self._island(self._nodes[name], reason))
-            for user in self._nodes[name].users:
-                found.update(self._island(user, f"reads {name}"))
+            found.update(self.island(self.nodes[name], reason))
+            for user in self.nodes[name].users:
+                found.update(self.island(user, f"reads {name}"))
         return {name: island for name, island in found.items() if name not in islands}
 
     def _input_error(self, name: str, errors: Mapping[str, float]) -> float:
-        return max(
-            (errors.get(n.name, 0.0) for n in self._nodes[name].all_input_nodes), default=0.0
-        )
+        return max((errors.get(n.name, 0.0) for n in self.nodes[name].all_input_nodes), default=0.0)
 
-    def _island(self, node: fx.Node, reason: str) -> dict[str, Island]:
-        if node.op != "call_function" or node.name in self._kept:
-            return {}
-        if not any(is_full(value) for value in tensors(node)):
-            return {}
-        largest = self._ranges.get(node.name, running.Range(0.0, 0.0)).largest
-        return {node.name: Island(node.name, op_name(node), reason, largest)}
+    def island(self, node: fx.Node, reason: str) -> dict[str, Island]:
+        """Return the island of a node; all nodes of an externalized module are one island."""
+        found = {}
+        for name in self._together.get(node.name, [node.name]):
+            each = self.nodes[name]
+            if each.op != "call_function" or name in self._kept:
+                continue
+            if any(is_full(value) for value in tensors(each)):
+                largest = self._ranges.get(name, running.Range(0.0, 0.0)).largest
+                why = reason if each is node else f"in a module with {node.name}"
+                found[name] = Island(name, op_name(each), why, largest)
+        return found
 
     def _shrunk(self, islands: dict[str, Island], error: float) -> tuple[dict[str, Island], float]:
         """Remove islands in halves, then one by one, as long as the error stays below the limit."""
-        size, trials = len(islands), 0
-        while size >= 1 and trials < _TRIALS:
-            for start in range(0, len(islands), size):
-                names = list(islands)[start : start + size]
-                fewer = {n: i for n, i in islands.items() if n not in names}
+        parts = self._parts(islands)
+        size, trials = len(parts), 0
+        while size >= 1 and parts:
+            start = 0
+            while start < len(parts) and trials < _TRIALS:
+                fewer = [*parts[:start], *parts[start + size :]]
                 trials += 1
-                found, _ = self._error(fewer)
+                found, _ = self._error({n: islands[n] for part in fewer for n in part})
                 if found <= self._limit:
-                    islands, error = fewer, found
-                    break
-                if trials >= _TRIALS:
-                    break
-            else:
-                size //= 2
-                continue
-            size = min(size, max(len(islands), 1))
-            if not islands:
-                break
-        return islands, error
+                    parts, error = fewer, found
+                else:
+                    start += size
+            size = min(size // 2, len(parts))
+        return {n: islands[n] for part in parts for n in part}, error
+
+    def _parts(self, islands: Mapping[str, Island]) -> list[list[str]]:
+        """Return the islands in groups that stay together, those of a module in one."""
+        found: dict[str, list[str]] = {}
+        for name in islands:
+            found.setdefault(self._together.get(name, [name])[0], []).append(name)
+        return list(found.values())
 
 
 def _order(growth: float) -> float:

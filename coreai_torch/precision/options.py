@@ -12,7 +12,8 @@ from torch.export.graph_signature import InputKind
 
 from ..errors import CalibrationWarning, ConversionError
 from ..torch_compat import pytree
-from .half import PrecisionReport, check_precision, to_half
+from .half import DTYPES, PrecisionReport, check_precision, to_half
+from .recast import is_full
 
 UNCALIBRATED = (
     "half precision was measured on the example inputs alone: other inputs may overflow\n"
@@ -30,6 +31,11 @@ class Precision:
     calibration: Iterable[Any] | None = None
     half_ports: bool = False
 
+    def __post_init__(self) -> None:
+        """Read an iterator once, because several programs may be measured with it."""
+        if self.calibration is not None:
+            object.__setattr__(self, "calibration", list(self.calibration))
+
     @classmethod
     def of(cls, given: Precision | str | None) -> Precision | None:
         """Return options for a name or options; raise for an unknown name."""
@@ -43,18 +49,18 @@ class Precision:
         return made
 
     def apply(
-        self, program: torch.export.ExportedProgram, externalized: Sequence[Any]
+        self, program: torch.export.ExportedProgram
     ) -> tuple[torch.export.ExportedProgram, PrecisionReport]:
         """Return the program in half precision, and a report."""
-        if externalized:
-            raise ConversionError(
-                "precision cannot be combined with externalized modules\n"
-                "  try   convert model.half() with externalize_modules, or leave them out"
-            )
         samples = [_leaves(program, given) for given in self._inputs(program)]
         if not samples:
             raise ConversionError("calibration is empty\n  try   pass at least one tuple of args")
         return to_half(program, samples, self.dtype, self.keep, half_ports=self.half_ports)
+
+    def as_ports(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return float32 inputs in the dtype of the ports."""
+        dtype = DTYPES[self.dtype]
+        return [v.to(dtype) if self.half_ports and is_full(v) else v for v in leaves]
 
     def _inputs(self, program: torch.export.ExportedProgram) -> list[Any]:
         if self.calibration is not None:

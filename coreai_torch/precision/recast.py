@@ -16,6 +16,7 @@ from torch.export.graph_signature import InputKind
 
 from ..capture.copying import copied_module, with_graph
 from ..torch_compat import aten, pytree
+from .externalized import Calls, begins, is_mark, nodes_of_call
 
 FULL = torch.float32
 
@@ -26,10 +27,15 @@ def recast(
     dtype: torch.dtype,
     *,
     half_ports: bool = False,
+    weights: WeightCasts | None = None,
 ) -> torch.export.ExportedProgram:
-    """Return a copy of the program in half precision; the nodes named in `kept` stay in float32."""
+    """Return a copy of the program in half precision; the nodes named in `kept` stay in float32.
+
+    Programs that share `weights` share the weights in half precision, too.
+    """
     module = copied_module(program.graph_module)
-    rewrite = _Recast(program, module.graph, frozenset(kept), dtype, half_ports)
+    casts = WeightCasts(dtype) if weights is None else weights
+    rewrite = _Recast(program, module.graph, frozenset(kept), casts, half_ports)
     state = rewrite.run()
     module.recompile()
     inputs = _cast_all(program.example_inputs, dtype) if half_ports else None
@@ -45,6 +51,23 @@ def is_full(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype == FULL
 
 
+class WeightCasts:
+    """Weights in half precision, one copy of each."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def of(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the weight in half precision."""
+        if id(value) not in self._made:  # the original is stored too, so that its id stays its own
+            cast = value.detach().to(self.dtype)
+            if isinstance(value, torch.nn.Parameter):
+                cast = torch.nn.Parameter(cast, requires_grad=False)
+            self._made[id(value)] = (value, cast)
+        return self._made[id(value)][1]
+
+
 class _Recast:
     """One rewrite of a graph."""
 
@@ -53,18 +76,22 @@ class _Recast:
         program: torch.export.ExportedProgram,
         graph: fx.Graph,
         kept: frozenset[str],
-        dtype: torch.dtype,
+        weights: WeightCasts,
         half_ports: bool,
     ) -> None:
         self._program, self._graph, self._kept = program, graph, kept
-        self._dtype, self._half_ports = dtype, half_ports
-        self._casts: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
+        self._weight_casts, self._dtype, self._half_ports = weights, weights.dtype, half_ports
+        self._casts: dict[tuple[Any, ...], fx.Node] = {}
+        self._calls = Calls()
+        self._has_marks = any(is_mark(node) for node in graph.nodes)
 
     def run(self) -> dict[str, torch.Tensor]:
         """Rewrite the graph; return the weights that change their dtype."""
         state = self._weights()
         for node in list(self._graph.nodes):
-            if node.op == "call_function":
+            if is_mark(node):
+                self._mark(node)
+            elif node.op == "call_function":
                 self._call(node)
             elif node.op == "output":
                 self._output(node)
@@ -83,7 +110,7 @@ class _Recast:
                 if self._half_ports:
                     self._set_dtype(node, self._dtype)
             elif spec.target in stored and not self._is_used_in_full(node):
-                state[spec.target] = _stored(stored[spec.target], self._dtype)
+                state[spec.target] = self._weight_casts.of(stored[spec.target])
                 self._set_dtype(node, self._dtype)
         return state
 
@@ -97,22 +124,53 @@ class _Recast:
         dtype = FULL if node.name in self._kept else self._dtype
         other = self._dtype if dtype == FULL else FULL
 
-        def operand(value: Any) -> Any:
-            return self._cast(value, dtype) if _has_dtype(value, other) else value
+        def operand(value: fx.Node) -> fx.Node:
+            value = self._calls.inside(value)
+            return self._cast(value, dtype, node) if _has_dtype(value, other) else value
 
         node.args = fx.node.map_arg(node.args, operand)
         node.kwargs = fx.node.map_arg(node.kwargs, operand)
+        if node.target is aten.native_group_norm.default:
+            node.args = (self._contiguous(node), *node.args[1:])
         if dtype != FULL:
             node.args = _without_full(node.args, dtype)
             node.kwargs = _without_full(node.kwargs, dtype)
             self._set_dtype(node, dtype)
 
-    def _cast(self, node: fx.Node, dtype: torch.dtype) -> fx.Node:
-        """Return the value in another dtype; the cast is shared by later users."""
-        key = (node, dtype)
+    def _contiguous(self, norm: fx.Node) -> fx.Node:
+        """Return the contiguous input of a norm; `running` has the fault of torch."""
+        with self._graph.inserting_before(norm):
+            options = {"memory_format": torch.contiguous_format}
+            copy = self._graph.call_function(aten.clone.default, norm.args[:1], options)
+        copy.meta = {**norm.meta, "val": norm.args[0].meta["val"]}
+        return copy
+
+    def _mark(self, mark: fx.Node) -> None:
+        """Pass float arguments to an externalized module in the dtype that it computes in."""
+        given = list(mark.args[0])
+        tensors = [self._calls.inside(value) for value in given]
+        if begins(mark):
+            dtype = FULL if self._is_kept_in_full(mark) else self._dtype
+            other = self._dtype if dtype == FULL else FULL
+            tensors = [self._cast(v, dtype, mark) if _has_dtype(v, other) else v for v in tensors]
+        call = self._calls.read(mark)
+        if call is not None:
+            call.replaced = dict(zip(given, tensors, strict=True))
+        mark.args = (tensors, *mark.args[1:])
+
+    def _is_kept_in_full(self, mark: fx.Node) -> bool:
+        full = [n for n in nodes_of_call(mark) if _has_dtype(n, FULL)]
+        return bool(full) and all(n.name in self._kept for n in full)
+
+    def _cast(self, node: fx.Node, dtype: torch.dtype, user: fx.Node) -> fx.Node:
+        """Return the value in another dtype; the cast is shared by later users.
+
+        An externalized module has its own casts: another one would be one more argument.
+        """
+        key = (node, dtype, self._calls.innermost)
         if key not in self._casts:
             place = node.next if node.op != "placeholder" else self._first_call()
-            with self._graph.inserting_before(place):
+            with self._graph.inserting_before(user if self._has_marks else place):
                 cast = self._graph.call_function(aten._to_copy.default, (node,), {"dtype": dtype})
             cast.meta = dict(node.meta)
             cast.meta["val"] = node.meta["val"].to(dtype)
@@ -168,13 +226,6 @@ class _Recast:
             value.name = f"{name}_half"
             cast.name = name
         return cast
-
-
-def _stored(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    cast = value.detach().to(dtype)
-    if isinstance(value, torch.nn.Parameter):
-        return torch.nn.Parameter(cast, requires_grad=False)
-    return cast
 
 
 def _has_dtype(value: fx.Node, dtype: torch.dtype) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from ..capture.feeding import feed
+from ..torch_compat import aten
 from .defaults import op_name
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution")
@@ -34,7 +35,7 @@ class HalfKernelMissing(Exception):  # noqa: N818  caught within this package
 def run(
     program: torch.export.ExportedProgram, leaves: Sequence[Any], half: torch.dtype | None = None
 ) -> dict[str, tuple[torch.Tensor, ...]]:
-    """Return the float results of every node, and of `output`, by name.
+    """Return the float inputs and results of every node, and of `output`, by name.
 
     With `half`, an error of torch in a node of that dtype raises `HalfKernelMissing`.
     """
@@ -51,6 +52,16 @@ class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow tor
         self.found: dict[str, tuple[torch.Tensor, ...]] = {}
         self.products: dict[str, int] = {}
 
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Call an op.
+
+        `native_group_norm` of torch 2.13 fails on a transposed tensor, which the exporter took for
+        a contiguous one: "Expected X.is_contiguous(memory_format) to be true".
+        """
+        if target is aten.native_group_norm.default:
+            args = (args[0].contiguous(), *args[1:])
+        return super().call_function(target, args, kwargs)
+
     def run_node(self, n: fx.Node) -> Any:
         """Run one node and keep its float results."""
         try:
@@ -60,7 +71,7 @@ class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow tor
                 raise
             raise HalfKernelMissing(n.name) from error
         floats = tuple(v for v in _flat(value) if v.is_floating_point())
-        if floats and n.op != "placeholder":
+        if floats:
             self.found[n.name] = tuple(v.detach() for v in floats)
             if op_name(n).partition(".")[0] in _PRODUCTS:
                 args, _ = self.fetch_args_kwargs_from_env(n)

@@ -16,8 +16,8 @@ from coreai.authoring import AIModelAsset, AIProgram
 
 from ..asset import reading, resources
 from ..asset.mlir_module import write_module
-from ..capture.io_plan import Names
-from ..capture.prepare import prepare
+from ..capture.io_plan import Names, plan
+from ..capture.prepare import Captured, prepare
 from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
@@ -127,14 +127,30 @@ def verify(
         rules=capture_rules(options.converter),
         names=names,
     )
+    leaves = Subject(captured.program, captured.plan, captured.reference).leaves(args, kwargs)
+    if options.converter is not None and options.converter.has_precision:
+        captured, leaves, options = _in_half(captured, leaves, names, options)
     reference = on_device(captured.reference, options.device)
     subject = Subject(captured.program, captured.plan, captured.reference, reference)
-    leaves = subject.leaves(args, kwargs)
     if program is None:
         return examine(subject, _convert(subject, names, options), leaves, options)
     if not _is_compressed(subject, program):
         return examine(subject, program, leaves, options)
     return _examine_compressed(subject, program, leaves, options)
+
+
+def _in_half(
+    captured: Captured, leaves: Leaves, names: Names, options: Settings
+) -> tuple[Captured, Leaves, Settings]:
+    """Return the model in the half precision of the converter, which programs are compared with.
+
+    As in `convert`, its error against float32 is measured on the calibration inputs and limited.
+    """
+    assert options.converter is not None
+    converter, precision = options.converter.split_precision()
+    half, _ = precision.apply(captured.program)
+    made = Captured(half, plan(half, names), half)
+    return made, precision.as_ports(leaves), replace(options, converter=converter)
 
 
 def _is_compressed(subject: Subject, program: ProgramLike) -> bool:

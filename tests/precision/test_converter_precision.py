@@ -67,12 +67,6 @@ def test_wrong_calibration_is_rejected():
         TorchConverter(precision=options).add_exported_program(exported(nn.ReLU()))
 
 
-def test_externalized_modules_are_rejected():
-    model, options = nn.Sequential(nn.LayerNorm(8)), Precision(calibration=[(X,)])
-    with pytest.raises(errors.ConversionError, match="externalized modules"):
-        TorchConverter(precision=options).add_pytorch_module(model, exported, [nn.LayerNorm])
-
-
 def test_convert_takes_the_precision_itself():
     with pytest.raises(errors.ConversionError, match="pass precision"):
         coreai_torch.convert(nn.ReLU(), (X,), converter=TorchConverter(precision="float16"))

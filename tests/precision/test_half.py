@@ -205,7 +205,6 @@ class Squares(nn.Module):
     [
         ({"precision": "int8"}, "precision is 'int8'"),
         ({"precision": "float16", "calibration": []}, "calibration is empty"),
-        ({"precision": "float16", "externalize_modules": [nn.Linear]}, "externalize_modules"),
     ],
 )
 def test_wrong_options_are_rejected(options, message):
