@@ -6,7 +6,7 @@ CONSTRAINTS := constraints.txt
 TORCHVISION := 0.28.0
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: clients rewrites demo test test-newest op test-plain-torch lint sweep bench bench-ops model-sizes mutants docs clean matrix matrix-quick zoo
+.PHONY: clients rewrites demo test test-newest op test-plain-torch lint sweep bench bench-ops model-sizes mutants docs clean matrix matrix-quick zoo precision
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -64,6 +64,9 @@ bench-ops: $(VENV)/.test                ## single ops at real sizes into docs/be
 
 zoo: $(VENV)/.test                      ## every model of the zoo as a fleet run, into docs/models.md
 	$(BIN)/python tests/models/page.py --all
+
+precision: $(VENV)/.test                ## half precision on whole models into docs/precision.md
+	$(BIN)/python tests/precision/half_models.py
 
 model-sizes: $(VENV)/.test              ## models at their published sizes into docs/models.md
 	$(BIN)/python tests/models/published_sizes.py --all

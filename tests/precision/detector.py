@@ -70,7 +70,9 @@ class Detector(nn.Module):
         fine = self.fine(self.stem(images))
         coarse = self.coarse(fine)
         levels = (self.joined(torch.cat([fine, self.up(coarse)], 1)), coarse)
-        found = [self._decoded(*level) for level in zip(levels, self.heads, self.STRIDES)]
+        found = [
+            self._decoded(*level) for level in zip(levels, self.heads, self.STRIDES, strict=True)
+        ]
         return torch.cat(found, 1)
 
     def _decoded(self, features: Any, head: nn.Module, stride: int) -> Any:

@@ -1,16 +1,17 @@
-"""Measure half precision on whole models: `python tests/precision/half_models.py [names]`.
+"""Measure half precision on whole models: `make precision`.
 
-Without names all are measured. Each model has random weights from a small configuration, and is
+`python tests/precision/half_models.py [names]` measures some of them. Each model has random weights from a small configuration, and is
 measured as it is and with scaled weights, so that float16 overflows. The rows are stored with the
 commit and the versions that they were measured with, and printed into `docs/precision.md`.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -212,6 +213,9 @@ def table() -> str:
     ]
     for row in load()["rows"]:
         cells = [row["model"], "scaled" if row["scaled"] else "ordinary", row["dtype"]]
+        if "failure" in row:
+            lines.append(f"| {' | '.join(cells)} | {row['failure'].splitlines()[0]} | | | | |")
+            continue
         cells += [str(row["islands"]), f"{row['float32_share'] or 0:.1%}"]
         errors = (row["error_before"], row["error_after"], row["error_converted"])
         cells += [error if isinstance(error, str) else f"{error:.1e}" for error in errors]
@@ -227,23 +231,57 @@ def write_page() -> None:
     PAGE.write_text(before + _BEGIN + "\n" + table() + "\n" + _END + rest.partition(_END)[2])
 
 
-def main(names: list[str]) -> None:
+def measured_lines(names: Sequence[str], commit: str) -> Iterator[dict[str, Any]]:
+    """Yield one row after the other, with the versions; a failure is a row with an error."""
     import provenance
 
-    kept, this = load(), provenance.current("transformers", "diffusers", "timm")
-    kept["runs"] = [run for run in kept["runs"] if run["commit"] != this["commit"]] + [this]
-    for name in names or MODELS:
-        measured = Measured(name)
-        title = measured.model.title
-        kept["rows"] = [row for row in kept["rows"] if row["model"] != title]
+    run = provenance.current("transformers", "diffusers", "timm")
+    run["commit"] = commit or run["commit"]
+    for name in names:
+        model = Measured(name)
         for scaled in (False, True):
             for dtype in DTYPES:
-                row = measured.measure(dtype, scaled=scaled)
-                sys.stdout.write(f"{row}\n")
-                sys.stdout.flush()
-                kept["rows"].append({**row, "commit": this["commit"]})
-        _store(kept)
+                row = {"model": MODELS[name].title, "dtype": dtype, "scaled": scaled}
+                try:
+                    row |= model.measure(dtype, scaled=scaled)
+                except Exception as error:
+                    row["failure"] = f"{type(error).__name__}: {error}"
+                yield {"row": {**row, "commit": run["commit"]}, "run": run}
+
+
+def merge(lines: Iterable[dict[str, Any]]) -> None:
+    """Store measured rows in place of the earlier ones, and print the table."""
+    kept = load()
+    for line in lines:
+        row, run = line["row"], line["run"]
+        same = ("model", "dtype", "scaled")
+        kept["rows"] = [r for r in kept["rows"] if any(r[key] != row[key] for key in same)]
+        kept["rows"].append(row)
+        kept["runs"] = [r for r in kept["runs"] if r["commit"] != run["commit"]] + [run]
+    _store(kept)
     write_page()
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*MODELS, []])
+    parser.add_argument("--commit", default="", help="of the measured source, without git")
+    parser.add_argument("--lines", type=Path, help="append rows to this file, for --merge")
+    parser.add_argument("--merge", type=Path, nargs="*", help="store the rows of these files")
+    given = parser.parse_args(arguments)
+    if given.merge:
+        texts = [line for file in given.merge for line in file.read_text().splitlines()]
+        merge(json.loads(text) for text in texts)
+        return
+    for line in measured_lines(given.names or list(MODELS), given.commit):
+        text = json.dumps(line)
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        if given.lines:
+            with given.lines.open("a") as file:
+                file.write(f"{text}\n")
+        else:
+            merge([line])
 
 
 if __name__ == "__main__":
