@@ -1,8 +1,9 @@
 """Measure half precision on whole models: `make precision`.
 
-`python tests/precision/half_models.py [names]` measures some of them. Each model has random weights from a small configuration, and is
-measured as it is and with scaled weights, so that float16 overflows. The rows are stored with the
-commit and the versions that they were measured with, and printed into `docs/precision.md`.
+`python tests/precision/half_models.py [names]` measures some of them. Each model has random weights
+from a small configuration, and is measured as it is and with scaled weights, so that float16
+overflows. The rows are stored with the commit and the versions that they were measured with, and
+printed into `docs/precision.md`.
 """
 
 from __future__ import annotations
