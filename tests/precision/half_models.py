@@ -150,7 +150,9 @@ class Measured:
         for name, tensor in self._program.state_dict.items():
             for pattern, factor in self.model.scaled.items():
                 if fnmatchcase(name, pattern):
-                    weights[name] = tensor.detach() * factor
+                    scaled_ = tensor.detach() * factor
+                    is_parameter = isinstance(tensor, self._torch.nn.Parameter)
+                    weights[name] = self._torch.nn.Parameter(scaled_) if is_parameter else scaled_
                     found.add(pattern)
         missing = set(self.model.scaled) - found
         assert not missing, f"{missing} match none of {list(self._program.state_dict)}"
