@@ -28,7 +28,7 @@ Schemes: TypeAlias = "str | Spec | Path | Mapping[Any, str | Spec | None]"
 def make_plan(model: nn.Module, scheme: Schemes, block_size: int | None) -> Plan:
     """Return the function that chooses the scheme of a weight."""
     if is_recipe(scheme):
-        choose, _ = read_recipe(Path(scheme))  # type: ignore[arg-type]
+        choose, _ = read_recipe(Path(scheme), activations=True)  # type: ignore[arg-type]
         return plan_of_layers(choose)
     if isinstance(scheme, Mapping):
         return plan_of_patterns(model, scheme, block_size)
@@ -140,7 +140,7 @@ def _compress(weight: Weight, spec: Spec, tuning: Tuning | None) -> list[Compres
     for user in weight.users:
         put(user.module, user.attribute, layer)
         user.value = value.new_empty(0)  # free it: the list of weights lives until the end
-    inputs, note = (None, "") if tuning is None else tuning.attach(weight, found, dtype)
+    inputs, note = (None, "") if tuning is None else tuning.attach(weight, spec, found, dtype)
     first = CompressedWeight(
         weight.name,
         shape,

@@ -12,6 +12,7 @@ from ..errors import ConversionError
 from .applying import Schemes, apply_plan, make_plan, restricted
 from .fitting import Goal, Limits, fit
 from .measuring import Metric, Sensitivity
+from .recipe import is_recipe, needs_calibration, read_recipe
 from .report import CompressionReport
 from .selection import Rules
 from .specs import Spec
@@ -53,7 +54,7 @@ def compress(
             percentages, and with a block size as in `int4/32`. A dictionary gives a scheme per
             layer, as in `{"layers.*.mlp": "int4", "lm_head": "int8"}`: its keys are rules as in
             `skip`, the first that matches decides, and None leaves weights unchanged. A path is a
-            YAML file in the form of coreai-opt.
+            YAML file in the form of coreai-opt; it may round inputs of layers to 8 bits.
         block_size: the number of inputs of one output that share a scale (by default all of them,
             with `fp4` 32); for a palette, the number of outputs that share a table (by default
             all).
@@ -85,9 +86,21 @@ def compress(
         tuning = make_tuning(model, method, activations, data)
         return fitted.measured(apply_plan(model, fitted.plan, least, tuning))
     _check_unused(sensitivity=sensitivity, metric=metric)
-    tuning = make_tuning(model, method, activations, calibration)
+    per_layer = is_recipe(scheme) and _rounds_inputs(Path(scheme), calibration)  # type: ignore[arg-type]
+    tuning = make_tuning(model, method, activations, calibration, per_layer=per_layer)
     plan = make_plan(model, _one_scheme(scheme, activations), block_size)
     return apply_plan(model, restricted(model, plan, only, skip), least, tuning)
+
+
+def _rounds_inputs(recipe: Path, calibration: Any) -> bool:
+    """Return whether a YAML file rounds inputs of layers; raise if it needs calibration data."""
+    rounds = any(spec.inputs for spec in read_recipe(recipe, activations=True)[1])
+    if rounds and calibration is None and needs_calibration(recipe):
+        raise ConversionError(
+            f"{recipe} sets calibrate_activations, which needs calibration data\n"
+            "  try   pass calibration=[(x1,), (x2,)], inputs of the model"
+        )
+    return rounds
 
 
 def _check_unused(**given: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,16 +22,24 @@ def is_recipe(given: Any) -> bool:
     return isinstance(given, Path) or (isinstance(given, str) and given.endswith(_SUFFIXES))
 
 
-def read_recipe(path: Path) -> tuple[LayerPlan, list[Spec]]:
+def read_recipe(path: Path, *, activations: bool = False) -> tuple[LayerPlan, list[Spec]]:
     """Read a YAML file in the form of coreai-opt; raise for settings that are not supported.
 
     Return the scheme as a function of path and layer, and all schemes. Names precede types, types
-    precede the default.
+    precede the default. Settings of activations raise unless the caller uses `Spec.inputs`.
     """
-    body, read = _body(path)
-    default = read(path, body.get("global_config"))
-    types = {key: read(path, one) for key, one in (body.get("module_type_configs") or {}).items()}
-    names = {key: read(path, one) for key, one in (body.get("module_name_configs") or {}).items()}
+    body, read_weight = _body(path, activations)
+
+    def read(config: Any) -> Spec | None:
+        inputs = _inputs(path, config or {}, activations)
+        spec = read_weight(path, config)
+        if spec is None and inputs is not None:
+            raise _unsupported(path, "op_input_spec is set for a layer whose weight is unchanged")
+        return None if spec is None else replace(spec, inputs=inputs)
+
+    default = read(body.get("global_config"))
+    types = {key: read(one) for key, one in (body.get("module_type_configs") or {}).items()}
+    names = {key: read(one) for key, one in (body.get("module_name_configs") or {}).items()}
 
     def plan(module: str, layer: nn.Module) -> Spec | None:
         for pattern, spec in names.items():
@@ -46,7 +55,19 @@ def read_recipe(path: Path) -> tuple[LayerPlan, list[Spec]]:
     return plan, specs
 
 
-def _body(path: Path) -> tuple[Mapping[str, Any], Callable[[Path, Any], Spec | None]]:
+def needs_calibration(path: Path) -> bool:
+    """Return whether the file asks for scales of activations from calibration data."""
+    content = _load(path)
+    return bool(isinstance(content, Mapping) and _extra(content).get("calibrate_activations"))
+
+
+def _extra(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    return content.get("coreai_models") or {}
+
+
+def _body(
+    path: Path, activations: bool
+) -> tuple[Mapping[str, Any], Callable[[Path, Any], Spec | None]]:
     """Return the description of the layers, and the function that reads one of them."""
     content = _load(path)
     kinds = {
@@ -57,8 +78,7 @@ def _body(path: Path) -> tuple[Mapping[str, Any], Callable[[Path, Any], Spec | N
     found = [kind for kind in kinds if isinstance(content, Mapping) and kind in content]
     if len(found) != 1:
         raise _unsupported(path, f"it needs exactly one of {', '.join(kinds)}")
-    extra = content.get("coreai_models") or {}
-    if extra.get("calibrate_activations"):
+    if _extra(content).get("calibrate_activations") and not activations:
         raise _unsupported(path, "activations are not compressed: calibrate_activations is set")
     body = content[found[0]] or {}
     known = {"global_config", "module_type_configs", "module_name_configs", "execution_mode"}
@@ -87,7 +107,8 @@ def _load(path: Path) -> Any:
 def _unsupported(path: Path, reason: str) -> ConversionError:
     return ConversionError(
         f"{path} cannot be used: {reason}\n"
-        "  try   describe weights only, as op_state_spec.weight with dtype and granularity"
+        "  try   describe weights as op_state_spec.weight with dtype and granularity, and inputs "
+        "as op_input_spec with dtype int8"
     )
 
 
@@ -95,13 +116,41 @@ def _weight(path: Path, config: Any) -> Mapping[str, Any] | None:
     """Return the description of the weight; None leaves the layer unchanged."""
     if config is None:
         return None
-    for name in ("op_input_spec", "op_output_spec"):
-        if any(spec is not None for spec in (config.get(name) or {}).values()):
-            raise _unsupported(path, f"activations are not compressed: {name} is set")
     weight = (config.get("op_state_spec") or {}).get("weight")
     if weight is not None and not isinstance(weight, Mapping):
         raise _unsupported(path, f"the weight is {weight!r}")
     return weight
+
+
+def _inputs(path: Path, config: Mapping[str, Any], supported: bool) -> str | None:
+    """Return `int8` if the inputs of the layer are rounded, else None.
+
+    Outputs are rounded where the next compressed layer reads them.
+    """
+    found = {
+        name: [spec for spec in (config.get(name) or {}).values() if spec is not None]
+        for name in ("op_input_spec", "op_output_spec")
+    }
+    for name, specs in found.items():
+        if specs and not supported:
+            raise _unsupported(path, f"activations are not compressed: {name} is set")
+        for spec in specs:
+            _check_activation(path, name, spec)
+    if found["op_output_spec"] and not found["op_input_spec"]:
+        raise _unsupported(path, "op_output_spec is set, but op_input_spec is not")
+    return "int8" if found["op_input_spec"] else None
+
+
+def _check_activation(path: Path, name: str, spec: Any) -> None:
+    """Raise unless an activation has 8-bit integers and one scale."""
+    if not isinstance(spec, Mapping):
+        raise _unsupported(path, f"{name} contains {spec!r}")
+    dtype = str(spec.get("dtype")).removeprefix("torch.")
+    if dtype not in ("int8", "uint8"):
+        raise _unsupported(path, f"{name} has dtype {dtype!r}; activations are int8 or uint8")
+    granularity = spec.get("granularity") or {}
+    if granularity.get("type", "per_tensor") != "per_tensor":
+        raise _unsupported(path, f"{name} has granularity {dict(granularity)!r}")
 
 
 def _quantized(path: Path, config: Any) -> Spec | None:

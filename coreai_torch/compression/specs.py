@@ -15,6 +15,7 @@ class Spec:
 
     scheme: str
     block_size: int | None = None
+    inputs: str | None = None  # `int8` rounds the inputs of the layer to 8 bits
 
     def __str__(self) -> str:
         """Return the text that `to_spec` reads."""

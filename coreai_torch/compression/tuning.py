@@ -95,11 +95,14 @@ class Tuning:
             return replace(found, note=f"rounded to nearest: GPTQ does not support {scheme.name}")
         return context.gptq(found)
 
-    def attach(self, weight: Weight, found: Tuned, dtype: torch.dtype) -> tuple[str | None, str]:
+    def attach(
+        self, weight: Weight, spec: Spec, found: Tuned, dtype: torch.dtype
+    ) -> tuple[str | None, str]:
         """Quantize and scale the inputs of the layer; return the dtype of its inputs and a note."""
         inputs, note = None, ""
+        wanted = spec.inputs or self.activations
         for user in weight.users:
-            if self.activations is None or not takes_floats(user.module):
+            if wanted is None or not takes_floats(user.module):
                 continue
             seen = self.statistics.get(user.module)
             device = found_device(user.module)
@@ -110,7 +113,7 @@ class Tuning:
             else:
                 note = "inputs unchanged: no calibration data for this layer"
                 continue
-            inputs = self.activations
+            inputs = wanted
         if found.scales is not None:
             factor = found.scales.reciprocal().to(dtype).to(found_device(weight.module))
             attach(weight.module, ScaleInput(factor))
@@ -174,9 +177,17 @@ class _Layer:
 
 
 def make_tuning(
-    model: nn.Module, method: str | None, activations: str | None, calibration: Any
+    model: nn.Module,
+    method: str | None,
+    activations: str | None,
+    calibration: Any,
+    *,
+    per_layer: bool = False,
 ) -> Tuning | None:
-    """Check the arguments of `compress` about calibration; return None if there are none."""
+    """Check the arguments of `compress` about calibration; return None if there are none.
+
+    With `per_layer`, the scheme of each layer says whether its inputs are rounded.
+    """
     if method not in (None, *METHODS):
         raise ConversionError(
             f"unknown method {method!r}\n  try   pass one of {', '.join(METHODS)}"
@@ -190,7 +201,7 @@ def make_tuning(
             f"method={method!r} needs calibration data\n"
             "  try   pass calibration=[(x1,), (x2,)], inputs of the model"
         )
-    if method is None and activations is None:
+    if method is None and activations is None and not per_layer:
         if calibration is not None:
             raise ConversionError(
                 "calibration is not used\n"

@@ -8,7 +8,9 @@ import torch
 from conversion import checked, close, saved_bytes
 from torch import nn
 
+import coreai_torch
 from coreai_torch import compress
+from coreai_torch.compression.recipe import read_recipe
 from coreai_torch.compression.specs import Spec, to_spec
 from coreai_torch.errors import ConversionError
 
@@ -148,6 +150,56 @@ def test_yaml_file_gives_schemes(tmp_path):
     assert set(schemes(compress(Stack(), str(path))).values()) == {"sparse75"}
     with pytest.raises(ConversionError, match="there is no file"):
         compress(Stack(), "absent.yaml")
+
+
+def _activations_recipe(path, spec, **more):
+    around = {"*": spec}
+    default = _weight(dtype="int8") | {"op_input_spec": around, "op_output_spec": around}
+    body = {"global_config": default, "module_name_configs": {"lm_head": _weight(dtype="int4")}}
+    path.write_text(json.dumps({"quantization_config": body, **more}))
+    return path
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_yaml_file_rounds_inputs_of_layers(tmp_path, calibrated):
+    recipe = _activations_recipe(tmp_path / "recipe.yaml", {"dtype": "torch.int8"})
+    x = torch.randn(4, 64)
+    model = Stack()
+    report = compress(model, recipe, calibration=[x] if calibrated else None)
+    assert report["layers.0.attention.weight"].inputs == "int8"
+    assert report["lm_head.weight"].inputs is None
+    program = coreai_torch.convert(model, (x,))
+    assert str(program).count("= coreai.quantize ") == 6
+
+
+def test_yaml_file_with_unsupported_activations_raises(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    wrong = {
+        "dtype 'int4'": {"dtype": "int4"},
+        "granularity": {"dtype": "int8", "granularity": {"type": "per_channel", "axis": 0}},
+        "contains 'int8'": "int8",
+    }
+    for problem, spec in wrong.items():
+        with pytest.raises(ConversionError, match=problem):
+            compress(Stack(), _activations_recipe(path, spec))
+    only_outputs = _weight(dtype="int8") | {"op_output_spec": {"*": {"dtype": "int8"}}}
+    path.write_text(json.dumps({"quantization_config": {"global_config": only_outputs}}))
+    with pytest.raises(ConversionError, match="op_input_spec is not"):
+        compress(Stack(), path)
+    only_inputs = {"op_input_spec": {"*": {"dtype": "int8"}}}
+    path.write_text(json.dumps({"quantization_config": {"global_config": only_inputs}}))
+    with pytest.raises(ConversionError, match="weight is unchanged"):
+        compress(Stack(), path)
+
+
+def test_yaml_file_that_calibrates_activations_needs_data(tmp_path):
+    more = {"coreai_models": {"calibrate_activations": True}}
+    recipe = _activations_recipe(tmp_path / "recipe.yaml", {"dtype": "int8"}, **more)
+    with pytest.raises(ConversionError, match="needs calibration data"):
+        compress(Stack(), recipe)
+    assert compress(Stack(), recipe, calibration=[torch.randn(4, 64)]).compressed
+    with pytest.raises(ConversionError, match="activations are not compressed"):
+        read_recipe(recipe)
 
 
 # Sparse and quantized, n:m -----------------------------------------------------------------------
