@@ -147,6 +147,12 @@ class PlanError(CodedError, ValueError):
     code = "CAT119"
 
 
+class AssetError(ConversionError):
+    """A path is not an `.aimodel`, or the asset is damaged."""
+
+    code = "CAT120"
+
+
 class UnknownNameError(NamingError, KeyError):
     """The program has no function or op of this name; also a KeyError."""
 

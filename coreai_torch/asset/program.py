@@ -154,7 +154,7 @@ def check_path(path: Path) -> None:
         named = path.with_suffix(".aimodel") if path.name.strip(".") else path / "model.aimodel"
         raise ConversionError(
             f"an asset's path ends in .aimodel, {str(path)!r} ends in {path.suffix!r}\n"
-            f"  try   {str(named)!r}"
+            f"  try   pass {str(named)!r}"
         )
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):

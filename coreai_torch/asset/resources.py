@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from coreai.authoring import AIModelAsset
 
-from ..errors import ConversionError
+from ..errors import AssetError
 
 BYTECODE = "main.mlirb"
 _MAGIC = b"ML\xefR"
@@ -27,8 +27,8 @@ def asset_at(path: Path) -> AIModelAsset:
     try:
         return AIModelAsset.load(path)
     except RuntimeError as cause:
-        raise ConversionError(
-            f"{path} is damaged: {cause}\n  try   saving or copying the asset again"
+        raise AssetError(
+            f"{path} is damaged: {cause}\n  try   save or copy the asset again"
         ) from cause
 
 
@@ -38,7 +38,7 @@ def check(asset: Path) -> None:
     if not asset.exists():
         raise FileNotFoundError(f"there is no asset at {asset}")
     if not program.is_file():
-        raise ConversionError(
+        raise AssetError(
             f"{asset} is not an .aimodel: {BYTECODE} is missing\n"
             "  try   pass the path of an .aimodel"
         )
@@ -47,10 +47,10 @@ def check(asset: Path) -> None:
     else:
         with program.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").digest()
-        problem = "" if found == stored.read_bytes() else "it is not what main.hash tells"
+        problem = "" if found == stored.read_bytes() else "its hash differs from main.hash"
     if problem:
-        raise ConversionError(
-            f"{asset} is damaged: {BYTECODE}: {problem}\n  try   saving or copying the asset again"
+        raise AssetError(
+            f"{asset} is damaged: {BYTECODE}: {problem}\n  try   save or copy the asset again"
         )
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import progress
-from ..errors import REPORT_HINT, NamingError, NativeError, SaveError
+from ..errors import REPORT_HINT, AssetError, NamingError, NativeError, SaveError
 from . import (
     bench,
     check,
@@ -36,7 +36,7 @@ from . import (
 )
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
 from .supervisor import accept_interruption, can_supervise, supervised
-from .verbosity import Quiet, Verbose, apply_verbosity, with_verbosity
+from .verbosity import Quiet, Verbose, apply_verbosity, silence_libraries, with_verbosity
 
 _HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
 
@@ -121,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.showwarning = print_warning
     progress.set_verbosity()
+    silence_libraries(given)
     if arguments is None and can_supervise():
         raise SystemExit(supervised(lambda: _run(given), lambda crash: _crashed(crash, as_json)))
     raise SystemExit(_run(given))
@@ -176,7 +177,8 @@ def _failed(error: BaseException, as_json: bool) -> int:
         if progress.is_verbose():
             traceback.print_exception(error)
         print_error(str(error), code, as_json=as_json)
-        return USAGE if isinstance(error, NamingError) else ERROR  # names come from options
+        # Names and paths come from the command line.
+        return USAGE if isinstance(error, NamingError | AssetError) else ERROR
     if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
         where = f" {error.filename}" if error.filename else ""
         hint = "free disk space, or pass another output path"

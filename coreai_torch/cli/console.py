@@ -112,7 +112,7 @@ def print_error(message: str, code: str, *, as_json: bool) -> None:
 
 def error_data(message: str, code: str) -> dict[str, str | None]:
     """Return the keys that every error has in JSON: code, message, hint, at."""
-    text = message.removesuffix(f"\n  code  {code}")
+    text = message.removesuffix(f"\n  code  {code}").removeprefix("Invalid value: ")
     problem, hint, at = [], None, None
     for block in re.split(r"\n(?=  (?:try|at)   )", text):
         kind, line = (block[2:8].strip(), block[8:]) if block[:2] == "  " else ("", block)

@@ -121,8 +121,10 @@ def _check_result(source: str, result: Any) -> Loaded:
 
     model, *rest = result if isinstance(result, tuple) and result else (result,)
     if not isinstance(model, torch.nn.Module):
+        kind = type(model).__name__
+        article = "an" if kind[0] in "aeiouAEIOU" else "a"
         raise typer.BadParameter(
-            f"{source} returned a {type(model).__name__}; a factory returns an nn.Module, "
+            f"{source} returned {article} {kind}; a factory returns an nn.Module, "
             "or a tuple of a module, its args and its kwargs"
         )
     types: list[tuple[type, ...]] = [(tuple, list), (dict,)]
@@ -176,7 +178,9 @@ def _call_factory(module: ModuleType, path: str, factory: str) -> Any:
     found = getattr(module, factory, None)
     if found is None:
         names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        raise typer.BadParameter(f"{path} has no {factory!r}; it has {names}")
+        raise typer.BadParameter(
+            f"{path} has no {factory!r}; it has {names}{nearest(factory, names)}"
+        )
     if isinstance(found, torch.nn.Module) or not callable(found):
         return found
     try:

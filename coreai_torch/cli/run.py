@@ -67,6 +67,7 @@ def run(
     lines = table(
         [(n, f"{t['dtype']}{t['shape']}", _shown(results[n])) for n, t in outputs.items()], ""
     )
+    lines += [f"written to {file}" for file in written]
     answer({"outputs": outputs, "written": written}, lines, as_json=as_json, ok=True)
 
 

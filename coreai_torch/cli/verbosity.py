@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
+import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +19,21 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print torch's log lines and all tracebacks.")
 ]
 _OPTIONS = {"quiet": Quiet, "verbose": Verbose}
+
+
+# Printed when transformers imports torchao, in every version of torch and torchao.
+_CHATTY_LOGGERS = ("torchao", "torch.utils._pytree")
+
+
+def silence_libraries(arguments: Sequence[str]) -> None:
+    """Hide log lines and progress bars of other libraries unless -v or a variable enables them."""
+    if {"-v", "--verbose"} & set(arguments):
+        return
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers reads it too
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    if not os.environ.get("TORCH_LOGS"):
+        for name in _CHATTY_LOGGERS:
+            logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def apply_verbosity(quiet: bool, verbose: bool) -> None:

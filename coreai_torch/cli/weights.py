@@ -86,7 +86,7 @@ def in_dtype(loaded: LoadedT, name: str) -> LoadedT:
     full = _SHORT.get(name, name)
     if full not in _FLOATS:
         raise typer.BadParameter(
-            f"--dtype {name}: the dtypes are {', '.join(_FLOATS[:3])}{nearest(name, _FLOATS)}"
+            f"--dtype {name}: the dtypes are {', '.join(_FLOATS[:3])}{nearest(name, _FLOATS[:3])}"
         )
     dtype = getattr(torch, full)
 

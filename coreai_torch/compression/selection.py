@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
-from ..errors import ConversionError
+from ..errors import NamingError
 from .specs import Spec, to_spec
 from .weights import Weight
 
@@ -48,7 +48,7 @@ def check_pattern(model: nn.Module, rule: Any, shown: str) -> None:
     names = list(dict.fromkeys([*paths, *general]))
     near = [repr(name) for name in difflib.get_close_matches(rule, names, 3, cutoff=0.5)]
     hint = f"use {' or '.join(near)}, " if near else "use a name from model.named_modules(), "
-    raise ConversionError(
+    raise NamingError(
         f"{shown} matches no layer and no weight\n  try   {hint}or a pattern with '*'"
     )
 

@@ -190,7 +190,7 @@ def test_inspect_reports_damaged_asset(shell, tmp_path):
     asset = saved(tmp_path / "one.aimodel", Half(), torch.ones(3))
     (asset / "main.mlirb").write_bytes(b"nonsense")
     result = shell("inspect", asset)
-    assert result.code == 3
+    assert result.code == 2
     assert "is damaged" in result.err
 
 

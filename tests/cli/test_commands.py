@@ -147,7 +147,7 @@ def test_wrong_usage_exits_with_2_and_shows_example(shell):
         (("convert", "models.py:net", "-o", "n.aimodel"), "missing a required argument: 'x'"),
         (("check", "models.py:net", "-i", "x=f32[n:1,4]"), "torch fixes an example size"),
         (("check", "models.py:none"), "has no 'none'"),
-        (("check", "models.py:number"), "returned a int; a factory returns an nn.Module"),
+        (("check", "models.py:number"), "returned an int; a factory returns an nn.Module"),
         (("check", "nothing"), "neither a .pt2 nor module:factory"),
         (("check", "absent.module:net"), "no module 'absent'"),
         (("check", "absent.py:net"), "there is no file absent.py"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -215,3 +216,41 @@ def test_shell_completion_completes_commands():
     command = [sys.executable, "-m", "coreai_torch.cli"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["compress"], "")
+
+
+def test_log_lines_of_other_libraries_are_hidden_without_verbose(monkeypatch):
+    from coreai_torch.cli.verbosity import silence_libraries
+
+    variables = ("HF_HUB_DISABLE_PROGRESS_BARS", "TRANSFORMERS_VERBOSITY")
+    for name in (*variables, "TORCH_LOGS"):
+        monkeypatch.setenv(name, "")  # restored after the test
+        monkeypatch.delenv(name)
+    logger = logging.getLogger("torch.utils._pytree")
+    before = logger.level
+    try:
+        logger.setLevel(logging.NOTSET)
+        silence_libraries(["convert", "-v"])
+        assert logger.level == logging.NOTSET
+        assert not set(variables) & set(os.environ)
+        silence_libraries(["convert"])
+        assert logger.level == logging.ERROR
+        assert set(variables) <= set(os.environ)
+    finally:
+        logger.setLevel(before)
+
+
+def test_file_that_is_not_an_asset_is_wrong_usage(shell):
+    result = shell("inspect", "models.py", "--json")
+    assert (result.code, result.json["error"]["code"]) == (2, "CAT120")
+
+
+def test_pattern_that_matches_nothing_is_wrong_usage(shell):
+    source = ("models.py:with_args", "--scheme", "nrm=int8", "-o", "net.aimodel")
+    result = shell("compress", *source, "--json")
+    assert (result.code, result.json["error"]["hint"][:10]) == (2, "use 'norm'")
+
+
+def test_unknown_factory_names_the_nearest_one(shell):
+    result = shell("check", "models.py:nett", "--json")
+    assert result.json["error"]["message"].endswith("did you mean 'net'?")
+    assert result.json["error"]["message"].startswith("models.py has no 'nett'")

@@ -199,7 +199,7 @@ def test_folder_without_asset_is_rejected(shell, tmp_path, command):
     (tmp_path / "folder.aimodel").mkdir()
     source = ("models.py:with_args",) if command == "verify" else ()
     result = shell(command, *source, "folder.aimodel", "--json")
-    assert (result.code, result.json["error"]["code"]) == (3, "CAT101")
+    assert (result.code, result.json["error"]["code"]) == (2, "CAT120")
     result = shell(command, *source, "absent.aimodel", "--json")
     assert result.code == 2
 
@@ -211,7 +211,7 @@ def test_truncated_bytecode_without_hash_is_reported(shell, tmp_path):
     stored = (asset / "main.mlirb").read_bytes()
     (asset / "main.mlirb").write_bytes(stored[:-40])
     result = shell("inspect", asset)
-    assert (result.code, "main.mlirb: it ends too early" in result.err) == (3, True)
+    assert (result.code, "main.mlirb: it ends too early" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize("path", ["", ".", "net", "models.py/net.aimodel"])
