@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, cast
 
 from coreai.authoring import AIProgram
 
 from .mlir_module import mlir_module_of
 from .program import Program
-from .states import find_graph, has_shapes, to_handles, to_tensors
+from .states import (
+    LOOK_UP,
+    find_graph,
+    graph_with_tensors,
+    has_shapes,
+    restore_handles,
+    to_handles,
+    to_tensors,
+)
 
 _MARK = "_optimize_at_save"  # an attribute of converted programs only
 
@@ -32,23 +40,42 @@ def converted(mlir_module: Any, *, optimize_at_save: bool = False) -> Program:
 
 
 def _get_graph(self: AIProgram, name: str) -> Any:
-    """Return the graph of an entry point, or None."""
+    """Return the graph of an entry point, or None; a converted program's states are tensors."""
     try:
-        return find_graph(self, name)
+        return graph_with_tensors(self, name) if hasattr(self, _MARK) else find_graph(self, name)
     except ValueError:
         return None
 
 
-def _set_hardware_constraints(
+def _constrain_handles(
+    self: AIProgram, entrypoint: str, hw_constraint_config: Mapping[str, Any]
+) -> None:
+    """Set constraints on inputs, states and outputs; since 1.0.0b3 states are taken as handles."""
+    restore_handles(self)
+    self._get_graph = partial(LOOK_UP, self)
+    try:
+        _ORIGINALS["set_hardware_constraints"](self, entrypoint, hw_constraint_config)
+    finally:
+        del self._get_graph
+
+
+def _constrain_tensors(
     self: AIProgram, entrypoint: str, hw_constraint_config: Mapping[str, Any]
 ) -> None:
     """Set constraints on inputs, states and outputs; 1.0.0b2 takes states as tensors only."""
+    restore_handles(self)
     graph = find_graph(self, entrypoint)
     with graph.operation.context:
         to_tensors(graph)
     _ORIGINALS["set_hardware_constraints"](self, entrypoint, hw_constraint_config)
     if not has_shapes(find_graph(self, entrypoint)):
         to_handles(mlir_module_of(self))
+
+
+def _save_bytecode(self: AIProgram, *args: Any, **kwargs: Any) -> None:
+    """Write the module, with the states as handles."""
+    restore_handles(self)
+    _ORIGINALS["_save_bytecode"](self, *args, **kwargs)
 
 
 def _deep_copy(self: AIProgram, memo: dict[int, Any]) -> AIProgram:
@@ -61,8 +88,6 @@ def _deep_copy(self: AIProgram, memo: dict[int, Any]) -> AIProgram:
 
 _ADDED: dict[str, Any] = {
     "optimize": Program.optimize,
-    "get_graph": _get_graph,
-    "_get_graph": _get_graph,
     "mlir_module": Program.mlir_module,
     "module": Program.mlir_module,
     "_repr_html_": Program._repr_html_,
@@ -71,6 +96,7 @@ _ADDED: dict[str, Any] = {
 _REPLACED: dict[str, Callable[..., Any]] = {
     "save_asset": Program.save_asset,
     "set_static_shape_config": Program.set_static_shape_config,
+    "_save_bytecode": _save_bytecode,
     "__deepcopy__": _deep_copy,
 }
 _ORIGINALS: dict[str, Callable[..., Any]] = {}
@@ -79,10 +105,12 @@ _ORIGINALS: dict[str, Callable[..., Any]] = {}
 def _extend() -> None:
     """Add the methods; a second import of this package must not replace the replacements."""
     replaced = dict(_REPLACED)
+    AIProgram.get_graph = AIProgram._get_graph = _get_graph
     if hasattr(AIProgram, "optimize"):  # 1.0.0b2
         replaced["optimize"] = Program.optimize
-        replaced["set_hardware_constraints"] = _set_hardware_constraints
+        replaced["set_hardware_constraints"] = _constrain_tensors
     else:
+        replaced["set_hardware_constraints"] = _constrain_handles
         AIProgram._mlir_module = property(mlir_module_of)  # an attribute in 1.0.0b2
     for name, added in _ADDED.items():
         if not hasattr(AIProgram, name):

@@ -9,12 +9,13 @@ from coreai._compiler.ir import Module
 from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIProgram
 
+from .states import restore_handles, stored_module
+
 
 def mlir_module_of(program: AIProgram) -> Any:
     """Return the raw module: an attribute of the program in 1.0.0b2, one level down in 1.0.0b3."""
-    if hasattr(program, "_module"):
-        return program._module._mlir_module
-    return program._mlir_module
+    restore_handles(program)
+    return stored_module(program)
 
 
 def as_program(source: Any) -> Any:

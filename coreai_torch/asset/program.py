@@ -24,7 +24,7 @@ from . import resources, space
 from .mlir_module import mlir_module_of, strip
 from .native_step import run_step
 from .scratch import announce_scratch
-from .states import OPTIMIZES_ON_REQUEST, find_graph, set_shapes
+from .states import OPTIMIZES_ON_REQUEST, find_graph, restore_handles, set_shapes
 from .summary import summarize
 
 REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
@@ -132,6 +132,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         `shapes_config` maps a suffix of the entry point's name to the shapes of inputs and states.
         With coreai-core 1.0.0b2 the entry point is replaced by `optimize()`, later at once.
         """
+        restore_handles(self)
         set_shapes(find_graph(self, entrypoint), shapes_config)
         self._optimize_at_save = True
         if not OPTIMIZES_ON_REQUEST:

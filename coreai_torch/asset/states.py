@@ -4,6 +4,9 @@ The converter emits a state as a handle that is read once and written once. Up t
 1.0.0b3, `enumerated-shape-entry-points-from-arg-attrs` fails on a handle ("has a
 coreai.enumerated_shapes but is not a ranked tensor"), and `set_hardware_constraints` of 1.0.0b2
 reads its shape. The compiler's rewrite turns the tensors back into handles at its end.
+
+Programs written for the published converter 0.4.x look up a graph before `optimize()` and expect
+the tensors too: executorch 1.5.1 compares their types with those of its delegate.
 """
 
 from __future__ import annotations
@@ -19,17 +22,42 @@ from coreai.authoring import AIProgram
 MUTATION = "MutableBuffers.buffer_mutation"  # on an argument: the name of its new value
 NAME = "coreai.name"
 SHAPES = "coreai.enumerated_shapes"
+AS_TENSORS = "_states_as_tensors"  # an attribute of a program after `graph_with_tensors`
 OPTIMIZES_ON_REQUEST = hasattr(AIProgram, "optimize")  # 1.0.0b2; later versions have no method
 # `get_graph` in 1.0.0b2, `_get_graph` in 1.0.0b3; `asset.extension` adds the other one.
-_LOOK = AIProgram._get_graph if hasattr(AIProgram, "_get_graph") else AIProgram.get_graph
+LOOK_UP = AIProgram._get_graph if hasattr(AIProgram, "_get_graph") else AIProgram.get_graph
 
 
 def find_graph(program: AIProgram, name: str) -> Any:
     """Return the graph of an entry point."""
-    graph = _LOOK(program, name)
+    graph = LOOK_UP(program, name)
     if graph is None:
         raise ValueError(f"graph {name!r} not found in program")
     return graph
+
+
+def graph_with_tensors(program: AIProgram, name: str) -> Any:
+    """Return the graph of an entry point with its states as tensors.
+
+    `restore_handles` undoes it before the module is used. After `optimize()` the states stay
+    handles.
+    """
+    graph = find_graph(program, name)
+    with graph.operation.context:
+        if all(_is_read_and_written(handle) for handle in _handles(graph)) and to_tensors(graph):
+            setattr(program, AS_TENSORS, True)
+    return graph
+
+
+def restore_handles(program: AIProgram) -> None:
+    """Make handles of the states that `graph_with_tensors` made tensors."""
+    if vars(program).pop(AS_TENSORS, False):
+        to_handles(stored_module(program))
+
+
+def stored_module(program: AIProgram) -> Any:
+    """Return the raw module as it is stored; `mlir_module_of` restores handles first."""
+    return program._module._mlir_module if hasattr(program, "_module") else program._mlir_module
 
 
 def set_shapes(graph: Any, config: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
@@ -72,12 +100,14 @@ def to_handles(module: Any) -> None:
         PassManager.parse("builtin.module(update-signature-to-handles)").run(module.operation)
 
 
-def to_tensors(graph: Any) -> None:
-    """Make each state an argument and a result of the graph, connected by an attribute."""
-    block = graph.operation.regions[0].blocks[0]
-    handles = [a for a in block.arguments if isinstance(a.type, _coreai.HandleType)]
+def to_tensors(graph: Any) -> bool:
+    """Make each state an argument and a result of the graph, connected by an attribute.
+
+    Return whether the graph has such a state.
+    """
+    block, handles = graph.operation.regions[0].blocks[0], _handles(graph)
     if not handles:
-        return
+        return False
     output = list(block.operations)[-1].operation
     calls = [_read_and_write(handle) for handle in handles]
     names = [entries(attributes) for attributes in graph.arg_attrs]
@@ -95,6 +125,7 @@ def to_tensors(graph: Any) -> None:
     results = [v.type for v in output.operands]
     graph.operation.attributes["function_type"] = TypeAttr.get(FunctionType.get(inputs, results))
     graph.arg_attrs = [DictAttr.get(one) for one in names]
+    return True
 
 
 def entries(attributes: Any) -> dict[str, Attribute]:
@@ -108,13 +139,22 @@ def name_of(attributes: Any) -> str | None:
     return None if found is None else str(StringAttr(found).value)
 
 
+def _handles(graph: Any) -> list[Any]:
+    arguments = graph.operation.regions[0].blocks[0].arguments
+    return [a for a in arguments if isinstance(a.type, _coreai.HandleType)]
+
+
+def _is_read_and_written(handle: Any) -> bool:
+    """Return whether a state is read once and written once, as before `optimize()`."""
+    names = sorted(use.owner.operation.name for use in handle.uses)
+    return names == ["coreai.read_handle", "coreai.write_handle"]
+
+
 def _read_and_write(handle: Any) -> tuple[Any, Any]:
-    users = [use.owner.operation for use in handle.uses]
-    reads = [op for op in users if op.name == "coreai.read_handle"]
-    writes = [op for op in users if op.name == "coreai.write_handle"]
-    if len(users) != 2 or len(reads) != 1 or len(writes) != 1:
+    users = sorted((use.owner.operation for use in handle.uses), key=lambda op: str(op.name))
+    if not _is_read_and_written(handle):
         raise RuntimeError(
             f"the state of type {handle.type} is used {len(users)} times; set shapes and "
             "constraints before optimize()\n  try   convert the program again"
         )
-    return reads[0], writes[0]
+    return users[0], users[1]

@@ -209,6 +209,36 @@ def test_static_shape_of_another_rank_is_rejected(cached):
         copy.deepcopy(cached).set_static_shape_config("other", {})
 
 
+# executorch: compares the types of a graph's inputs and outputs with those of its delegate.
+
+
+def test_states_of_a_looked_up_graph_are_tensors(cached, tmp_path):
+    program = copy.deepcopy(cached)
+    graph = program._get_graph("main")
+    types = [str(t) for t in (*graph.type.inputs, *graph.type.results)]
+    assert types == ["tensor<?x3xf32>"] * 4  # the state and x; the new state and y
+    assert program.get_graph("main").operation == graph.operation
+    assert program._get_graph("other") is None
+    x, cache = torch.randn(8, 3), torch.randn(8, 3)
+    for _ in range(2):  # before and after optimize()
+        outputs, states = run_with_state(copy.deepcopy(program), {"x": x}, {"cache": cache})
+        assert_close(outputs["y"], (cache + x) * 2)
+        assert_close(states["cache"], cache + x)
+        assert "coreai.handle" in str(program.mlir_module)
+        program.optimize()
+        assert "coreai.handle" in str(program._get_graph("main").type.inputs[0])
+
+
+def test_lookup_of_a_graph_changes_neither_shapes_nor_constraints(cached):
+    program, looked_up = copy.deepcopy(cached), copy.deepcopy(cached)
+    looked_up._get_graph("main")
+    for one in (program, looked_up):
+        one.set_hardware_constraints("main", {})
+        one.set_static_shape_config("main", {"a": {"x": (8, 3), "cache": (8, 3)}})
+        one.optimize()
+    assert str(program) == str(looked_up)
+
+
 # coreai-opt: the class of the program, and externalization around a quantizer.
 
 
