@@ -44,8 +44,8 @@ mutants: $(VENV)/.test                  ## sabotage every lowering: does verify 
 	$(BIN)/python -W ignore -m tests.mutants --record --out build/mutants.jsonl
 	$(BIN)/python -W ignore -m tests.mutants --record --honest --out build/honest.jsonl
 
-clients: $(VENV)/.test                  ## programs that other people built on the converter, unmodified
-	$(BIN)/python -m tests.clients
+clients: $(VENV)/.test                  ## programs that other people built on the converter, into docs/migration.md
+	$(BIN)/python -m tests.clients --record
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .

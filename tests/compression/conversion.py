@@ -15,6 +15,7 @@ from coreai_torch._compression.utils import wrap_for_parametrization
 from coreai_torch.numerics.tolerance import limits
 
 TOLERANCE = limits()
+MEASURED: dict[str, float] = {}  # by the current test, for the table of `make clients`
 
 
 def compressed(module: nn.Module, layer: nn.Module, name: str = "weight") -> nn.Module:
@@ -38,6 +39,12 @@ def saved_bytes(program) -> int:
         return sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
 
 
+def assert_packed(program, weights: float, more: float, less: float = 0) -> None:
+    """Check that the asset has the packed weights and at most `more` bytes besides."""
+    MEASURED.update(weights=weights, asset=saved_bytes(program))
+    assert weights - less < MEASURED["asset"] < weights + more
+
+
 def ran(program, *inputs: torch.Tensor, names=None) -> torch.Tensor:
     names = names or runtime.descriptor(program).input_names
     (output,) = runtime.run(program, dict(zip(names, inputs, strict=True))).values()
@@ -46,6 +53,8 @@ def ran(program, *inputs: torch.Tensor, names=None) -> torch.Tensor:
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
     tolerance = TOLERANCE[want.dtype]
+    errors = (got.double() - want.detach().double()).abs().flatten().tolist()
+    MEASURED["error"] = max([MEASURED.get("error", 0), *errors])
     torch.testing.assert_close(got, want.detach(), rtol=tolerance, atol=tolerance)
 
 

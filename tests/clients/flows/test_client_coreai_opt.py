@@ -13,7 +13,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "compression"))
 
-from conversion import checked, close, ran, saved_bytes
+from conversion import assert_packed, checked, close, ran
 
 import coreai_torch
 from coreai_torch import ExternalizeSpec, TorchConverter, get_decomp_table
@@ -65,7 +65,26 @@ def test_quantized_convolution(name, mode):
     model = nn.Sequential(nn.Conv2d(16, 64, 3), nn.ReLU(), nn.Conv2d(64, 16, 3))
     program = checked(quantized(model, mode, dtype, x), x)
     weights = 2 * 64 * 16 * 9 * bits / 8
-    assert weights < saved_bytes(program) < weights + 9_000  # biases, scales and the program
+    assert_packed(program, weights, 9_000)  # biases, scales and the program
+
+
+@pytest.mark.parametrize("name", ["int8", "int4"])
+@pytest.mark.parametrize("kind", ["Conv1d", "Conv3d", "ConvTranspose2d"])
+def test_other_quantized_convolution(kind, name):
+    torch.manual_seed(0)
+    dtype, bits = WEIGHTS[name]
+    layer = getattr(nn, kind)(16, 64, 3)
+    x = torch.randn(1, 16, *[6] * (layer.weight.dim() - 2))
+    program = checked(quantized(nn.Sequential(layer, nn.ReLU()), "eager", dtype, x), x)
+    assert_packed(program, layer.weight.numel() * bits / 8, 9_000)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_float4_blocks_of_a_convolution(mode):
+    torch.manual_seed(0)
+    x = torch.randn(1, 32, 6, 6)
+    model = quantized(nn.Sequential(nn.Conv2d(32, 64, 3)), mode, torch.float4_e2m1fn_x2, x, 32)
+    assert_packed(checked(model, x), 64 * 32 * 9 / 2, 9_000)
 
 
 class Words(nn.Module):
@@ -77,23 +96,25 @@ class Words(nn.Module):
         return self.out(self.table(tokens))
 
 
-@pytest.mark.parametrize("name", ["int8", "int4"])
-def test_quantized_embedding(name):
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_quantized_embedding(name, mode):
     torch.manual_seed(0)
     dtype, bits = WEIGHTS[name]
     tokens = torch.randint(0, 256, (2, 5), dtype=torch.int32)
-    program = checked(quantized(Words(), "eager", dtype, tokens), tokens)
+    program = checked(quantized(Words(), mode, dtype, tokens), tokens)
     weights = (256 * 64 + 64 * 8) * bits / 8
-    assert weights < saved_bytes(program) < weights + 9_000
+    assert_packed(program, weights, 9_000)
 
 
-def test_float4_blocks_of_an_embedding():
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_float4_blocks_of_an_embedding(mode):
     torch.manual_seed(0)
     tokens = torch.randint(0, 256, (2, 5), dtype=torch.int32)
-    model = quantized(Words(), "eager", torch.float4_e2m1fn_x2, tokens, block=32)
+    model = quantized(Words(), mode, torch.float4_e2m1fn_x2, tokens, block=32)
     program = checked(model, tokens)
     weights = (256 * 64 + 64 * 8) / 2
-    assert weights < saved_bytes(program) < weights + 9_000
+    assert_packed(program, weights, 9_000)
 
 
 def test_palettized_embedding():
@@ -112,7 +133,30 @@ def test_palettized_embedding():
     palettizer.prepare((tokens,))
     program = checked(palettizer.finalize(), tokens)
     weights = (256 * 64 + 64 * 8) / 2
-    assert weights < saved_bytes(program) < weights + 9_000
+    assert_packed(program, weights, 9_000)
+
+
+@pytest.mark.parametrize("sparsity", [0.5, 0.75])
+def test_pruned_embedding(sparsity):
+    from coreai_opt.pruning import (
+        MagnitudePruner,
+        MagnitudePrunerConfig,
+        ModuleMagnitudePrunerConfig,
+        PruningSpec,
+    )
+
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 256, (2, 5), dtype=torch.int32)
+    spec = {"weight": PruningSpec(target_sparsity=sparsity)}
+    config = MagnitudePrunerConfig(
+        global_config=ModuleMagnitudePrunerConfig(op_state_spec=spec),
+        module_type_configs={nn.Embedding: ModuleMagnitudePrunerConfig(module_state_spec=spec)},
+    )
+    pruner = MagnitudePruner(Words().eval(), config)
+    pruner.prepare((tokens,))
+    program = checked(pruner.finalize(), tokens)
+    weights = (256 * 64 + 64 * 8) * (4 * (1 - sparsity) + 1 / 8)
+    assert_packed(program, weights, 5_000, less=8)
 
 
 class Block(nn.Module):
@@ -146,4 +190,4 @@ def test_composites_around_the_graph_mode():
         assert f'composite_declaration<"{name}"' in str(program)
     close(ran(program, x), finished(x))
     weights = 4 * 64 * 64 / 2
-    assert weights < saved_bytes(program) < weights + 12_000
+    assert_packed(program, weights, 12_000)
