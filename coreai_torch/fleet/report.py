@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ..asset.html_page import assemble, page_file, write
 from ..asset.markup import Markup, element, joined, script_data, table
 from .charts import histogram, logarithmic_histogram
 from .columns import PASS, VERDICTS
@@ -26,6 +23,7 @@ _SHOWN = {  # columns of the table
     "precision": "precision",
     "scheme": "scheme",
     "target": "target",
+    "environment": "environment",
     "step": "step",
     "cause": "cause",
     "max_error": "error",
@@ -34,7 +32,8 @@ _SHOWN = {  # columns of the table
     "file_bytes": "bytes",
     "call_ms": "ms per call",
 }
-_FILTERS = ("verdict", "precision", "scheme", "target", "step")
+_OPTIONAL = ("scheme", "target", "environment")  # shown if a task has one
+_FILTERS = ("verdict", "precision", "scheme", "target", "environment", "step")
 _LISTED = 50  # tasks of one kind of change
 _GROUPS = 100  # causes
 _MESSAGE = 600  # characters
@@ -48,15 +47,8 @@ def write_report(
     differences = None if before is None else compare(before, folder)
     described = Path(folder) / "run.json"
     about = json.loads(described.read_text()) if described.is_file() else {}
-    page = html_page(rows, str(about.get("plan", Path(folder).name)), about, differences)
-    output = Path(output)
-    temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return output
+    title = str(about.get("plan", Path(folder).name))
+    return write(output, html_page(rows, title, about, differences))
 
 
 def html_page(
@@ -70,7 +62,8 @@ def html_page(
         _charts(rows),
         _table(rows),
     )
-    return _assembled(f"Fleet: {title}", body, script_data(_data(rows)))
+    style, script = (page_file(__package__, f"page/{name}") for name in ("style.css", "table.js"))
+    return assemble(f"Fleet: {title}", body, script_data(_data(rows)), style, [script])
 
 
 def _totals(rows: Rows) -> Markup:
@@ -184,7 +177,7 @@ def _table(rows: Rows) -> Markup:
     search = element("input", type="search", id="search", placeholder="Search tasks and causes")
     heads = (
         element("th", element("button", title, data_sort=name), scope="col")
-        for name, title in _SHOWN.items()
+        for name, title in _shown(rows).items()
     )
     body = joined(element("thead", element("tr", *heads)), element("tbody", id="rows"))
     return _part(
@@ -197,10 +190,19 @@ def _table(rows: Rows) -> Markup:
     )
 
 
+def _shown(rows: Rows) -> dict[str, str]:
+    """Return the titles of the columns of the table."""
+    return {
+        name: title
+        for name, title in _SHOWN.items()
+        if name not in _OPTIONAL or any(row[name] not in ("", "none") for row in rows)
+    }
+
+
 def _data(rows: Rows) -> dict[str, Any]:
     """Return the columns of the table; repeated texts are stored once."""
     columns: dict[str, Any] = {}
-    for name in _SHOWN:
+    for name in _shown(rows):
         values = [_plain(row[name]) for row in rows]
         texts = sorted({value for value in values if isinstance(value, str)})
         if texts:
@@ -215,29 +217,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}") if math.isfinite(value) else None
     return value
-
-
-def _assembled(title: str, body: Markup, data: Markup) -> str:
-    """Fill the template; insert text of models last, so that marks in it have no effect."""
-    style, script = _file("style.css"), _file("table.js")
-    policy = (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"style-src {_digest(style)}; script-src {_digest(script)}"
-    )
-    page = _file("page.html")
-    for mark, text in {"policy": policy, "style": style, "script": script}.items():
-        page = Markup(page.replace(f"<!--{mark}-->", text))
-    before, _, rest = page.partition("<!--title-->")
-    middle, _, rest = rest.partition("<!--body-->")
-    after, _, end = rest.partition("<!--data-->")
-    return "".join([before, joined(title), middle, body, after, data, end])
-
-
-def _file(name: str) -> Markup:
-    return Markup((resources.files(__package__) / "page" / name).read_text(encoding="utf-8"))
-
-
-def _digest(text: str) -> str:
-    """Return the hash that a content security policy uses to allow an inline script."""
-    hashed = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(hashed).decode()}'"

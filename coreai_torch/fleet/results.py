@@ -137,7 +137,7 @@ def iterate(folder: Path | str, columns: Sequence[str] | None = None) -> Iterato
     for number, path in _numbered(folder, _JOURNAL):
         if number > last:
             for row in _journal_rows(path)[0]:
-                yield {name: row[name] for name in columns or row}
+                yield _with_columns(row, columns)
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -157,7 +157,14 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         raise PlanError(f"there is no file {path}\n  try   pass the folder of a fleet run")
     with library.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
-            yield from batch.to_pylist()
+            for row in batch.to_pylist():
+                yield _with_columns(row, columns)
+
+
+def _with_columns(row: Mapping[str, Any], columns: Sequence[str] | None) -> dict[str, Any]:
+    """Return some columns, or all; those of later versions are empty in older results."""
+    empty = {name: "" if COLUMNS[name] is str else None for name in columns or COLUMNS}
+    return {name: row.get(name, missing) for name, missing in empty.items()}
 
 
 def _journal_rows(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import os
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..asset.annotations import SIZES, annotation
+from ..asset.html_page import assemble, page_file, write
 from ..asset.markup import Markup, element, joined, script_data
 from ..asset.reading import Program, Source, read
-from ..asset.space import check_space, full_disk_reported
 from ..asset.summary import file_bytes, summary_of
 from ..linting import lint_program
 from . import sections
@@ -77,18 +73,7 @@ def write_page(
 ) -> Path:
     """Write the page atomically: to a temporary file that then replaces `path`."""
     page = html_page(source, title=title, verdict=verdict, timing=timing, code=code)
-    path = Path(path)
-    data = page.encode()
-    check_space(path, len(data))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with full_disk_reported(path):
-            temporary.write_bytes(data)
-            temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+    return write(path, page)
 
 
 def page_of(
@@ -129,33 +114,11 @@ def page_of(
     data = graph_data(program, times.by_op if times is not None else {})
     if code:
         data["code"] = source_lines(data)
-    return _assembled(title, joined(head, *(part.body for part in shown)), script_data(data))
-
-
-def _assembled(title: str, body: Markup, data: Markup) -> str:
-    """Fill the template; insert text from the model last, so that marks in it have no effect."""
-    style = _file("style.css")
-    libraries = Markup("\n".join(_file(name) for name in _LIBRARIES))
-    script = Markup("(() => {\n" + "\n".join(_file(name) for name in _SCRIPTS) + "})();\n")
-    policy = (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"style-src {_digest(style)}; script-src {_digest(libraries)} {_digest(script)}"
-    )
-    filled = {"policy": policy, "style": style, "libraries": libraries, "script": script}
-    page = _file("page.html")
-    for mark, text in filled.items():
-        page = Markup(page.replace(f"<!--{mark}-->", text))
-    before, _, rest = page.partition("<!--title-->")
-    middle, _, rest = rest.partition("<!--body-->")
-    after, _, end = rest.partition("<!--data-->")
-    return "".join([before, joined(title), middle, body, after, data, end])
+    body = joined(head, *(part.body for part in shown))
+    libraries = "\n".join(_file(name) for name in _LIBRARIES)
+    script = "(() => {\n" + "\n".join(_file(name) for name in _SCRIPTS) + "})();\n"
+    return assemble(title, body, script_data(data), _file("style.css"), [libraries, script])
 
 
 def _file(name: str) -> Markup:
-    return Markup((resources.files(__package__) / "page" / name).read_text(encoding="utf-8"))
-
-
-def _digest(text: str) -> str:
-    """Return the hash that a content security policy uses to allow an inline script."""
-    hashed = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(hashed).decode()}'"
+    return page_file(__package__, f"page/{name}")

@@ -17,9 +17,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
 HERE = Path(__file__).parent
 
 
-def _block(language):
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    return found
+def _block(language, place=0):
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[place]
 
 
 def test_plan_of_the_page_is_valid(tmp_path):
@@ -29,6 +28,17 @@ def test_plan_of_the_page_is_valid(tmp_path):
     tasks = list(parse_plan(data, folder=tmp_path).tasks())
     assert len(tasks) == 3 * 2 * 2 * 2
     assert "net[batch=8,float16,int8]" in {task.id for task in tasks}
+
+
+def test_function_of_the_page_judges_the_tasks_of_its_plan(tmp_path):
+    functions, reported = {}, []
+    exec(_block("python"), functions)
+    data = yaml.safe_load(_block("yaml", 1))
+    for task in parse_plan(data, folder=tmp_path).tasks():
+        assert task.call == "checks:judge"
+        result = functions["judge"](task, reported.append)
+        assert result == {"verdict": "pass", "samples": task.config["samples"]}
+    assert len(reported) == 120
 
 
 def test_query_of_the_page_runs(tmp_path, monkeypatch):

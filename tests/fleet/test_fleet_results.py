@@ -116,6 +116,18 @@ def test_without_pyarrow_the_journal_keeps_all_rows(tmp_path, monkeypatch):
     assert pyarrow_parquet.read_metadata(tmp_path / "results.parquet").num_rows == 5
 
 
+def test_results_of_a_version_with_fewer_columns_are_continued(tmp_path, monkeypatch):
+    older = {name: kind for name, kind in COLUMNS.items() if name != "environment"}
+    monkeypatch.setattr(results, "COLUMNS", older)
+    with Writer(tmp_path) as writer:
+        writer.write(_row("a"))
+    monkeypatch.undo()
+    assert "environment" not in pyarrow_parquet.read_schema(tmp_path / "results.parquet").names
+    with Writer(tmp_path) as writer:
+        writer.write(_row("b", environment="torch-2.15"))
+    assert [row["environment"] for row in read_rows(tmp_path)] == ["", "torch-2.15"]
+
+
 def test_second_writer_of_a_folder_is_rejected(tmp_path):
     with Writer(tmp_path), pytest.raises(PlanError, match="another run writes"):
         Writer(tmp_path).__enter__()
