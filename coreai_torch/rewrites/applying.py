@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from ..asset.reading import place_of
@@ -48,11 +49,18 @@ def apply(build: Build, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
     return done
 
 
+def _is_narrow(op: editing.Operation) -> bool:
+    """Return whether an op has integers of 4 bits or less, for which torch has no dtype."""
+    values = (*op.operands, *op.results)
+    elements = {str(getattr(value.type, "element_type", "")) for value in values}
+    return any(re.fullmatch(r"[su]i[1-7]", element) for element in elements)
+
+
 def _pass(rewrite: Rewrite, graph: editing.Operation) -> list[Rewritten]:
     done = []
     name = str(graph.attributes["sym_name"].value)
     for op in list(editing.ops_of(graph)):
-        if editing.kind(op) == "constant" or editing.is_unused(op):
+        if editing.kind(op) == "constant" or editing.is_unused(op) or _is_narrow(op):
             continue
         with editing.before(op, graph):
             values = rewrite.apply(op)

@@ -57,7 +57,7 @@ def main() -> None:
     forked.preload("transformers.modeling_utils", "coreai_torch.linting")
     found: dict[str, Any] = {}
     for job, result, failure in forked.run(attempt, jobs, options.workers):
-        found[job] = result or failure
+        found[job] = failure or result
         print(json.dumps({job: found[job]}), flush=True)
     if options.record:
         counts = {job: {code: n for code, (n, _) in found[job].items()} for job in jobs}

@@ -27,7 +27,20 @@ def test_case_keeps_its_numbers(name, monkeypatch):
     import case_runner
 
     (entry,) = (e for e in case_runner.registered() if str(e.target) == name)
-    case = next(case for case in entry.cases if not case.void)
+    _check(entry, next(case for case in entry.cases if not case.void), monkeypatch)
+
+
+def test_integers_of_4_bits_are_left_alone(monkeypatch):
+    import case_runner
+
+    (entry,) = (e for e in case_runner.registered() if str(e.target) == "coreai.quantize.default")
+    case = next(c for c in entry.cases if "si4" in str(c.args) or "int4" in str(c.args))
+    _check(entry, case, monkeypatch)
+
+
+def _check(entry, case, monkeypatch):
+    import case_runner
+
     original = coreai_torch.TorchConverter
     monkeypatch.setattr(case_runner.coreai_torch, "TorchConverter", lambda: original(target="any"))
     model = case_runner.CaseModel(entry.target, case)
