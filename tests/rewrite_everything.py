@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 
-def make_default(target: str) -> None:
-    """Use `target` wherever a converter has none."""
+def make_default(target: str, only: Sequence[str] = ()) -> None:
+    """Use `target` wherever a converter has none; `only` restricts the rewrites."""
     from coreai_torch import rewrites
 
     original = rewrites.chosen
 
     def chosen(given, **options):
-        return original(given or target, **options)
+        selected = original(given or target, **options)
+        return tuple(one for one in selected if not only or one.code in only)
 
     rewrites.chosen = chosen
 
 
 @contextlib.contextmanager
-def counted(target: str | None) -> Iterator[Counter[str]]:
+def counted(target: str | None, only: Sequence[str] = ()) -> Iterator[Counter[str]]:
     """Use `target` within a block, and count the places of each rewrite."""
     from coreai_torch import rewrites
 
@@ -33,7 +34,7 @@ def counted(target: str | None) -> Iterator[Counter[str]]:
         return done
 
     if target:
-        make_default(target)
+        make_default(target, only)
     rewrites.apply = apply_counted
     try:
         yield count

@@ -71,6 +71,10 @@ def _number(text: str) -> float:
 
 
 def _labels(file: Path) -> Any:
+    if not file.is_file():
+        raise typer.BadParameter(
+            f"there is no file {str(file)!r} with labels; try  --labels classes.txt, a label a line"
+        )
     text = file.read_text()
     if file.suffix != ".json":
         return [line.strip() for line in text.splitlines() if line.strip()]

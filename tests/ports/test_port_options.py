@@ -82,3 +82,9 @@ def test_outputs_cut_the_model(capsys):
 def test_wrong_image_is_wrong_usage(capsys, image):
     code, found = convert(capsys, "--image", image)
     assert (code, found["error"]["code"]) == (2, "usage")
+
+
+def test_missing_file_of_labels_is_wrong_usage(capsys):
+    code, found = convert(capsys, "--labels", "cat,dog")
+    assert (code, found["error"]["code"]) == (2, "usage")
+    assert "no file 'cat,dog' with labels" in found["error"]["message"]

@@ -33,8 +33,14 @@ def main() -> int:
     forked.preload(*["transformers.modeling_utils"] * ("model" in options.kinds))
     until = time.monotonic() + options.seconds
     with options.out.open("a") as file:
+        units.ONLY += options.only
         for ended in forked.run(
-            units.run, waiting, options.workers, until=until, instead=Unit.alone
+            units.run,
+            waiting,
+            options.workers,
+            until=until,
+            patience=options.patience,
+            instead=Unit.after_crash,
         ):
             outcome = _outcome(*ended)
             print(json.dumps({**vars(outcome), "measured": measured}), file=file, flush=True)
@@ -55,6 +61,8 @@ def _options() -> Any:
     parser.add_argument("--out", type=Path, default=Path("rewrites.jsonl"), help="lines of JSON")
     parser.add_argument("--shard", default="0/1", help="run each N-th unit: 0/4, 1/4, ...")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no unit after this time")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds for one unit")
+    parser.add_argument("--only", nargs="*", default=[], help="ids of rewrites; default: all")
     parser.add_argument("--commit", help="the commit to record, if this folder has no git history")
     parser.add_argument(
         "--record",
@@ -97,6 +105,7 @@ def _outcome(unit: Unit, result: dict[str, Any] | None, failure: str) -> Outcome
     if result is not None:
         return Outcome(**result)
     names = [member[0] for member in unit.members] or [unit.name]
+    failure = f"{failure} with and without rewrites" if unit.crashed else failure
     verdicts = dict.fromkeys(names, "failed")
     return Outcome(unit.kind, unit.name, verdicts, dict.fromkeys(names, failure))
 
