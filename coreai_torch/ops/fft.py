@@ -1,13 +1,15 @@
 """Lower Fourier transforms to real products with constant matrices.
 
-Up to `DENSE` elements, and for every dynamic length, the transform is one product with its full
-matrix; `_lib/fourier.py` splits a longer one into factors.
+Up to `DENSE` elements, the transform is one product with its full matrix; `_lib/fourier.py` splits
+a longer one into factors. A dynamic length with an upper bound becomes a convolution of a static
+length (`_lib/fourier_dynamic.py`). Without a bound, the program computes the full matrix.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -17,6 +19,7 @@ from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, case, lowers
 from ..lowering.cases import c64, f32
 from ..torch_compat import aten
+from ._lib import fourier_dynamic as bounded
 from ._lib import windows
 from ._lib.fourier import DENSE, Signal, inverse_to_real, transform, transform_of_real
 
@@ -70,6 +73,19 @@ def _is_long(length: Dim) -> bool:
     return isinstance(length, int) and length > DENSE
 
 
+def _bound(ctx: Ctx, size: Any) -> int | None:
+    """Return the upper bound of a dynamic length if a convolution is faster than the matrix."""
+    found = None if isinstance(size, int) else bounded.upper_bound(size)
+    if found is None or found <= bounded.DENSE:
+        return None
+    if found > bounded.LONGEST:
+        ctx.refuse(
+            f"a Fourier transform of a dynamic length of up to {found:,} is not supported",
+            f"export with a static length, or with a maximum of {bounded.LONGEST:,}",
+        )
+    return found
+
+
 class _Columns:
     """Move an axis to the front of a matrix `[length, columns]`, and back."""
 
@@ -88,10 +104,17 @@ class _Columns:
 
 
 def _complex_pass(
-    real: Value, imaginary: Value, axis: int, normalization: int, forward: bool
+    real: Value,
+    imaginary: Value,
+    axis: int,
+    normalization: int,
+    forward: bool,
+    bound: int | None = None,
 ) -> tuple[Value, Value]:
     length = cai.size(real, axis)
     scale, sign = _scale(normalization, length), -1 if forward else 1
+    if bound is not None and isinstance(length, Value):
+        return _bounded_pass([real, imaginary], axis, length, bound, sign, scale)
     if isinstance(length, int) and length > DENSE and isinstance(scale, float):
         columns = _Columns(real, axis)
         signal = Signal([columns.of(real), columns.of(imaginary)])
@@ -103,6 +126,15 @@ def _complex_pass(
         cai.sub(_along(real, cosine, axis), _along(imaginary, sine, axis)),
         cai.add(_along(real, sine, axis), _along(imaginary, cosine, axis)),
     )
+
+
+def _bounded_pass(
+    parts: list[Value], axis: int, length: Value, bound: int, sign: int, scale: windows.Term
+) -> tuple[Value, Value]:
+    columns = _Columns(parts[0], axis)
+    signal = Signal([columns.of(part) for part in parts])
+    found = bounded.transform_up_to(signal, length, bound, columns.count, sign, scale).blocks
+    return columns.back(found[0]), columns.back(found[1])
 
 
 @lowers(
@@ -126,13 +158,19 @@ def fft_c2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, forward:
     real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     for axis in dim:
         axis = axis % x.type.rank
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, forward)
+        bound = _bound(ctx, ctx.fake("self").shape[axis])
+        real, imaginary = _complex_pass(real, imaginary, axis, normalization, forward, bound)
     return cai.create_complex(real, imaginary)
 
 
-def _real_pass(x: Value, axis: int, normalization: int, kept: Dim) -> tuple[Value, Value]:
+def _real_pass(
+    x: Value, axis: int, normalization: int, kept: Dim, bound: int | None
+) -> tuple[Value, Value]:
     length = cai.size(x, axis)
     scale = _scale(normalization, length)
+    if bound is not None and isinstance(length, Value):
+        real, imaginary = _bounded_pass([x], axis, length, bound, -1, scale)
+        return cai.slice_axis(real, axis, 0, kept), cai.slice_axis(imaginary, axis, 0, kept)
     if _is_long(length) and isinstance(scale, float):
         columns = _Columns(x, axis)
         found = transform_of_real(columns.of(x), length, columns.count, scale, kept).blocks
@@ -164,9 +202,11 @@ def fft_r2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, onesided
     *rest, last = [axis % x.type.rank for axis in dim]
     length = cai.size(x, last)
     kept = shapes.add(shapes.floordiv(length, 2), 1) if onesided else length
-    real, imaginary = _real_pass(x, last, normalization, kept)
+    shape = ctx.fake("self").shape
+    real, imaginary = _real_pass(x, last, normalization, kept, _bound(ctx, shape[last]))
     for axis in rest:
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, True)
+        bound = _bound(ctx, shape[axis])
+        real, imaginary = _complex_pass(real, imaginary, axis, normalization, True, bound)
     return cai.create_complex(real, imaginary)
 
 
@@ -196,8 +236,16 @@ def fft_c2r(
     *rest, last = [axis % x.type.rank for axis in dim]
     real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     for axis in rest:
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, False)
+        bound = _bound(ctx, ctx.fake("self").shape[axis])
+        real, imaginary = _complex_pass(real, imaginary, axis, normalization, False, bound)
     length, scale = last_dim_size, _scale(normalization, last_dim_size)
+    bound = _bound(ctx, ctx.fake("last_dim_size"))
+    if bound is not None and isinstance(length, Value):
+        columns = _Columns(real, last)
+        half = Signal([columns.of(real), columns.of(imaginary)])
+        whole = bounded.hermitian(half, length)
+        found = bounded.transform_up_to(whole, length, bound, columns.count, 1, scale)
+        return columns.back(found.blocks[0])
     if _is_long(length) and isinstance(scale, float):
         columns = _Columns(real, last)
         half = Signal([columns.of(real), columns.of(imaginary)])

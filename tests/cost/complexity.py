@@ -113,12 +113,20 @@ FAMILIES = (
         reason="a convolution of more than twice the length (Bluestein)",
     ),
     Family(
-        "fft and the like of a dynamic length, or of n up to 256",
+        "fft and the like of a dynamic length, at most n (above 1,024)",
+        "n log n",
+        program="log n",
+        constants="n",
+        reason="a convolution of a static length of more than 2 n, for every length up to n "
+        "(Bluestein); rejected for n above 500,000",
+    ),
+    Family(
+        "fft and the like of n up to 256, or of a dynamic length without an upper bound",
         "n^2",
         constants="n^2",
         reason="one product with the full matrix. For a dynamic length it is computed at run time, "
         "with n² memory (0.3 GB for 8,192) and n up to 46,340, whose square fits 32 bits: export "
-        "longer signals with a static length",
+        "with an upper bound or with a static length",
     ),
     Family(
         "searchsorted, bucketize of one value in n",

@@ -101,7 +101,7 @@ def _factor(length: int) -> int:
     return min(divisors, key=lambda d: abs(math.log(d / wanted)), default=length)
 
 
-def _smooth(least: int) -> int:
+def smooth(least: int) -> int:
     """Return the smallest number >= `least` whose prime factors are 2, 3 and 5."""
     found = least
     while True:
@@ -141,7 +141,7 @@ def _split(
 
 def _bluestein(x: Signal, length: int, columns: Dim, sign: int, scale: float) -> Signal:
     """Transform a prime length as a convolution with a chirp: `j k = (j² + k² - (k - j)²) / 2`."""
-    padded = _smooth(2 * length - 1)
+    padded = smooth(2 * length - 1)
     squares = torch.arange(length).square() % (2 * length)
     chirp = unit_circle(squares, 2 * length, sign)
     response = torch.zeros(padded, dtype=torch.complex128)
