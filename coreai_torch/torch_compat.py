@@ -292,3 +292,15 @@ def sdpa_accepts_mask_and_causal() -> bool:
     x, mask = torch.zeros(1, 1, 2, 2), torch.zeros(2, 2)
     attention = torch.nn.functional.scaled_dot_product_attention
     return _accepts(lambda: attention(x, x, x, attn_mask=mask, is_causal=True))
+
+
+def remove_autograd_decomposition(op: OpOverload) -> None:
+    """Make `run_decompositions` use its table for an op that torch decomposes before.
+
+    Symptom: labels after the first -1 count as label 0 in `multilabel_margin_loss`. To reproduce:
+    `export(...).run_decompositions({aten.multilabel_margin_loss_forward.default: fn})` never calls
+    `fn`, because torch 2.11 to 2.13 registers its own function for the key `Autograd`, which comes
+    first. Eager torch does not use it.
+    """
+    op.py_kernels.pop(torch._C.DispatchKey.Autograd, None)
+    clear_dispatch_cache(op)

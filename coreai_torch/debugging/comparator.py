@@ -26,6 +26,7 @@ from .inspector import (
     Values,
     names_of_inputs,
 )
+from .node_judge import Judge, Results, judge_of
 from .search import Strategy, run_search
 from .search_strategy import LevelOrderStrategy
 
@@ -80,14 +81,23 @@ class Comparator:
         self,
         *,
         inputs: Inputs,
-        rtol: float = 1e-5,
-        atol: float = 1e-5,
+        rtol: float | None = None,
+        atol: float | None = None,
         strategy: Strategy = LevelOrderStrategy.auto,
     ) -> ComparisonResult:
-        """Find the first pairs that differ by more than `atol + rtol * |source|`."""
+        """Find the first pairs that differ by more than `atol + rtol * |source|`.
+
+        Without `rtol` and `atol`, the limit of each element comes from the error analysis of the
+        exported program, as in `verify`; two Core AI programs are compared by a table of dtypes. If
+        one of both is given, the other is 1e-5.
+        """
+        if rtol is None and atol is None:
+            judge = judge_of(self._source, self._target, inputs)
+            return await self._search(judge, inputs, strategy)
+        relative, absolute = (1e-5 if t is None else t for t in (rtol, atol))
 
         def same(want: torch.Tensor, got: torch.Tensor) -> bool:
-            return is_close(got, want, rtol=rtol, atol=atol)
+            return is_close(got, want, rtol=relative, atol=absolute)
 
         return await self.compare(same, inputs=inputs, strategy=strategy)
 
@@ -99,6 +109,16 @@ class Comparator:
         Pass inputs by the names of the exported program, or in its order. For two programs of the
         same kind, pass them by name only if both use the same names.
         """
+
+        def judge(results: Mapping[tuple[Key, Key], Results]) -> dict[Key, bool]:
+            return {
+                source: all(same(a, b) for a, b in values)
+                for (source, _), values in results.items()
+            }
+
+        return await self._search(judge, inputs, strategy)
+
+    async def _search(self, judge: Judge, inputs: Inputs, strategy: Strategy) -> ComparisonResult:
         errors: dict[Key, float] = {}
 
         async def look(batch: list[Operation]) -> Mapping[Key, bool]:
@@ -106,13 +126,13 @@ class Comparator:
             want = await self._source.get_intermediates_for_ops(keys, inputs=inputs)
             paired = [self.pairs[key] for key in keys]
             got = await self._target.get_intermediates_for_ops(paired, inputs=inputs)
-            passed = {}
-            for key in keys:
-                values = list(_comparable(want.get(key, ()), got.get(self.pairs[key], ())))
+            results: dict[tuple[Key, Key], Results] = {}
+            for key, other in zip(keys, paired, strict=True):
+                values = list(_comparable(want.get(key, ()), got.get(other, ())))
                 if values:
                     errors[key] = max(max_error(b, a) for a, b in values)
-                    passed[key] = all(same(a, b) for a, b in values)
-            return passed
+                    results[key, other] = values
+            return judge(results)
 
         graph = self._source.graph.restricted(self.pairs)
         found = await run_search(graph, strategy, look)

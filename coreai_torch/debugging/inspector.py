@@ -41,12 +41,12 @@ class TorchInspector:
 
     def __init__(self, model: ExportedProgram) -> None:
         self.graph = graph_of_exported_program(model)
-        self._model = model
+        self.program = model
 
     async def get_intermediates_for_ops(self, ids: Collection[Any], *, inputs: Inputs) -> Values:
         """Return the results of these nodes."""
         _check_ids(ids, self.graph)
-        return values_of_nodes(self._model, inputs, set(ids).__contains__)
+        return values_of_nodes(self.program, inputs, set(ids).__contains__)
 
 
 TorchFXInspector = TorchInspector  # the name in the published converter
@@ -91,13 +91,17 @@ def values_of_nodes(
                 found[n.name] = results
             return value
 
+    with torch.no_grad():
+        Run(program.graph_module).run(*placeholders(program, inputs), enable_io_processing=False)
+    return found
+
+
+def placeholders(program: ExportedProgram, inputs: Inputs) -> list[Any]:
+    """Return the values of all placeholders of the graph, as copies."""
     specs = program.graph_signature.input_specs
     given = named(inputs, names_of_inputs(program))
     state = {**program.constants, **program.state_dict}
-    feed = [given[s.arg.name] if _is_given(s) else _fixed(s, state) for s in specs]
-    with torch.no_grad():
-        Run(program.graph_module).run(*map(_copy, feed), enable_io_processing=False)
-    return found
+    return [_copy(given[s.arg.name] if _is_given(s) else _fixed(s, state)) for s in specs]
 
 
 def names_of_inputs(program: ExportedProgram) -> list[str]:

@@ -111,9 +111,12 @@ class Runner:
         outcome = self._run(given, launched, constants, timeout, checked=True)
         differences = []
         if outcome.results:
-            reference = self.definition.results(self.definition.fn(*given))
-            differences = compared(self.kernel.results, outcome.results, reference, tolerance)
+            names = self.kernel.results
+            differences = compared(names, outcome.results, self._reference, given, tolerance)
         return Verification(self.kernel.name, tuple(outcome.findings), tuple(differences))
+
+    def _reference(self, *given: Any) -> Sequence[torch.Tensor]:
+        return self.definition.results(self.definition.fn(*given))
 
     def _run(
         self,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..ir.types import narrow
-from ..numerics.compare import largest, mismatches
+from ..numerics.compare import largest, mismatches, wrong_elements
+from ..numerics.one_op import GraphJudge
 from ..numerics.tolerance import METAL_KERNEL, limits
 from .reports import Finding
 
+Reference: TypeAlias = Callable[..., Sequence[torch.Tensor]]
 _LIMITS = limits(METAL_KERNEL)
 
 
@@ -68,10 +71,9 @@ def random_like(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def first_difference(
-    name: str, metal: torch.Tensor, reference: torch.Tensor, tolerance: float | None
+    name: str, metal: torch.Tensor, reference: torch.Tensor, wrong: torch.Tensor
 ) -> Difference | None:
-    """Return the first difference of two results, or None."""
-    wrong = _unequal(metal, reference, tolerance)
+    """Return the first element of the mask `wrong`, or None."""
     count = int(wrong.sum())
     if not count:
         return None
@@ -81,21 +83,60 @@ def first_difference(
     )
 
 
-def _unequal(metal: torch.Tensor, reference: torch.Tensor, given: float | None) -> torch.Tensor:
-    limit = _LIMITS.get(narrow(reference.dtype), 0.0) if given is None else given
-    return mismatches(metal, reference, limit, largest(reference))
-
-
 def compared(
     names: Sequence[str],
     metal: Sequence[torch.Tensor],
-    reference: Sequence[torch.Tensor],
+    reference: Reference,
+    given: Sequence[Any],
     tolerance: float | None,
 ) -> list[Difference]:
-    """Return the first difference of each result that differs."""
-    pairs = zip(names, metal, reference, strict=True)
-    found = (first_difference(n, m, r, tolerance) for n, m, r in pairs)
+    """Return the first difference of each result that differs.
+
+    The limit of each element comes from the error analysis of the reference. A `tolerance`, or a
+    table by dtype if the reference cannot be traced, is relative to the largest element instead.
+    """
+    want = reference(*given)
+    masks = None if tolerance is not None else _beyond_analysis(metal, want, reference, given)
+    if masks is None:
+        masks = [_beyond(m, w, tolerance) for m, w in zip(metal, want, strict=True)]
+    rows = zip(names, metal, want, masks, strict=True)
+    found = (first_difference(*row) for row in rows)
     return [difference for difference in found if difference is not None]
+
+
+def _beyond(metal: torch.Tensor, want: torch.Tensor, tolerance: float | None) -> torch.Tensor:
+    limit = _LIMITS.get(narrow(want.dtype), 0.0) if tolerance is None else tolerance
+    return mismatches(metal, want, limit, largest(want))
+
+
+def _beyond_analysis(
+    metal: Sequence[torch.Tensor],
+    want: Sequence[torch.Tensor],
+    reference: Reference,
+    given: Sequence[Any],
+) -> list[torch.Tensor] | None:
+    """Return the masks of wrong elements, or None if the reference cannot be traced."""
+    if any(m.dtype != narrow(w.dtype) for m, w in zip(metal, want, strict=True)):
+        return None
+    places = [i for i, value in enumerate(given) if isinstance(value, torch.Tensor)]
+
+    def call(*tensors: torch.Tensor) -> Sequence[torch.Tensor]:
+        own = list(given)
+        for place, value in zip(places, tensors, strict=True):
+            own[place] = value.clone()
+        return reference(*own)
+
+    tensors = [given[i] for i in places]
+    try:
+        module = make_fx(call)(*tensors)
+        nodes = list(module.graph.nodes)
+        judge = GraphJudge(module, dict(zip(nodes, tensors, strict=False)))
+        ends = list(nodes[-1].args[0])
+        limits = judge.allowed({n: [w] for n, w in zip(ends, want, strict=True)})
+    except Exception:  # the reference reads values, or calls what cannot be traced
+        return None
+    rows = zip(ends, metal, want, strict=True)
+    return [wrong_elements(m, w, judge.widened_limit(n, 0, m, w, limits[n][0])) for n, m, w in rows]
 
 
 def draws(arguments: Sequence[Any], trials: int) -> list[list[Any]]:

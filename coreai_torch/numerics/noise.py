@@ -11,6 +11,7 @@ from ..ir.types import narrow
 from .equal_terms import equal_terms_error
 from .rounding import (
     Kind,
+    has_negative_weights,
     is_float,
     is_normwise,
     may_cancel,
@@ -41,6 +42,17 @@ class Noise:
         part = self._pool[start : start + _POOL]
         return part.repeat(math.ceil(count / _POOL))[:count].view(value.shape)
 
+    def errors_like(self, value: torch.Tensor) -> torch.Tensor:
+        """Return random numbers that do not vanish when a 16-bit number is rounded.
+
+        One unit times a number below 0.5 is rounded to no change. With 8 runs, one element in 256
+        of a half-precision result would not change in any of them, and its limit would be 0.
+        """
+        drawn = self.like(value)
+        if unit(narrow(value.dtype)) <= unit(torch.float32):
+            return drawn
+        return drawn / 2 + torch.where(drawn < 0, -0.5, 0.5)
+
     def signs_like(self, value: torch.Tensor) -> torch.Tensor:
         """Return random signs with the shape of a real tensor, in float32."""
         return torch.where(self.like(value) < 0, -1.0, 1.0)
@@ -55,7 +67,8 @@ class Noise:
         scale = count * unit(narrow(value.dtype))
         if value.dtype.itemsize == 1:  # float8 has no arithmetic
             return self.relative(value.float(), count * scale / unit(torch.float32)).to(value.dtype)
-        return torch.addcmul(value, self.like(value).to(value.dtype), value, value=scale)
+        errors = self.errors_like(value).to(value.dtype)
+        return torch.addcmul(value, errors, value, value=scale)
 
     def rows(self, value: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
         """Change each element by up to `units` of its last place, a tensor that broadcasts."""
@@ -69,7 +82,7 @@ class Noise:
             return torch.view_as_complex(self.absolute(parts, both).contiguous())
         if not value.numel():
             return value
-        return (value + self.like(value) * amount).to(value.dtype)
+        return (value + self.errors_like(value) * amount).to(value.dtype)
 
 
 def sum_error(
@@ -101,7 +114,14 @@ def sum_error(
 
 
 def _sum_of_magnitudes(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-    """Return the sum of the absolute terms; the coordinates of `grid_sampler` are not terms."""
+    """Return the sum of the absolute terms; the coordinates of `grid_sampler` are not terms.
+
+    Cubic and Lanczos weights have both signs, so that the terms of `|x|` cancel too: the op is
+    applied to the largest `|x|` of the neighbours.
+    """
+    if has_negative_weights(target, args):
+        around = torch.nn.functional.max_pool2d(_magnitude(args[0]), 5, stride=1, padding=2)
+        return target(around, *args[1:], **kwargs).abs()
     if _is_grid_sampler(target):
         return target(_magnitude(args[0]), *args[1:], **kwargs)
     absolute, named = map_leaves((args, kwargs), _magnitude)

@@ -1,9 +1,9 @@
-"""The errors that the results of one op may have on given arguments."""
+"""Judge results of single nodes of a graph, or of one op on given arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.fx as fx
@@ -14,6 +14,52 @@ from .compare import Allowed, as_accurate, compare
 from .error_analysis import Analysis, Lanes, allowed_error, error_scale
 from .float64 import run_in_float64
 from .output_error import OutputError
+
+Limits: TypeAlias = list[Allowed]
+
+
+class GraphJudge:
+    """Compares results of nodes of a graph, within the limits of the error analysis."""
+
+    def __init__(self, module: fx.GraphModule, feed: Mapping[fx.Node, Any]) -> None:
+        """Take a graph and the values of its placeholders."""
+        self._module, self._feed = module, feed
+
+    def allowed(self, want: Mapping[fx.Node, Sequence[torch.Tensor]]) -> dict[fx.Node, Limits]:
+        """Return the limits of all results of these nodes; `want` has torch's results."""
+
+        def limits(node: fx.Node, lanes: Lanes) -> Limits:
+            return [allowed_of(p, w) for p, w in zip(_parts(lanes), want[node], strict=True)]
+
+        return Analysis(self._module).run(self._feed, want, limits)
+
+    def compare(
+        self, node: fx.Node, got: Sequence[torch.Tensor], want: Sequence[torch.Tensor]
+    ) -> list[OutputError]:
+        """Compare all results of a node; float64 decides where torch itself is inaccurate."""
+        limits = self.allowed({node: want})[node]
+        return [
+            compare(f"result {at}", g, w, self.widened_limit(node, at, g, w, limit))
+            for at, (g, w, limit) in enumerate(zip(got, want, limits, strict=True))
+        ]
+
+    def widened_limit(
+        self, node: fx.Node, at: int, got: torch.Tensor, want: torch.Tensor, limit: Allowed
+    ) -> Allowed:
+        """Return the limit, wider where torch is as far from the float64 result."""
+        error = compare("", got, want, limit)
+        exact = None if error.ok or error.problem else self._exact(node, at)
+        if not isinstance(exact, torch.Tensor) or exact.shape != want.shape:
+            return limit
+        return as_accurate(got, want.to(narrow(want.dtype)), exact, limit)
+
+    def _exact(self, node: fx.Node, at: int) -> Any:
+        try:
+            result = run_in_float64(self._module, self._feed, [node])[node]
+        except (RuntimeError, NotImplementedError, TypeError, ValueError):
+            return None  # the op has no float64 kernel
+        parts = result if isinstance(result, list | tuple) else [result]
+        return [p for p in parts if p is not None][at]
 
 
 class OneOp:
@@ -28,49 +74,32 @@ class OneOp:
         if not isinstance(target, OpOverload):
             raise TypeError(f"{target} is not an op")
         graph = fx.Graph()
-        self._feed: dict[fx.Node, Any] = {}
+        feed: dict[fx.Node, Any] = {}
 
         def placed(value: Any) -> Any:
             if isinstance(value, list | tuple):
                 return type(value)(placed(v) for v in value)
             if not isinstance(value, torch.Tensor):
                 return value
-            node = graph.placeholder(f"given_{len(self._feed)}")
-            self._feed[node] = value
+            node = graph.placeholder(f"given_{len(feed)}")
+            feed[node] = value
             return node
 
         arguments = tuple(placed(a) for a in args)
         named = {name: placed(value) for name, value in (kwargs or {}).items()}
         self._node = graph.call_function(target, arguments, named)
         graph.output(self._node)
-        self._module = fx.GraphModule(torch.nn.Module(), graph)
+        self._judge = GraphJudge(fx.GraphModule(torch.nn.Module(), graph), feed)
 
-    def allowed(self, want: Sequence[torch.Tensor]) -> list[Allowed]:
+    def allowed(self, want: Sequence[torch.Tensor]) -> Limits:
         """Return the limits of all results that are tensors."""
-        lanes = Analysis(self._module).run(self._feed, [self._node])[self._node]
-        return [allowed_of(part, w) for part, w in zip(_parts(lanes), want, strict=True)]
+        return self._judge.allowed({self._node: want})[self._node]
 
     def compare(
         self, got: Sequence[torch.Tensor], want: Sequence[torch.Tensor]
     ) -> list[OutputError]:
         """Compare all results; float64 decides where torch itself is inaccurate."""
-        found = []
-        for at, (g, w, allowed) in enumerate(zip(got, want, self.allowed(want), strict=True)):
-            error = compare(f"result {at}", g, w, allowed)
-            exact = None if error.ok or error.problem else self._exact(at)
-            if isinstance(exact, torch.Tensor) and exact.shape == w.shape:
-                near = as_accurate(g, w.to(narrow(w.dtype)), exact, allowed)
-                error = compare(error.name, g, w, near)
-            found.append(error)
-        return found
-
-    def _exact(self, at: int) -> Any:
-        try:
-            result = run_in_float64(self._module, self._feed, [self._node])[self._node]
-        except (RuntimeError, NotImplementedError, TypeError, ValueError):
-            return None  # the op has no float64 kernel
-        parts = result if isinstance(result, list | tuple) else [result]
-        return [p for p in parts if p is not None][at]
+        return self._judge.compare(self._node, got, want)
 
 
 def _parts(lanes: Lanes) -> list[Lanes]:

@@ -31,6 +31,7 @@ class OutputError:
     limit: float = 0.0  # the error that is allowed at the worst index
     ties: int = 0  # elements that differ because scores are equal within their error
     not_compared: int = 0  # elements that are NaN on both sides
+    note: str = ""  # how it was decided, if not by the limits
     problem: str = ""  # why values cannot be compared: different shape or dtype
 
     @property
@@ -56,4 +57,4 @@ class OutputError:
             line += "their error"
         if self.not_compared:
             line += f"; {counted(self.not_compared, 'element')} not compared: NaN on both sides"
-        return line
+        return f"{line}; {self.note}" if self.note else line

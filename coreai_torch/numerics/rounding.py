@@ -253,3 +253,11 @@ def weight_error(target: Any) -> float:
     """
     name, _ = overload(target)
     return 8.0 if name.startswith(("upsample", "_upsample", "grid_sampler")) else 0.0
+
+
+def has_negative_weights(target: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether an interpolation weighs some neighbours negatively."""
+    name, _ = overload(target)
+    if name == "grid_sampler_2d":
+        return len(args) > 2 and args[2] == 2  # bicubic
+    return "bicubic" in name or "lanczos" in name

@@ -12,15 +12,16 @@ import torch.fx as fx
 from ..ir.types import narrow
 from ..numerics.compare import Allowed, as_accurate, compare
 from ..numerics.error_analysis import ENOUGH, Analysis, Lanes
-from ..numerics.float64 import run_in_float64
 from ..numerics.one_op import allowed_of
 from ..numerics.output_error import OutputError
 from ..numerics.tolerance import graph_limits
+from .float64_reference import ExactCall, run_exact
 from .subject import ReferenceCall, Subject
 
 _SLOW = 0.1  # seconds of a call in torch from which on there are few noisy runs
 _FEW = 2
 _LARGE = 4 << 30  # bytes of weights that are not copied to float64
+_UNKNOWN = object()
 Feed = dict[fx.Node, Any]
 NodeLimits = dict[fx.Node, Allowed]
 
@@ -44,7 +45,7 @@ class CallLimits:
     step: int
     outputs: list[Allowed]
     states: list[Allowed]
-    _exact: dict[fx.Node, Any] | None = field(default=None, repr=False)
+    _exact: Any = field(default=_UNKNOWN, repr=False)  # an ExactCall, or None
 
     @property
     def call(self) -> ReferenceCall:
@@ -75,36 +76,22 @@ class CallLimits:
         states: bool,
     ) -> OutputError:
         """Compare again: right is also what is as near to the float64 result as torch's."""
-        plan = self.subject.plan
-        node = plan.states[at].written if states else plan.outputs[at].value
-        if not (want.is_floating_point() or want.is_complex()) or not isinstance(node, fx.Node):
+        call = self._exact_call()
+        if call is None:
             return error
-        exact = self.exact().get(node)
-        if not isinstance(exact, torch.Tensor) or exact.shape != want.shape:
+        exact = (call.states if states else call.outputs)[at]
+        if exact.shape != want.shape:
             return error
         return compare(error.name, got, want, as_accurate(got, want, exact, allowed))
 
-    def exact(self) -> dict[fx.Node, Any]:
-        """Return the results of the graph in float64; empty if an op does not run in float64."""
-        if self._exact is None:
-            self._exact = self._run_exact()
+    def _exact_call(self) -> ExactCall | None:
+        """Return the results of the model in float64, or None if it does not run in float64."""
+        if self._exact is _UNKNOWN:
+            weights = (value.nbytes for _, value in self.subject.plan.constants.values())
+            too_large = sum(weights) > _LARGE
+            calls = self.calls[: self.step + 1]
+            self._exact = None if too_large else run_exact(self.subject, calls)
         return self._exact
-
-    def _run_exact(self) -> dict[fx.Node, Any]:
-        plan = self.subject.plan
-        if sum(value.nbytes for _, value in plan.constants.values()) > _LARGE:
-            return {}
-        found: dict[fx.Node, Any] = {}
-        wanted = result_nodes(self.subject)
-        try:
-            for call in self.calls[: self.step + 1]:
-                feed = feed_of(self.subject, call)
-                if found:
-                    feed.update((s.node, found[s.written]) for s in plan.states)
-                found = run_in_float64(self.subject.exported.graph_module, feed, wanted)
-        except (RuntimeError, NotImplementedError, TypeError, ValueError):
-            return {}
-        return found
 
 
 def result_nodes(subject: Subject) -> list[fx.Node]:

@@ -88,7 +88,7 @@ class Subject:
 
     def calls(self, leaves_of: Callable[[int], Leaves], steps: int) -> list[ReferenceCall]:
         """Make several calls on one state in torch; `leaves_of` gives the arguments of each."""
-        mutated = self._mutated()
+        mutated = self.mutated_arguments()
         made: list[ReferenceCall] = []
         with self.untouched(), torch.no_grad():
             for step in range(steps):
@@ -115,7 +115,7 @@ class Subject:
         seconds = clock() - began
         return ReferenceCall(leaves, before, outputs, self._states(given), seconds)
 
-    def _mutated(self) -> dict[int, int]:
+    def mutated_arguments(self) -> dict[int, int]:
         """Map the index of each argument that is state to the index of the state."""
         arguments = self.arguments
         return {
@@ -125,7 +125,7 @@ class Subject:
         }
 
     def _states(self, leaves: Leaves) -> list[torch.Tensor]:
-        places = {state: at for at, state in self._mutated().items()}
+        places = {state: at for at, state in self.mutated_arguments().items()}
         return [
             _copy(leaves[places[i]] if i in places else self._buffer(state))
             for i, state in enumerate(self.plan.states)
@@ -136,7 +136,7 @@ class Subject:
         return buffer
 
     def _buffers(self) -> list[torch.Tensor | None]:
-        inside = self._mutated().values()
+        inside = self.mutated_arguments().values()
         return [
             None if i in inside else _copy(self._buffer(state))
             for i, state in enumerate(self.plan.states)

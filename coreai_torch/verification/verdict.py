@@ -173,6 +173,9 @@ class Verdict:
                     f"{name}: a tie: it differs only where the deciding scores are equal within "
                     f"their error (inputs {', '.join(tied)})"
                 )
+            for note in dict.fromkeys(e.note for _, e in errors if e.name == name and e.note):
+                where = {t.inputs: None for t, e in errors if e.name == name and e.note == note}
+                yield f"{name}: {note} (inputs {', '.join(where)})"
             unknown = {t.inputs: None for t, e in errors if e.name == name and e.not_compared}
             if unknown:
                 yield f"{name}: NaN on both sides was not compared (inputs {', '.join(unknown)})"

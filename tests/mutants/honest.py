@@ -70,12 +70,18 @@ def _judged(name: str, dtype: torch.dtype) -> tuple[str, str]:
     inputs = {**judge._make_inputs(row.inputs, dtype), **row.flags}
     try:
         with torch.no_grad():
-            judge._results(model, judge._make_inputs(row.inputs, dtype), row.flags)
+            made = judge._results(model, judge._make_inputs(row.inputs, dtype), row.flags)
     except Exception as error:
         return SKIPPED, f"eager torch fails: {type(error).__name__}: {error}"[:200]
+    if _floats(made) and all(bool(value.isnan().all()) for value in _floats(made)):
+        return SKIPPED, "eager torch returns NaN only"
     captured = prepare(model, (), inputs, rules=capture_rules(TorchConverter()))
     staged = Staged("main", captured.program, captured.plan)
     program = build([staged], BUILTIN, debug=True, on_node=lambda: None)
     subject = Subject(captured.program, captured.plan, captured.reference)
     verdict = judging.judge(subject, program, subject.leaves((), inputs))
     return (HONEST, "") if verdict.ok else (FALSE_ALARM, str(verdict)[:800])
+
+
+def _floats(results: list[Any]) -> list[torch.Tensor]:
+    return [r for r in results if isinstance(r, torch.Tensor) and r.is_floating_point()]

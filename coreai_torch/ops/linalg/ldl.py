@@ -50,7 +50,8 @@ def _choose_pivot(matrix: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     row_maximum = torch.where((positions >= k) & (positions != row), other.abs(), 0.0)
     row_maximum = row_maximum.amax(-1, keepdim=True)
     keeps_row = own >= _ALPHA * largest
-    keeps_row = keeps_row | (own * row_maximum >= _ALPHA * largest * largest)
+    share = largest / torch.where(row_maximum > 0, row_maximum, 1.0)  # largest ** 2 may underflow
+    keeps_row = keeps_row | (own >= _ALPHA * largest * share)
     is_single = keeps_row | (_element(other, row).abs() >= _ALPHA * row_maximum)
     return torch.where(keeps_row, k, row), ~is_single
 
@@ -110,6 +111,7 @@ _MATRICES = [
     case(f32(2, 5, 5, fixed=True)),
     case(f32(2, 2, fixed=True, values=(0.0, 1.0, 1.0, 0.0))),
     case(f32(1, 1, fixed=True)),
+    case(f32(4, 4, fixed=True, values=tuple(1e-30 * v for v in _SYMMETRIC))),
 ]
 
 

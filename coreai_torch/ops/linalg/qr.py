@@ -20,6 +20,8 @@ _MATRICES = [
     case(f32(2, 7, 6, fixed=True)),
     case(f32(3, 2, fixed=True, values=(0.0,))),
     case(f32(2, 2, fixed=True, values=(-3.0, 1.0, 0.0, 2.0))),
+    # The squares of the first column are zero, those of the second infinite in float32.
+    case(f32(3, 2, fixed=True, values=(3e-30, 1e25, -4e-30, 2e25, 1e-30, -3e25))),
 ]
 
 
@@ -32,9 +34,9 @@ def householder(matrix: Tensor) -> tuple[Tensor, Tensor]:
         below, here = torch.arange(rows) > k, torch.arange(rows) == k
         given = column(matrix, k)
         first = given.index_select(-1, place(k))
-        tail_norm = torch.linalg.vector_norm(torch.where(below, given, 0.0), dim=-1, keepdim=True)
+        tail_norm = _norm(torch.where(below, given, 0.0))
         is_zero = tail_norm == 0
-        norm = torch.linalg.vector_norm(torch.cat([first, tail_norm], -1), dim=-1, keepdim=True)
+        norm = _norm(torch.cat([first, tail_norm], -1))
         reflected_norm = torch.where(is_zero, first, torch.where(first < 0, norm, -norm))
         weight = torch.where(
             is_zero, 0.0, (reflected_norm - first) / torch.where(is_zero, 1.0, reflected_norm)
@@ -49,6 +51,18 @@ def householder(matrix: Tensor) -> tuple[Tensor, Tensor]:
     weights = matrix.new_zeros((*matrix.shape[:-2], count))
     factor, weights = steps(count, body, [matrix, weights])
     return factor, weights
+
+
+def _norm(vector: Tensor) -> Tensor:
+    """Return the norm of each vector, as LAPACK without overflow and underflow of the squares.
+
+    Scaling by a power of two is exact.
+    """
+    largest = vector.abs().amax(-1, keepdim=True)
+    is_small, is_large = largest < 2.0**-40, largest > 2.0**40
+    up = torch.where(is_small, 2.0**80, torch.where(is_large, 2.0**-80, 1.0))
+    down = torch.where(is_small, 2.0**-80, torch.where(is_large, 2.0**80, 1.0))
+    return torch.linalg.vector_norm(vector * up, dim=-1, keepdim=True) * down
 
 
 def _reflect(vector: Tensor, weight: Tensor, matrix: Tensor) -> Tensor:
@@ -71,7 +85,7 @@ def apply_reflections(vectors: Tensor, weights: Tensor, other: Tensor, transpose
     return steps(count, body, [other], [vectors, weights])[0]
 
 
-@decomposes(aten.geqrf.default, cases=_MATRICES[1:3])
+@decomposes(aten.geqrf.default, cases=[*_MATRICES[1:3], _MATRICES[-1]])
 def geqrf(matrix: Tensor) -> tuple[Tensor, Tensor]:
     only_real("geqrf", matrix)
     return householder(matrix)

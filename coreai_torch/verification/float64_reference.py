@@ -1,0 +1,79 @@
+"""Run the model itself in float64.
+
+The decomposed graph would be wrong wherever its decomposition is: a program that repeats the
+mistake would be nearer to it than torch is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..numerics.float64 import widened
+from ..numerics.noise import map_leaves
+from ..torch_compat import TorchDispatchMode, pytree
+from .subject import ReferenceCall, Subject
+
+
+@dataclass(frozen=True)
+class ExactCall:
+    """The outputs of one call in float64, and the states after it."""
+
+    outputs: list[torch.Tensor]
+    states: list[torch.Tensor]
+
+
+class _Widen(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+    """Run every op on float64 operands, and cast to float64 wherever the model casts to a float."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if "_assert_tensor_metadata" in str(func):  # expects the dtypes of the model
+            return None
+        args, kwargs = map_leaves((tuple(args), dict(kwargs or {})), widened)
+        return map_leaves(func(*args, **kwargs), widened)  # `torch.zeros(2)` is float32
+
+
+def run_exact(subject: Subject, calls: Sequence[ReferenceCall]) -> ExactCall | None:
+    """Return the results of the last of consecutive calls; None if the model fails in float64."""
+    try:
+        with torch.no_grad():
+            return _run(subject, calls)
+    except Exception:  # a kernel without float64, or code that checks its dtypes
+        return None
+
+
+def _run(subject: Subject, calls: Sequence[ReferenceCall]) -> ExactCall:
+    module = subject.reference
+    named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    tensors = {name: _copy(value) for name, value in named.items()}
+    outputs: list[torch.Tensor] = []
+    leaves: list[Any] = []
+    mutated = subject.mutated_arguments()
+    for number, call in enumerate(calls):
+        before, leaves = leaves, [_copy(leaf) for leaf in call.leaves]
+        if number:  # an argument that the model writes to continues from the last call
+            for at in mutated:
+                leaves[at] = before[at]
+        args, kwargs = pytree.tree_unflatten(leaves, subject.exported.call_spec.in_spec)
+        with _Widen():
+            result = torch.func.functional_call(module, tensors, args, kwargs)
+        outputs = [torch.as_tensor(v) for v in pytree.tree_leaves(result) if _is_output(v)]
+    at = {state: place for place, state in mutated.items()}
+    states = [
+        leaves[at[i]] if i in at else tensors[str(state.buffer)]
+        for i, state in enumerate(subject.plan.states)
+    ]
+    return ExactCall([o.clone() for o in outputs], states)
+
+
+def _is_output(value: Any) -> bool:
+    return isinstance(value, torch.Tensor | bool | int | float)
+
+
+def _copy(value: Any) -> Any:
+    return widened(value.detach().clone()) if isinstance(value, torch.Tensor) else value
