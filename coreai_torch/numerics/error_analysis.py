@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..torch_compat import HigherOrderOperator
+from ..torch_compat import HigherOrderOperator, pytree
 from .equal_terms import equal_terms_error
 from .noise import Noise, map_leaves, rounded, sum_error
 from .rounding import Kind, is_float, kind_of, least, order_is_arbitrary, units
@@ -159,16 +159,22 @@ class Analysis:
                 return _NoisyBody(value, self._noise)
             return self._noise.relative(value, before) if before else value
 
-        return _repaired(call.evaluate(lane, change), base, has_domain=before > 0)
+        try:
+            value = call.evaluate(lane, change)
+        except (RuntimeError, IndexError):  # a noisy index out of bounds
+            value = call.with_exact_integers(lane).evaluate(-1, change)
+        return _repaired(value, base, has_domain=before > 0)
 
     def _step(self, node: fx.Node, call: _Call, base: Any, env: Mapping[fx.Node, Lanes]) -> Lanes:
         """Run an op that jumps with its operands at the ends of their errors, apart.
 
         Integers keep the values of their lane: a permutation that one lane sorted by differs from
-        that of the run without errors, and `perm // 2` must follow it.
+        that of the run without errors, and `perm // 2` must follow it. The same holds for floats
+        that are whole numbers in all lanes: they have jumped already, and `floor(x).long()` must
+        not jump further.
         """
         inputs = list(dict.fromkeys(node.all_input_nodes))
-        operands = [n for n in inputs if is_float(env[n].base)]
+        operands = [n for n in inputs if is_float(env[n].base) and not _is_whole(env[n])]
         scales = {n: FACTOR * error_scale(env[n]).scale for n in operands}
         noisy = []
         for lane in range(self._runs):
@@ -217,6 +223,13 @@ class Analysis:
         return tuple(args), dict(kwargs)
 
 
+def _is_whole(lanes: Lanes) -> bool:
+    """Return whether the values of all lanes are whole numbers, and some lanes differ."""
+    if lanes.noisy is None or lanes.base.is_complex() or lanes.base.itemsize == 1:
+        return False
+    return all(bool((value == value.trunc()).all()) for value in (lanes.base, *lanes.noisy))
+
+
 class _Call:
     """One op with its arguments in each lane; lane -1 is the run without errors."""
 
@@ -231,6 +244,13 @@ class _Call:
         if change is not None:
             args, kwargs = map_leaves((args, kwargs), change)
         return self.node.target(*args, **kwargs)
+
+    def with_exact_integers(self, lane: int) -> _Call:
+        """Return the call with the floats of a lane and the integers of the run without errors."""
+        flat, spec = pytree.tree_flatten(self.arguments(-1))
+        noisy = pytree.tree_leaves(self.arguments(lane))
+        mixed = [n if is_float(n) else b for b, n in zip(flat, noisy, strict=True)]
+        return _Call(self.node, [pytree.tree_unflatten(mixed, spec)])
 
     def evaluate_or(self, otherwise: Any, lane: int = -1) -> Any:
         try:

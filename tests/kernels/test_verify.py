@@ -219,8 +219,7 @@ def test_meta_tensors_are_replaced_by_random_values():
         return x
 
     assert verified("out[id] = x[id];", watched, torch.empty(256, device="meta"), trials=2)
-    assert len(seen) == 2
-    assert not torch.equal(*seen)
+    assert len({tuple(x.tolist()) for x in seen}) == 2  # the error analysis calls it once more
 
 
 @pytest.mark.parametrize(

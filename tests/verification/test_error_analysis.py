@@ -129,3 +129,28 @@ def test_ops_are_classified():
     assert kind_of(aten._to_copy.default, (x.half(),), {}, x) is Kind.EXACT
     assert kind_of(aten.max.dim, (x, 0), {}, (x, x)) is Kind.ORDER
     assert kind_of(aten.tanh.default, (x,), {}, x) is Kind.GENERAL
+
+
+def test_whole_numbers_that_jumped_do_not_jump_further():
+    def floor(x):
+        return (x * 3).floor().long()
+
+    lanes = lanes_of(floor, torch.tensor([1.0, 0.5]))
+    assert {tuple(v.tolist()) for v in lanes.noisy} <= {(3, 1), (2, 1)}
+
+
+def test_index_out_of_bounds_in_a_noisy_run_is_replaced():
+    def last(x, table):
+        return table[(x * 3).ceil().long()]
+
+    lanes = lanes_of(last, torch.tensor([1.0, 0.5]), torch.tensor([1.0, 2.0, 4.0, 8.0]))
+    assert torch.equal(lanes.base, torch.tensor([8.0, 4.0]))
+    assert all(torch.isfinite(v).all() for v in lanes.noisy)
+
+
+def lanes_of(function, *args):
+    def run(module, feed, wanted):
+        return Analysis(module).run(feed, wanted)
+
+    (lanes,) = _run(run, function, *args)
+    return lanes
