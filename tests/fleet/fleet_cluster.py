@@ -15,7 +15,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_until(condition, seconds=60.0):
+def wait_until(condition, seconds=300.0):
     """Wait for a condition; fail if it does not become true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -10,7 +10,6 @@ from typing import Any
 
 from coreai_torch import fleet
 from coreai_torch.fleet.content import Hasher
-from coreai_torch.fleet.dask_engine import DaskEngine
 from coreai_torch.fleet.isolating import run_task
 
 from .judge import Verdict
@@ -58,11 +57,10 @@ def judged(name: str, dtype: str = "", patience: float = PATIENCE, work: str = "
 
 def judged_by_fleet(names: list[str], folder: Path, workers: int) -> Iterator[Verdict]:
     """Judge models on several workers; yield the verdicts of the Parquet file that this writes."""
-    import psutil  # comes with Dask
+    from local_workers import local_engine, memory_of_one  # page.py adds its folder to the path
 
-    memory = psutil.virtual_memory().total / 1e9
-    with DaskEngine(workers=workers, memory=memory) as engine:
-        fleet.run(plan(names, memory=memory / workers), folder, engine=engine)
+    with local_engine(workers) as engine:
+        fleet.run(plan(names, memory=memory_of_one(workers)), folder, engine=engine)
     for row in fleet.read_rows(folder):
         if row["id"] in names:
             yield verdict_of(row)
