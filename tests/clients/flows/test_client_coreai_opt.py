@@ -36,7 +36,8 @@ def quantizer(model, mode, dtype, block=None):
     from coreai_opt.quantization.spec import QuantizationSpec
     from coreai_opt.quantization.spec.granularity import PerBlockGranularity
 
-    more = {"granularity": PerBlockGranularity(axis=1, block_size=block)} if block else {}
+    axis = 1 if isinstance(block, int) else None
+    more = {"granularity": PerBlockGranularity(axis=axis, block_size=block)} if block else {}
     if dtype == torch.uint2:
         more["qscheme"] = "asymmetric"
     module = ModuleQuantizerConfig(
@@ -82,9 +83,10 @@ def test_other_quantized_convolution(kind, name):
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 def test_float4_blocks_of_a_convolution(mode):
     torch.manual_seed(0)
-    x = torch.randn(1, 32, 6, 6)
-    model = quantized(nn.Sequential(nn.Conv2d(32, 64, 3)), mode, torch.float4_e2m1fn_x2, x, 32)
-    assert_packed(checked(model, x), 64 * 32 * 9 / 2, 9_000)
+    x, block = torch.randn(1, 16, 4, 40), (1, 1, 1, 32)  # coreai-opt wants blocks in the last axis
+    model = nn.Sequential(nn.Conv2d(16, 32, (2, 32)))
+    made = quantized(model, mode, torch.float4_e2m1fn_x2, x, block)
+    assert_packed(checked(made, x), 32 * 16 * 2 * 32 / 2, 9_000)
 
 
 class Words(nn.Module):
