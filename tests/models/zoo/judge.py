@@ -183,7 +183,7 @@ def _count(program: Any, verdict: Verdict) -> None:
     from coreai_torch.asset.mlir_module import mlir_module_of
 
     module = mlir_module_of(getattr(program, "program", program))
-    text = module.operation.get_asm(large_elements_limit=4)
+    text = module.operation.get_asm(large_elements_limit=4, large_resource_limit=4)
     verdict.operations = len(
         re.findall(r"^ +(?:%\S+ = )?coreai\.(?!graph|constant|output)", text, re.M)
     )
