@@ -92,13 +92,16 @@ def to_half_together(
     check_precision(precision)
     dtype, limit = DTYPES[precision], LIMITS[precision] if limit is None else limit
     keep = "auto" if not isinstance(keep, str) and [*keep] == ["auto"] else keep
-    searches = [Search(one, samples, defaults(one), dtype, limit) for one, samples in programs]
+    weights = WeightCasts(dtype)
+    searches = [
+        Search(one, samples, defaults(one), dtype, limit, weights) for one, samples in programs
+    ]
     if keep == "auto":
         results = _joined(searches, [search.run() for search in searches], limit)
     else:
         patterns = [keep] if isinstance(keep, str) else keep
         results = [search.measure(_named(search, patterns)) for search in searches]
-    weights, made = WeightCasts(dtype), []
+    made = []
     for search, found, (program, samples) in zip(searches, results, programs, strict=True):
         _check_error(found.error_after, precision, limit, chosen=keep != "auto")
         kept = {*search.kept, *found.islands}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +13,11 @@ from torch import fx
 from . import running
 from .defaults import op_name, tensors
 from .externalized import together
-from .recast import is_full, recast
+from .recast import WeightCasts, is_full
 
 _MARGIN = 0.5  # of the largest half-precision number: inputs other than the samples may be larger
 _ROUNDS = 12
 _TRIALS = 32  # when islands are removed again
-
-Values = dict[str, tuple[torch.Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,9 @@ class Search:
         kept: Mapping[str, str],
         dtype: torch.dtype,
         limit: float,
+        weights: WeightCasts | None = None,
     ) -> None:
+        self._weights = WeightCasts(dtype) if weights is None else weights
         self._program, self._samples = program, samples
         self._kept, self._dtype, self._limit = dict(kept), dtype, limit
         self.nodes: dict[str, fx.Node] = {n.name: n for n in program.graph.nodes}
@@ -94,22 +95,31 @@ class Search:
         after, _ = self._error(islands)
         return Found(islands, before, after)
 
-    def _error(self, islands: Mapping[str, Island]) -> tuple[float, int]:
-        """Return the largest error of the outputs, and the sample that has it."""
-        errors = [
-            running.error(expected["output"], self._simulated(islands, leaves)["output"])
-            for expected, leaves in zip(self._expected, self._samples, strict=True)
-            if "output" in expected
-        ]
-        worst = max(range(len(errors)), key=errors.__getitem__, default=0)
-        return (errors[worst] if errors else 0.0), worst
+    def _error(self, islands: Mapping[str, Island], *, stop: float = math.inf) -> tuple[float, int]:
+        """Return the largest error of the outputs, and the sample that has it.
 
-    def _simulated(self, islands: Mapping[str, Island], leaves: Sequence[Any]) -> Values:
+        The samples after one with an error above `stop` are not run.
+        """
+        worst, place = 0.0, 0
+        for index, (expected, leaves) in enumerate(zip(self._expected, self._samples, strict=True)):
+            if "output" not in expected:
+                continue
+            actual = self._simulated(islands, leaves, outputs_only=True)
+            error = running.error(expected["output"], actual["output"])
+            if error > worst:
+                worst, place = error, index
+            if error > stop:
+                break
+        return worst, place
+
+    def _simulated(
+        self, islands: Mapping[str, Island], leaves: Sequence[Any], *, outputs_only: bool = False
+    ) -> running.Values:
         """Run in half precision; nodes that torch cannot run become part of the defaults."""
         while True:
-            program = recast(self._program, {*self._kept, *islands}, self._dtype)
+            half = running.HalfPrecision({*self._kept, *islands}, self._weights)
             try:
-                return running.run(program, leaves, self._dtype)
+                return running.run(self._program, leaves, half, outputs_only=outputs_only)
             except running.HalfKernelMissing as missing:
                 if missing.node in self._kept or missing.node not in self.nodes:
                     raise (missing.__cause__ or missing) from None
@@ -196,7 +206,8 @@ class Search:
             while start < len(parts) and trials < _TRIALS:
                 fewer = [*parts[:start], *parts[start + size :]]
                 trials += 1
-                found, _ = self._error({n: islands[n] for part in fewer for n in part})
+                some = {n: islands[n] for part in fewer for n in part}
+                found, _ = self._error(some, stop=self._limit)
                 if found <= self._limit:
                     parts, error = fewer, found
                 else:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+from torch.export.graph_signature import InputKind
 
 from ..capture.feeding import feed
 from ..torch_compat import aten
 from .defaults import op_name
+from .externalized import is_mark
+from .recast import FULL, WeightCasts, is_full
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution")
 
@@ -32,51 +36,115 @@ class HalfKernelMissing(Exception):  # noqa: N818  caught within this package
         self.node = node
 
 
+Values = dict[str, tuple[torch.Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class HalfPrecision:
+    """How to run a program: the nodes in `kept` in float32, the others in half precision."""
+
+    kept: Collection[str]
+    weights: WeightCasts
+
+    def weight(self, node: fx.Node, value: torch.Tensor) -> torch.Tensor:
+        """Return a weight, in half precision unless a node reads it in float32."""
+        if any(user.name in self.kept for user in node.users):
+            return value.detach().clone()
+        return self.weights.of(value).detach().clone()
+
+    def arguments(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the arguments in the dtype in which a node computes, as `recast` casts them."""
+        if node.target is operator.getitem or is_mark(node):
+            return args, kwargs
+        half = self.weights.dtype
+        dtype, other = (FULL, half) if node.name in self.kept else (half, FULL)
+
+        def cast(value: Any) -> Any:
+            if isinstance(value, torch.Tensor) and value.dtype == other:
+                return value.to(dtype)
+            return half if value is FULL and dtype == half else value
+
+        return fx.node.map_aggregate(args, cast), fx.node.map_aggregate(kwargs, cast)
+
+
 def run(
-    program: torch.export.ExportedProgram, leaves: Sequence[Any], half: torch.dtype | None = None
-) -> dict[str, tuple[torch.Tensor, ...]]:
+    program: torch.export.ExportedProgram,
+    leaves: Sequence[Any],
+    half: HalfPrecision | None = None,
+    *,
+    outputs_only: bool = False,
+) -> Values:
     """Return the float inputs and results of every node, and of `output`, by name.
 
-    With `half`, an error of torch in a node of that dtype raises `HalfKernelMissing`.
+    With `half`, the program runs as `recast` would rewrite it, and an error of torch in a node of
+    that dtype raises `HalfKernelMissing`.
     """
-    runner = _Runner(program.graph_module, half)
+    runner = _Runner(program, half, outputs_only=outputs_only)
     with torch.no_grad():
         runner.run(*feed(program, leaves), enable_io_processing=False)
     return runner.found
 
 
 class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
-    def __init__(self, module: fx.GraphModule, half: torch.dtype | None) -> None:
-        super().__init__(module)
-        self._half = half
-        self.found: dict[str, tuple[torch.Tensor, ...]] = {}
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        half: HalfPrecision | None = None,
+        *,
+        outputs_only: bool = False,
+    ) -> None:
+        super().__init__(program.graph_module)
+        self._half, self._outputs_only = half, outputs_only
+        self._stored = _stored(program) if half is not None else {}
+        self.found: Values = {}
         self.products: dict[str, int] = {}
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Call an op.
-
-        `native_group_norm` of torch 2.13 fails on a transposed tensor, which the exporter took for
-        a contiguous one: "Expected X.is_contiguous(memory_format) to be true".
-        """
-        if target is aten.native_group_norm.default:
-            args = (args[0].contiguous(), *args[1:])
-        return super().call_function(target, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node and keep its float results."""
-        try:
+        if n.op == "call_function":
+            value = self._called(n)
+        elif n.op == "placeholder" and self._half is not None and n.name in self._stored:
+            value = self._half.weight(n, self._stored[n.name])
+            next(self.args_iter)
+        else:
             value = super().run_node(n)
+        if not self._outputs_only or n.op == "output":
+            self._record(n, value)
+        return value
+
+    def _called(self, n: fx.Node) -> Any:
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if self._half is not None:
+            args, kwargs = self._half.arguments(n, args, kwargs)
+        # native_group_norm of torch 2.13 fails on a transposed tensor, which the exporter took for
+        # a contiguous one: "Expected X.is_contiguous(memory_format) to be true".
+        if n.target is aten.native_group_norm.default:
+            args = (args[0].contiguous(), *args[1:])
+        try:
+            return self.call_function(n.target, args, kwargs)
         except (RuntimeError, NotImplementedError) as error:
-            if self._half is None or n.op != "call_function":
+            if self._half is None:
                 raise
             raise HalfKernelMissing(n.name) from error
+
+    def _record(self, n: fx.Node, value: Any) -> None:
         floats = tuple(v for v in _flat(value) if v.is_floating_point())
-        if floats:
-            self.found[n.name] = tuple(v.detach() for v in floats)
-            if op_name(n).partition(".")[0] in _PRODUCTS:
-                args, _ = self.fetch_args_kwargs_from_env(n)
-                self.products[n.name] = _multiply_adds(n, args, value)
-        return value
+        if not floats:
+            return
+        self.found[n.name] = tuple(v.detach() for v in floats)
+        if n.op == "call_function" and op_name(n).partition(".")[0] in _PRODUCTS:
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            self.products[n.name] = _multiply_adds(n, args, value)
+
+
+def _stored(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+    """Return the float32 parameters, buffers and constants by the names of their placeholders."""
+    stored = {**program.constants, **program.state_dict}
+    found = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is not InputKind.USER_INPUT and is_full(stored.get(spec.target)):
+            found[spec.arg.name] = stored[spec.target]
+    return found
 
 
 def _multiply_adds(node: fx.Node, args: Sequence[Any], result: torch.Tensor) -> int:
@@ -91,7 +159,7 @@ def _multiply_adds(node: fx.Node, args: Sequence[Any], result: torch.Tensor) -> 
 
 def multiply_adds(program: torch.export.ExportedProgram, leaves: Sequence[Any]) -> dict[str, int]:
     """Return the multiply-adds of each matrix product and convolution."""
-    runner = _Runner(program.graph_module, None)
+    runner = _Runner(program)
     with torch.no_grad():
         runner.run(*feed(program, leaves), enable_io_processing=False)
     return runner.products
