@@ -123,7 +123,7 @@ def test_dynamic_sizes_with_calibration_of_several_sizes():
 def test_unknown_module_gets_a_suggestion():
     model = nn.Sequential()
     model.add_module("encoder", nn.Sequential(nn.Linear(8, 8), nn.Sigmoid()))
-    with pytest.raises(errors.ConversionError, match="did you mean 'encoder.0'"):
+    with pytest.raises(errors.ConversionError, match=r"did you mean 'encoder\.0'"):
         coreai_torch.convert(model, (X,), precision="float16", keep=["encodr.0"])
     program = coreai_torch.convert(model, (X,), precision="float16", keep=["encoder"], verify=False)
     kept = {island.op for island in program.precision_report.islands}
