@@ -48,6 +48,13 @@ class Target(StrEnum):
     NEURAL_ENGINE = "neural_engine"
 
 
+class Cache(StrEnum):
+    """How keys and values are stored."""
+
+    FLOAT = "float"
+    INT8 = "int8"
+
+
 class CheckedBy(StrEnum):
     """The engine that runs a bundle."""
 
@@ -98,6 +105,9 @@ def export(
     target: Annotated[
         Target, typer.Option(help="neural_engine writes functions with static shapes.")
     ] = Target.GPU,
+    kv_cache: Annotated[
+        Cache, typer.Option(help="int8 halves the cache; the default (pipelined) engine runs it.")
+    ] = Cache.FLOAT,
     verify: Annotated[bool, typer.Option(help="Compare the bundle with the model.")] = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing bundle.")] = False,
     image_size: Annotated[
@@ -117,6 +127,7 @@ def export(
         dtype=None if dtype is None else dtype.value,
         compression=compression,
         target=target.value,
+        kv_cache=kv_cache.value,
         verify=verify,
         overwrite=overwrite,
         image_size=image_size,

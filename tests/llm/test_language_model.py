@@ -121,6 +121,14 @@ def test_stream_can_be_abandoned_and_raises_errors(model):
         model.stream(["a", "b"], 4)
 
 
+def test_stream_takes_stopping_criteria(model):
+    def after_two(tokens, scores, **_):
+        return torch.full((len(tokens),), tokens.shape[1] >= len("Hello") + 2)
+
+    text = "".join(model.stream("Hello", 20, stopping_criteria=[after_two]))
+    assert text == model.generate("Hello", 2)
+
+
 def test_stop_text_ends_generation(model):
     text = model.generate("Hello", 20)
     stop = text[4:6]

@@ -251,7 +251,7 @@ _DYNAMIC = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "fact
         ("llama", {"max_position_embeddings": 128}, {}, "has 128 positions"),
         ("llama", {"head_dim": 256}, {}, "512 channels or layers, more than the context of 256"),
         ("llama", {}, {"target": "tpu"}, "unknown target 'tpu'"),
-        ("llama", {}, {"kv_cache": "int8"}, "cannot run a bundle with an int8 cache"),
+        ("llama", {}, {"kv_cache": "int8"}, "static bundles cannot run an int8 cache"),
         ("llama", {}, {"kv_cache": "int3"}, "unknown kv_cache 'int3'"),
     ],
 )

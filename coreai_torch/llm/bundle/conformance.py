@@ -40,6 +40,7 @@ from .tokenizer_folder import (
     mid_turn,
     turn_end,
 )
+from .verifying import with_cache
 from .vision import conformance as vision_steps
 from .vision.conformance import VisionTrial
 from .vision.families import family_of, is_vision_language, language_part
@@ -279,16 +280,20 @@ def _check_ports(subject: _Subject) -> str:
     engine = _engine(subject, runtime)
     if engine == "torch":
         runtime = open_bundle(subject.bundle, engine, subject.device)
-    subject.trial = Trial(runtime, _compressed_reference(subject, runtime))
+    reference = _compressed_reference(subject, runtime)
+    if reference is not None:
+        reference = with_cache(reference, runtime.metadata)
+    subject.trial = Trial(runtime, reference)
     layers, _, heads, _, width = shape
-    return f"{layers} layers of {heads} heads of {width}, {states[0].dtype}, run by {engine}"
+    only = ", for the pipelined engine only" if runtime.metadata.kv_cache == "int8" else ""
+    return f"{layers} layers of {heads} heads of {width}, {states[0].dtype}{only}, run by {engine}"
 
 
 def _engine(subject: _Subject, runtime: BundleRuntime) -> str:
     """Return the engine: torch for float16, which the Linux runtime accumulates in 16 bits."""
     if subject.engine != "auto":
         return subject.engine
-    half = runtime.state_dtype == torch.float16
+    half = runtime.compute_dtype == torch.float16
     return "torch" if half or subject.device != "cpu" else "runtime"
 
 

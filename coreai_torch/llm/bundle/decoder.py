@@ -63,11 +63,11 @@ class BundleDecoder(PreTrainedModel, GenerationMixin):  # type: ignore[misc]  # 
 def unpadded(tokens: Tensor, mask: Tensor | None) -> list[list[int]]:
     """Return the rows without the padding on their left."""
     if mask is None:
-        return [list(map(int, row)) for row in tokens]
+        return [list(row) for row in tokens.tolist()]
     visible = mask.bool()
     if bool((visible.int().diff(dim=1) < 0).any()) or not bool(visible[:, -1].all()):
         raise GenerationError(
             "attention_mask hides tokens after the first visible one\n"
             "  try   pad prompts on the left: tokenizer(texts, padding=True, padding_side='left')"
         )
-    return [list(map(int, row[keep])) for row, keep in zip(tokens, visible, strict=True)]
+    return [row[keep].tolist() for row, keep in zip(tokens, visible, strict=True)]

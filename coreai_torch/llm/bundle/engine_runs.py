@@ -11,7 +11,7 @@ from torch import Tensor
 from ...numerics.tolerance import SAME_TOKENS, limits
 from .compute_dtype import compute_dtype
 from .runtime import CHUNK, FIRST_SLOTS, BundleRuntime, Sequence
-from .verifying import difference, eager_logits, limit_of, random_tokens
+from .verifying import difference, eager_logits, int8_limit, limit_of, random_tokens
 
 PROMPTS = (5, 17, 300)
 STEPS = 16  # tokens that are decoded after each prompt
@@ -36,7 +36,8 @@ class Trial:
         self.runtime, self.model = runtime, model
         self.context = runtime.metadata.max_context_length
         self.vocabulary = runtime.metadata.vocab_size
-        self.dtype = runtime.state_dtype
+        self.dtype = runtime.compute_dtype
+        self.rounding = int8_limit(runtime.metadata)
 
     def tokens(self, length: int, seed: int = 0) -> Tensor:
         """Return random tokens."""
@@ -53,7 +54,7 @@ class Trial:
     def same(self, actual: Tensor, want: Tensor, what: str) -> float:
         """Return the difference of two runs; raise if it is too large."""
         gap = difference(actual, want)
-        if not gap <= _SAME[self.dtype]:
+        if not gap <= max(_SAME[self.dtype], self.rounding):
             raise StepError(f"{what}: the logits differ by {gap:.2g} of the largest")
         return gap
 
@@ -89,7 +90,7 @@ def _greedy(sequence: Sequence, prompt: Tensor, steps: int) -> tuple[Tensor, Ten
 
 def compare(trial: Trial, rows: Tensor, want: Tensor, length: int) -> float:
     """Compare logits and best tokens; a best token may differ within the limit only."""
-    limit = max(limit_of(compute_dtype(trial.model)), limit_of(trial.dtype))
+    limit = max(limit_of(compute_dtype(trial.model)), limit_of(trial.dtype), trial.rounding)
     gap = difference(rows, want)
     if not gap <= limit:
         raise StepError(
@@ -177,7 +178,7 @@ def many_slots(trial: Trial) -> str:
     if shape[3] > 0:
         raise StepSkippedError("the number of slots is fixed")
     sizes = [slots if size < 0 else size for size in shape]
-    if 2 * math.prod(sizes) * trial.dtype.itemsize > LARGEST_STATE:
+    if 2 * math.prod(sizes) * trial.runtime.state_dtype.itemsize > LARGEST_STATE:
         raise StepSkippedError(f"{slots} slots need more than {LARGEST_STATE >> 30} GiB")
     tokens = trial.tokens(min(8, trial.context), 8)
     gap = trial.same(trial.sequence(slots).append(tokens), trial.logits(tokens), f"{slots} slots")

@@ -21,7 +21,7 @@ from .prompt_cache import fingerprint
 from .runtime import BundleRuntime
 from .runtime import Sequence as Tokens
 from .tokenizer_folder import FOLDER, load_tokenizer
-from .verifying import eager_logits
+from .verifying import eager_logits, with_cache
 from .weight_compression import PRESETS, compress_decoder
 
 Scorer: TypeAlias = Callable[[Tensor], Tensor]
@@ -197,9 +197,9 @@ def _subjects(runtime: BundleRuntime, model: Any, device: str) -> dict[str, Call
     if model is None:
         return subjects
     loaded = _Loaded(model, device)
-    compression = runtime.metadata.compression
-    if compression in PRESETS:
-        subjects[COMPRESSED] = lambda: loaded.scorer(compression, runtime)
+    compression, has_float_cache = runtime.metadata.compression, runtime.metadata.kv_cache != "int8"
+    if compression in PRESETS or (compression is None and not has_float_cache):
+        subjects[COMPRESSED] = lambda: loaded.scorer(compression, runtime, has_float_cache)
     subjects[EAGER] = lambda: loaded.scorer(None, runtime)
     return subjects
 
@@ -211,7 +211,9 @@ class _Loaded:
         self.model, self.device = model, device
         self.made: dict[str | None, Any] = {}
 
-    def scorer(self, compression: str | None, runtime: BundleRuntime) -> Scorer:
+    def scorer(
+        self, compression: str | None, runtime: BundleRuntime, has_float_cache: bool = True
+    ) -> Scorer:
         if compression not in self.made:
             model = self._original()
             if compression is not None:
@@ -219,6 +221,8 @@ class _Loaded:
                 compress_decoder(model, compression, load_tokenizer(runtime.bundle / FOLDER))
             self.made[compression] = model.to(self.device)
         model = self.made[compression]
+        if not has_float_cache:
+            model = with_cache(model, runtime.metadata)
         return lambda tokens: eager_logits(model, tokens.to(self.device)).cpu()
 
     def _original(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import os
 import re
@@ -22,7 +23,9 @@ from ...errors import ConversionError
 from ...progress import Stages, stages
 from ..converting import check_model
 from . import weight_compression
-from .metadata import FILE, GENERATION_KEY, BundleMetadata
+from .compute_dtype import compute_dtype
+from .int8_cache import check_cache
+from .metadata import CACHE_KEY, DTYPE_KEY, FILE, GENERATION_KEY, BundleMetadata
 from .tokenizer_folder import FOLDER, check_tokenizer, write_tokenizer
 
 _SUFFIXES = (".aimodel", ".aimodelc")
@@ -79,8 +82,8 @@ def export(
         target: "gpu" writes the dynamic function `main`. "neural_engine" writes a static bundle:
             functions with fixed sizes, 1x1 convolutions and float16 weights, for decoders like
             Llama, Qwen and Mistral. Its context is 256, 512, ... tokens, by default up to 4096.
-        kv_cache: "float" stores keys and values in the dtype of the model. "int8" is rejected: the
-            engine neither copies int8 caches everywhere nor has a state for their scales.
+        kv_cache: "float" stores keys and values in the dtype of the model, "int8" in half of the
+            memory of float16. Only the default (pipelined) engine runs an int8 cache.
         verify: run the written bundle and compare its logits with the model's.
         overwrite: replace an existing bundle.
         turn_weights: store the weights of linear layers transposed, which makes the Linux runtime
@@ -89,7 +92,7 @@ def export(
         image_size: the height and width of images, for a vision-language model with any size.
     """
     bundle, is_static = Path(output), _is_static(target)
-    _check_cache(kv_cache)
+    check_cache(kv_cache, "static" if is_static else "")
     _check_output(bundle, overwrite)
     with torch.no_grad(), stages() as stage:
         with stage("loading"):
@@ -99,14 +102,16 @@ def export(
             layers, vocabulary = _first_step(source.model)
             chosen = name or bundle.absolute().name
             context = max_context_length
-            if _family(source.model, image_size) is not None:
+            family = _family(source.model, image_size)
+            if family is not None:
+                check_cache(kv_cache, "vision-language")
                 context = context or _vision_context(source.model)
             request = _Request.of(source, chosen, vocabulary, context, is_static)
         with stage("compressing"):
             source = _compressed(source, compression)
         with _replacing(bundle) as folder:
             write_tokenizer(source.tokenizer, folder / FOLDER, request.eos_token_ids)
-            metadata = request.metadata(source, weight_compression.label(compression))
+            metadata = request.metadata(source, weight_compression.label(compression), kv_cache)
             options = _Options(recognize, turn_weights, verify)
             family = _family(source.model, image_size)
             if family is None:
@@ -146,7 +151,7 @@ def _write_decoder(
         from .graph import Main, stage_main
 
         with stage("exporting"):
-            main = Main(source.model, layers)
+            main = Main(source.model, layers, metadata.kv_cache)
             stage_main(converter, main, limit, turn_weights=options.turn_weights)
         _write_asset(converter, folder / metadata.asset, stage)
     (folder / FILE).write_text(metadata.to_json(), "utf-8")
@@ -252,9 +257,13 @@ class _Request:
     def asset(self) -> str:
         return f"{self.name}.aimodel"
 
-    def metadata(self, source: _Source, compression: str | None) -> BundleMetadata:
+    def metadata(self, source: _Source, compression: str | None, kv_cache: str) -> BundleMetadata:
         generation = source.model.generation_config.to_diff_dict()
         generation.pop("transformers_version", None)
+        facts = {GENERATION_KEY: json.dumps(generation, sort_keys=True)}
+        if kv_cache == "int8":
+            dtype = str(compute_dtype(source.model)).removeprefix("torch.")
+            facts |= {CACHE_KEY: kv_cache, DTYPE_KEY: dtype}
         return BundleMetadata(
             name=self.name,
             asset=self.asset,
@@ -264,7 +273,7 @@ class _Request:
             hf_model_id=source.model_id,
             compression=compression,
             is_static=self.is_static,
-            user_data={GENERATION_KEY: json.dumps(generation, sort_keys=True)},
+            user_data=facts,
         )
 
 
@@ -283,19 +292,6 @@ def _is_static(target: str) -> bool:
     if target not in ("gpu", "neural_engine"):
         raise ConversionError(f"unknown target {target!r}\n  try   pass 'gpu' or 'neural_engine'")
     return target == "neural_engine"
-
-
-def _check_cache(kv_cache: str) -> None:
-    """Raise unless keys and values are stored as floats."""
-    if kv_cache == "int8":
-        raise ConversionError(
-            "the engine cannot run a bundle with an int8 cache: its sequential engine copies and "
-            "clears float16, bfloat16 and float32 only, its static engine has float16 caches, and "
-            "scales of each token would be a second pair of dynamic states, which it rejects\n"
-            "  try   pass kv_cache='float', and compression='4bit' for a smaller bundle"
-        )
-    if kv_cache != "float":
-        raise ConversionError(f"unknown kv_cache {kv_cache!r}\n  try   pass 'float'")
 
 
 def _static_source(source: _Source) -> _Source:
@@ -448,6 +444,8 @@ def _first_step(model: Any) -> tuple[list[Any], int]:
     try:
         first = model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
     except (RuntimeError, TypeError, ValueError) as error:
+        if "past_key_values" not in inspect.signature(model.forward).parameters:
+            key_value_pairs(model, None)  # raises: its cache is of another kind
         raise ConversionError(
             f"{type(model).__name__} itself fails on one token with a cache: {error}\n"
             "  try   correct its configuration until model(input_ids=..., use_cache=True) works"

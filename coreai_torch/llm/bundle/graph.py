@@ -21,6 +21,7 @@ from ...errors import ExportError
 from ..pretranspose import transpose_weights
 from .cache_ops import register_cache_ops
 from .compute_dtype import compute_dtype
+from .int8_cache import COLUMNS
 from .layer_shape import LayerShape
 from .metadata import INPUTS, KEYS, LOGITS, VALUES
 from .stacked_cache import StackedStates, stacked_cache
@@ -32,9 +33,12 @@ _QUERY, _TOTAL, _SLOTS = 3, 7, 11
 class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
     """The model with the inputs, states and output of a bundle."""
 
-    def __init__(self, model: nn.Module, layers: Sequence[LayerShape]) -> None:
+    def __init__(
+        self, model: nn.Module, layers: Sequence[LayerShape], kv_cache: str = "float"
+    ) -> None:
         super().__init__()
         self.model, self.layers = model, list(layers)
+        self.has_int8_cache = kv_cache == "int8"
         self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, keys: Tensor, values: Tensor) -> Any:
@@ -60,7 +64,10 @@ class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         """Return zeroed keys and values; smaller layers use a part of their place."""
         heads = max(max(one.key_heads, one.value_heads) for one in self.layers)
         width = max(max(one.key_width, one.value_width) for one in self.layers)
-        shape, dtype = (len(self.layers), 1, heads, slots, width), compute_dtype(self.model)
+        dtype = compute_dtype(self.model)
+        if self.has_int8_cache:
+            width, dtype = width + COLUMNS, torch.int8
+        shape = (len(self.layers), 1, heads, slots, width)
         return torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
 
 

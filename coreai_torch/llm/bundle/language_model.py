@@ -140,8 +140,11 @@ class LanguageModel:
                 "stream takes one prompt and one continuation\n  try   call generate instead"
             )
         arguments = self._arguments(request, max_new_tokens, options, stop)
+        criteria = list(arguments.pop("stopping_criteria", ()))
 
-        def run(**more: Any) -> None:
+        def run(streamer: Any, stopping_criteria: list[Any]) -> None:
+            stopping_criteria.extend(criteria)
+            more = {"streamer": streamer, "stopping_criteria": stopping_criteria}
             with self._cached(request, path):
                 self._run(request, arguments | more, seed)
 

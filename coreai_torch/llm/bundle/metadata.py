@@ -18,6 +18,8 @@ STATIC_STATES = ("key_cache", "value_cache")
 INPUTS = ("input_ids", "position_ids")
 LOGITS = "logits"
 GENERATION_KEY = "coreai_torch.generation_config"
+# The kind of the cache, and the dtype that the model computes in, if the states do not show it.
+CACHE_KEY, DTYPE_KEY = "coreai_torch.kv_cache", "coreai_torch.dtype"
 EMBEDDING, VISION = "embedding", "vision"  # roles of the other assets of a vision-language bundle
 _KINDS = ("llm", "vlm")
 _VISION_SIZES = ("image_size", "patch_size", "image_token_count", "image_token_id")
@@ -44,6 +46,11 @@ class BundleMetadata:
     def kind(self) -> str:
         """Return the kind of the bundle."""
         return "llm" if self.vision is None else "vlm"
+
+    @property
+    def kv_cache(self) -> str:
+        """Return how keys and values are stored: "float" or "int8"."""
+        return self.user_data.get(CACHE_KEY, "float")
 
     def to_json(self) -> str:
         """Return the text of the file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from ...asset.worker import to_numpy
 from ...errors import GenerationError
 from ...numerics.arrays import array, tensor
 from ..generator import EXIT_DELAY, load_model
-from .metadata import INPUTS, KEYS, LOGITS, MAIN, VALUES, BundleMetadata
+from .metadata import DTYPE_KEY, INPUTS, KEYS, LOGITS, MAIN, VALUES, BundleMetadata
 
 FIRST_SLOTS = 256  # the engine starts with this many slots and doubles them
 WHOLE_PROMPT, CHUNK = 1024, 512  # a longer prompt runs in chunks
@@ -90,8 +91,19 @@ class BundleRuntime:
     def states(self, slots: int = FIRST_SLOTS, fill: float = 0.0) -> States:
         """Return states with a number of slots, all with one value."""
         shape = [slots if size < 0 else size for size in self.state_shape]
-        made = (torch.full(shape, fill, dtype=self.state_dtype) for _ in range(2))
+        value: float = fill
+        if not self.state_dtype.is_floating_point and fill:
+            value = -128 if math.isnan(fill) else 127  # scales of infinity, in both signs
+        made = (torch.full(shape, value, dtype=self.state_dtype) for _ in range(2))
         return States(*map(self.store, made))
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """Return the dtype that the program computes in; that of the states if they are floats."""
+        if self.state_dtype.is_floating_point:
+            return self.state_dtype
+        found: torch.dtype = getattr(torch, self.metadata.user_data.get(DTYPE_KEY, "float32"))
+        return found
 
     def store(self, content: Tensor) -> Any:
         """Return the content of a state in the form that the function updates in place."""

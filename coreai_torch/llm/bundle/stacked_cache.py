@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
 from ..cache import CacheLayer
 from .cache_ops import read_rows, write_rows
+from .int8_cache import COLUMNS, pack_rows, unpack_rows
 from .layer_shape import LayerShape
 
 
@@ -38,14 +40,24 @@ class StackedLayer(CacheLayer):
         self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
         """Write the new rows and return all rows so far."""
-        states, layer, shape = self.states, self.layer, self.shape
-        span = (layer, self.offset, self.total)
-        states.keys = write_rows(states.keys, key_states.to(states.keys.dtype), *span)
-        states.values = write_rows(states.values, value_states.to(states.values.dtype), *span)
+        states, shape = self.states, self.shape
+        states.keys = self._write(states.keys, key_states)
+        states.values = self._write(states.values, value_states)
+        dtype = key_states.dtype
         return (
-            read_rows(states.keys, layer, self.total, shape.key_heads, shape.key_width),
-            read_rows(states.values, layer, self.total, shape.value_heads, shape.value_width),
+            self._read(states.keys, shape.key_heads, shape.key_width, dtype),
+            self._read(states.values, shape.value_heads, shape.value_width, dtype),
         )
+
+    def _write(self, state: Tensor, rows: Tensor) -> Tensor:
+        stored = pack_rows(rows) if state.dtype == torch.int8 else rows.to(state.dtype)
+        return write_rows(state, stored, self.layer, self.offset, self.total)
+
+    def _read(self, state: Tensor, heads: int, width: int, dtype: torch.dtype) -> Tensor:
+        if state.dtype != torch.int8:
+            return read_rows(state, self.layer, self.total, heads, width)
+        packed = read_rows(state, self.layer, self.total, heads, width + COLUMNS)
+        return unpack_rows(packed, dtype)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the number of visible slots and the offset of the first one."""

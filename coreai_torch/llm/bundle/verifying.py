@@ -11,6 +11,8 @@ from torch import Tensor
 from ...errors import ConversionError
 from ...numerics.tolerance import DECODER_STEP, limits
 from .compute_dtype import compute_dtype
+from .int8_cache import LIMIT
+from .metadata import BundleMetadata
 from .opening import open_bundle
 from .runtime import Sequence
 
@@ -24,6 +26,20 @@ def limit_of(dtype: torch.dtype) -> float:
     Logits are float16, so a float32 model has the limit of one float16 rounding.
     """
     return max(_LIMITS[dtype], 1e-3)
+
+
+def int8_limit(metadata: BundleMetadata) -> float:
+    """Return the difference that flipped roundings of an int8 cache explain; 0 for floats."""
+    return LIMIT if metadata.kv_cache == "int8" else 0.0
+
+
+def with_cache(model: Any, metadata: BundleMetadata) -> Any:
+    """Return the model to compare a bundle with: one that rounds like an int8 cache."""
+    if metadata.kv_cache != "int8":
+        return model
+    from .rounded_cache import RoundedCacheModel
+
+    return RoundedCacheModel(model)
 
 
 def random_tokens(length: int, vocabulary: int, seed: int = 0) -> Tensor:
@@ -55,10 +71,8 @@ def verify_bundle(bundle: Path, model: Any) -> None:
     sequence = Sequence(runtime, runtime.states(fill=runtime.unused))
     rows = [sequence.append(tokens[:prompt])]
     rows += [sequence.append(one) for one in tokens[prompt:].split(1)]
-    gap, limit = (
-        difference(torch.cat(rows), eager_logits(model, tokens)),
-        limit_of(compute_dtype(model)),
-    )
+    gap = difference(torch.cat(rows), eager_logits(with_cache(model, metadata), tokens))
+    limit = max(limit_of(dtype), int8_limit(metadata))
     if not gap <= limit:
         raise ConversionError(
             f"the bundle of {type(model).__name__} computes other logits than the model: they "
