@@ -16,8 +16,9 @@ from coreai_torch.llm.bundle.int8_cache import pack_rows, unpack_rows
 from coreai_torch.llm.bundle.runtime import BundleRuntime, Sequence
 from coreai_torch.llm.bundle.verifying import difference, eager_logits
 
-# Each element is rounded by at most 1/250 of its row; two layers of random weights add up to this.
-CACHE_ERROR = 0.03
+# Of the largest logit. The weights of this model are ten times larger than usual, so its attention
+# is sharp: rounding alone changes the logits by 0.033 in torch, and by 0.005 with usual weights.
+CACHE_ERROR = 0.05
 
 
 @pytest.fixture(scope="module")

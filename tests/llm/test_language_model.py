@@ -129,6 +129,12 @@ def test_stream_takes_stopping_criteria(model):
     assert text == model.generate("Hello", 2)
 
 
+@pytest.mark.parametrize("name", ["top_p", "min_p"])
+def test_probability_above_one_is_rejected(model, name):
+    with pytest.raises(GenerationError, match=f"{name} is 2.0, which is not a probability"):
+        model.generate("Hello", 4, **{name: 2.0})
+
+
 def test_stop_text_ends_generation(model):
     text = model.generate("Hello", 20)
     stop = text[4:6]

@@ -228,6 +228,12 @@ class LanguageModel:
                 f"  try   remove {', '.join(rejected)}"
             )
         given = {name: value for name, value in options.items() if value is not None}
+        for name in ("top_p", "min_p", "typical_p"):
+            if not 0 <= given.get(name, 1) <= 1:
+                raise GenerationError(
+                    f"{name} is {given[name]!r}, which is not a probability\n"
+                    f"  try   pass {name} from 0 to 1"
+                )
         if given.get("temperature") == 0:
             del given["temperature"]
             given["do_sample"] = False
