@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar
 
@@ -20,6 +20,8 @@ Number: TypeAlias = Any
 
 # A tensor of the graph, or a number that becomes a constant of the element type of the others.
 Operand: TypeAlias = "Value | bool | int | float | complex"
+
+Rule: TypeAlias = Callable[[object], bool]
 
 Unary: TypeAlias = Callable[[Value], Value]
 Binary: TypeAlias = Callable[[Value, Value], Value]
@@ -37,6 +39,7 @@ def vocabulary(function: Callable[P, R]) -> Callable[P, R]:
     signature = inspect.signature(function)
     kinds = [str(p.annotation) for p in signature.parameters.values()]
     rules = [_RULES.get(kind, _anything) for kind in kinds]
+    by_name = dict(zip(signature.parameters, rules, strict=True))
     only_values = set(kinds) <= {"Value", "Operand"}
 
     def convert(args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
@@ -55,14 +58,19 @@ def vocabulary(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if kwargs:
-            return convert(args, kwargs)
         for rule, one in zip(rules, args, strict=False):
             if not rule(one):
                 return convert(args, kwargs)
+        if kwargs and not _follow(by_name, kwargs):
+            return convert(args, kwargs)
         return function(*args, **kwargs)
 
     return checked_values if only_values else checked
+
+
+def _follow(rules: Mapping[str, Rule], given: Mapping[str, object]) -> bool:
+    """Return whether arguments by name follow their rules; the call rejects an unknown name."""
+    return all(rules.get(name, _anything)(one) for name, one in given.items())
 
 
 def _anything(_: object) -> bool:
@@ -83,23 +91,30 @@ def _is_real(given: object) -> bool:
 
 def _is_number(given: object) -> bool:
     """Return whether a constant can be made of an object; torch converts NumPy's numbers too."""
+    if type(given) is float or type(given) is int:
+        return True
     return not isinstance(given, str | bytes | Sequence | None) and not getattr(given, "ndim", 0)
 
 
 def _is_dim(given: object) -> bool:
-    return isinstance(given, Value) or _is_integer(given)
+    return type(given) is int or isinstance(given, Value) or _is_integer(given)
 
 
-def _or_none(rule: Callable[[object], bool]) -> Callable[[object], bool]:
+def _is_list(given: object) -> bool:
+    # A check against the abstract class takes five times as long as these two.
+    return type(given) is list or type(given) is tuple or isinstance(given, Sequence)
+
+
+def _or_none(rule: Rule) -> Rule:
     return lambda given: given is None or rule(given)
 
 
-def _each(rule: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda given: isinstance(given, Sequence) and all(map(rule, given))
+def _each(rule: Rule) -> Rule:
+    return lambda given: _is_list(given) and all(map(rule, given))
 
 
 # What an argument must be, by its annotation in the source.
-_RULES: dict[str, Callable[[object], bool]] = {
+_RULES: dict[str, Rule] = {
     "Value": _is_value,
     "Operand": _is_value,
     "Operand | None": _or_none(_is_value),

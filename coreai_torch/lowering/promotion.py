@@ -28,11 +28,11 @@ class Promote(Enum):
     BOOL = auto()  # to booleans, for logical ops
 
 
-def operands(signature: Signature, node: fx.Node) -> list[Any]:
+def operands(signature: Signature, arguments: Sequence[Any]) -> list[Any]:
     """Return the promoting arguments of the exported graph: fake tensors and numbers."""
     return [
         given.meta["val"] if isinstance(given, fx.Node) else given
-        for param, given in zip(signature.params, signature.given(node), strict=True)
+        for param, given in zip(signature.params, arguments, strict=True)
         if param.promotes and given is not None
     ]
 
@@ -49,14 +49,16 @@ def common_dtype(known: Sequence[Any]) -> torch.dtype:
     return result
 
 
-def compute_dtype(kind: Promote, signature: Signature, node: fx.Node) -> torch.dtype:
+def compute_dtype(
+    kind: Promote, signature: Signature, node: fx.Node, arguments: Sequence[Any]
+) -> torch.dtype:
     """Return the dtype that the operands of a node are cast to."""
     if kind is Promote.BOOL:
         return torch.bool
     result = _result_dtype(node)
     if kind is Promote.WIDE:
         return torch.float32 if result.is_floating_point and result.itemsize < 4 else result
-    known = operands(signature, node)
+    known = operands(signature, arguments)
     dtype = result if kind is Promote.RESULT else common_dtype(known)
     if dtype == result == torch.float16:
         numbers = [n for n in known if isinstance(n, int | float)]
@@ -83,12 +85,13 @@ def promoted(
     kind: Promote, signature: Signature, node: fx.Node, bound: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the bound arguments, with every promoting one cast."""
-    dtype = None if kind is Promote.NOT else compute_dtype(kind, signature, node)
+    arguments = signature.given(node)
+    dtype = None if kind is Promote.NOT else compute_dtype(kind, signature, node, arguments)
     cast_arguments = {
         p.into: as_value(_computed(given, bound[p.into]))
         if dtype is None
         else _in(dtype, _computed(given, bound[p.into]))
-        for p, given in zip(signature.params, signature.given(node), strict=True)
+        for p, given in zip(signature.params, arguments, strict=True)
         if p.into and p.promotes and bound[p.into] is not None
     }
     return {**bound, **cast_arguments}

@@ -38,10 +38,9 @@ def zero_size(graph: PassGraph) -> PassGraph:
 
 
 def _is_dynamic_or_empty(val: Any) -> bool:
-    return any(
-        isinstance(each, torch.Tensor) and (has_symbolic_sizes(each) or not each.numel())
-        for each in _each(val)
-    )
+    if isinstance(val, torch.Tensor):
+        return has_symbolic_sizes(val) or not val.numel()
+    return isinstance(val, list | tuple) and any(map(_is_dynamic_or_empty, val))
 
 
 def _facts(node: fx.Node, graph: PassGraph) -> ZeroSize:
