@@ -32,6 +32,7 @@ class Step:
     operation: int
     begin: int
     end: int
+    name: str = ""  # the runtime's name; an op may allocate and compute in separate steps
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class Trace:
         for number, (begin, end) in enumerate(self.calls, 1):
             events.append(_event(f"call {number}", "call", begin - zero, end - zero))
             inside = [step for step in self.steps if begin <= step.begin and step.end <= end]
-            events += _Call(self.program, self.function, zero).events(inside)
+            inner = _Call(self.program, self.function, zero).events(inside)
+            events += sorted(inner, key=_outer_first)
         return events
 
     def write(self, path: Path | str) -> None:
@@ -66,6 +68,12 @@ class Trace:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _outer_first(event: dict[str, Any]) -> tuple[float, float, bool, int]:
+    """Order events as Perfetto nests them: of two with equal times, the first contains the other."""
+    is_op = event["cat"] == "op"
+    return event["ts"], -event["dur"], is_op, event["args"]["module"].count(".")
 
 
 def _named(kind: str, name: str) -> dict[str, Any]:
@@ -100,6 +108,8 @@ class _Call:
                 found += self._enter(module, begin)
                 self._last = end
             details = {"module": module, "id": step.operation, "types": [str(t) for t in op.types]}
+            if step.name:
+                details["step"] = step.name
             if op.place.line:
                 details["source"] = f"{op.place.file}:{op.place.line}"
             found.append(_event(short_name(op.name), "op", begin, end, **details))
@@ -217,4 +227,4 @@ class _Recorder:
         began = self._open.pop()
         step = self._executed.get(event.compile_ids.id)
         if step is not None and step.operation is not None:
-            self.steps.append(Step(step.operation, began, event.timestamp))
+            self.steps.append(Step(step.operation, began, event.timestamp, event.event_id))

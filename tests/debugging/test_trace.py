@@ -68,6 +68,15 @@ def test_events_nest(written):
         around.append(end)
 
 
+def test_module_precedes_its_only_op(written):
+    events = complete(written)
+    for first, second in zip(events, events[1:], strict=False):
+        if (first["ts"], first["dur"]) == (second["ts"], second["dur"]):
+            assert (first["cat"], second["cat"]) != ("op", "module")
+            depths = [e["args"].get("module", "").count(".") for e in (first, second)]
+            assert depths[0] <= depths[1]
+
+
 def test_each_call_has_the_modules_and_ops_in_order(written):
     calls = [e for e in complete(written) if e["cat"] == "call"]
     assert [call["name"] for call in calls] == ["call 1", "call 2"]
