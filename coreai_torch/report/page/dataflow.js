@@ -167,6 +167,8 @@ function fillGroup(box, built) {
     buildBox(child, built.inside, built.left + child.x, built.top + child.y);
   }
   built.group.append(built.inside);
+  const title = built.group.querySelector(":scope > .title");
+  if (title) built.group.append(title); // over the edges that enter the box
 }
 
 function edgePath(edge) {
