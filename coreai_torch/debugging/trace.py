@@ -71,7 +71,7 @@ class Trace:
 
 
 def _outer_first(event: dict[str, Any]) -> tuple[float, float, bool, int]:
-    """Order events as Perfetto nests them: of two with equal times, the first contains the other."""
+    """Order events as Perfetto nests them: the first of two with equal times is the outer one."""
     is_op = event["cat"] == "op"
     return event["ts"], -event["dur"], is_op, event["args"]["module"].count(".")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -70,7 +71,7 @@ def test_events_nest(written):
 
 def test_module_precedes_its_only_op(written):
     events = complete(written)
-    for first, second in zip(events, events[1:], strict=False):
+    for first, second in itertools.pairwise(events):
         if (first["ts"], first["dur"]) == (second["ts"], second["dur"]):
             assert (first["cat"], second["cat"]) != ("op", "module")
             depths = [e["args"].get("module", "").count(".") for e in (first, second)]
