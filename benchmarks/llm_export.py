@@ -9,6 +9,7 @@ and `peak_anonymous_bytes` are those that the system cannot drop. The limit is 1
 weights and 1 GB. `seconds` starts after the libraries are imported, and `reads` is its ratio to
 reading the file once without the page cache. Results are added to `llm_export.json`; `--no-save`
 prints them only, and `--slope` prints the bytes of memory for each byte of weights between sizes.
+The sizes `7b-2`, `7b-4` and `7b-8` have so many of the layers of `7b`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ SIZES = {
     "2b": {"hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 28, "heads": 20},
     "7b": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "heads": 32},
 }
+# The first layers of the largest one: exports take time for each layer, memory for each weight.
+SIZES |= {f"7b-{count}": {**SIZES["7b"], "num_hidden_layers": count} for count in (2, 4, 8)}
 VOCABULARY = {"tiny": 512}
 FILE_BYTES = 4 << 30  # tensors are written to files of about this size
 RANDOM = 1 << 24  # random numbers; each tensor starts at another one
