@@ -25,7 +25,7 @@ HELP = """Convert and verify many models as one job, on this machine or on a Das
   coreai-torch fleet report results -o report.html --before yesterday
   coreai-torch fleet diff   yesterday results
 """
-_RUN = """Run the tasks of a plan that are not done; exit with code 1 if one does not pass.
+_RUN = """Run the tasks of a plan that are not done; exit with code 1 if a task did not pass.
 
 \b
   coreai-torch fleet run nightly.yaml -o results
@@ -121,11 +121,14 @@ def _answer(summary: RunSummary, as_json: bool) -> None:
     data = {
         "tasks": summary.total,
         "skipped": summary.skipped,
+        "skipped_failed": summary.skipped_failed,
         "verdicts": dict(summary.verdicts),
         "folder": summary.folder,
     }
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in summary.verdicts.most_common())
     skipped = f", {summary.skipped} were done before" if summary.skipped else ""
+    if summary.skipped_failed:
+        skipped += f" ({summary.skipped_failed} did not pass: pass --retry failed to repeat them)"
     line = f"{summary.folder}: {counted(summary.total, 'task')}{skipped}: {verdicts or 'none ran'}"
     answer(data, line, as_json=as_json, ok=summary.ok)
 

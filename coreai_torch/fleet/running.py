@@ -45,6 +45,7 @@ class RunSummary:
 
     total: int
     skipped: int = 0
+    skipped_failed: int = 0  # skipped tasks that did not pass in an earlier run
     verdicts: Counter[str] = field(default_factory=Counter)
     running: int = 0
     began: float = field(default_factory=time.monotonic)
@@ -63,8 +64,8 @@ class RunSummary:
 
     @property
     def ok(self) -> bool:
-        """Whether no task of this run failed."""
-        return self.failed == 0
+        """Whether all tasks passed, in this run or an earlier one."""
+        return self.failed == 0 and self.skipped_failed == 0
 
 
 def run(
@@ -119,27 +120,29 @@ def run(
     return summary
 
 
-def _done(folder: Path, retry_failed: bool) -> dict[str, str]:
-    """Return the content hash of each task that need not run again."""
-    done: dict[str, str] = {}
+def _done(folder: Path, retry_failed: bool) -> dict[str, tuple[str, str]]:
+    """Return the content hash and the verdict of each task that need not run again."""
+    done: dict[str, tuple[str, str]] = {}
     for row in iterate(folder, ["id", "key", "verdict"]):
         again = row["verdict"] == LOST or (retry_failed and row["verdict"] != PASS)
         if again:
             done.pop(row["id"], None)
         else:
-            done[row["id"]] = row["key"]
+            done[row["id"]] = (row["key"], row["verdict"])
     return done
 
 
 def _remaining(
-    plan: Plan, folder: Path, done: dict[str, str], summary: RunSummary
+    plan: Plan, folder: Path, done: dict[str, tuple[str, str]], summary: RunSummary
 ) -> Iterator[Task]:
     hasher = Hasher()
     keep = str((folder / "assets").absolute()) if plan.keep else ""
     for task in plan.tasks():
         keyed = hasher.keyed(task)
-        if done.get(task.id) == keyed.key:
+        key, verdict = done.get(task.id, ("", ""))
+        if key == keyed.key:
             summary.skipped += 1
+            summary.skipped_failed += verdict != PASS
         else:
             yield replace(keyed, keep=keep)
 

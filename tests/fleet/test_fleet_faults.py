@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -169,6 +170,25 @@ def test_all_processes_end_with_the_command(tmp_path, options):
     started.wait()
     wait_until(lambda: not any(_is_running(pid) for pid in children))
     assert not _is_locked(tmp_path / "out")
+
+
+def test_command_that_is_interrupted_continues(tmp_path):
+    log = tmp_path / "log"
+    config = {"log": str(log), "seconds": 0.5}
+    models = [{"source": f"t{number}", "config": config} for number in range(8)]
+    plan = {"models": models, "steps": [{"call": "fleet_calls:short"}]}
+    (tmp_path / "fleet_calls.py").write_text((HERE / "fleet_calls.py").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    command = [sys.executable, "-m", "coreai_torch.cli", "fleet", "run", "plan.json", "-o", "out"]
+    first = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(_lines(log)) >= 3)
+    first.send_signal(signal.SIGINT)
+    assert first.wait() == 130
+    done = len(read_rows(tmp_path / "out"))
+    assert 2 <= done < 8
+    second = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, check=True)
+    answer = json.loads(second.stdout)
+    assert (answer["skipped"], answer["verdicts"]) == (done, {"pass": 8 - done})
 
 
 def _is_running(pid):

@@ -33,7 +33,8 @@ def test_finished_tasks_are_skipped_and_failed_ones_retried_on_request(tmp_path)
     first = run(_plan(["raise", "exit"]), tmp_path)
     assert (first.done, first.failed, first.skipped, first.ok) == (2, 2, 0, False)
     second = run(_plan(["raise", "exit", "raise1"]), tmp_path)
-    assert (second.done, second.skipped) == (1, 2)
+    assert (second.done, second.skipped, second.skipped_failed) == (1, 2, 2)
+    assert not run(_plan(["raise", "exit"]), tmp_path).ok  # skipped, but they did not pass
     third = run(_plan(["raise", "exit", "raise1"]), tmp_path, retry_failed=True)
     assert (third.done, third.skipped) == (3, 0)
     assert _verdicts(tmp_path) == {"raise": "error", "exit": "crash", "raise1": "error"}
