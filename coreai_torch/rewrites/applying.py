@@ -9,6 +9,7 @@ from ..asset.reading import place_of
 from ..errors import ConversionError
 from ..ir import editing
 from ..ir.build import Build
+from ..ir.zero_size import POSSIBLE
 from .rewrite import Rewrite, Rewritten
 from .table import REWRITES
 
@@ -42,10 +43,11 @@ def chosen(
 def apply(build: Build, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
     """Apply rewrites to all graphs of an open module, one after the other."""
     done: list[Rewritten] = []
-    for rewrite in rewrites:
-        for graph in editing.graphs(build):
-            done.extend(_pass(rewrite, graph))
-        editing.erase_uncalled(build)
+    with build.assume(POSSIBLE):  # the ranges of dynamic sizes are not known any more
+        for rewrite in rewrites:
+            for graph in editing.graphs(build):
+                done.extend(_pass(rewrite, graph))
+            editing.erase_uncalled(build)
     return done
 
 

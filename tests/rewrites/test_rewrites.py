@@ -93,6 +93,30 @@ def test_wrong_options_are_rejected(options, message):
         coreai_torch.TorchConverter(**options)
 
 
+def _selected(x):
+    """Return the rows with a positive first element; there may be none."""
+    return x[(x[:, 0] > 0).nonzero()[:, 0]]
+
+
+def _from_selected(x):
+    rows = _selected(x)
+    return rows.floor(), rows.round(), rows.argmax(1), ((rows > 0) & (rows < 1)).float()
+
+
+@pytest.mark.parametrize("factor", [1.0, -1.0])
+def test_rewritten_ops_accept_empty_tensors(factor):
+    x = factor * torch.rand(4, 3) * 3
+    program = exported(Call(_from_selected), (torch.rand(4, 3),))
+    rewritten = converted("", program, target="any")
+    assert {"HAZ11", "HAZ13", "HAZ15"} <= {one.code for one in rewritten.rewrites}
+    rewritten.optimize()
+    (name,) = program.graph_signature.user_inputs
+    for got, want in zip(
+        runtime.run(rewritten, {name: x}).values(), _from_selected(x), strict=True
+    ):
+        torch.testing.assert_close(got.to(want.dtype), want)
+
+
 def test_convert_names_the_place():
     class Net(nn.Module):
         def __init__(self):
