@@ -90,12 +90,31 @@ def test_missing_lowering_is_reported_by_to_coreai():
 
 
 @pytest.mark.parametrize(
-    "name", ["coreai::quantize", "coreai::undefined", "coreaix::undefined", "aten::relu"]
+    "name",
+    [
+        "coreai::quantize",
+        "coreai::undefined",
+        "coreaix::undefined",
+        "aten::relu",
+        "aten::undefined",
+        "higher_order::cond",
+        "higher_order::undefined",
+    ],
 )
 def test_builtin_and_undefined_ops_of_reserved_namespaces_are_rejected(name):
     with pytest.raises(ValueError, match="namespace"):
         TorchConverter().register_torch_lowering(name)
     TorchConverter().register_torch_lowering(name, allow_override=True)
+
+
+@pytest.mark.parametrize("namespace", ["coreai", "coreaix", "aten"])
+def test_op_of_the_program_in_a_reserved_namespace_is_accepted(namespace):
+    with torch.library._scoped_library(namespace, "FRAGMENT") as library:
+        library.define("client_fragment(Tensor x) -> Tensor")
+        converter = TorchConverter()
+        converter.register_torch_lowering(f"{namespace}::client_fragment.default")(lower_double)
+        with pytest.raises(ValueError, match="already registered"):
+            converter.register_torch_lowering(f"{namespace}::client_fragment.default")
 
 
 def test_converter_does_not_define_the_ops_of_coreai_models():
