@@ -59,6 +59,12 @@ def _reason(node: fx.Node) -> str:
     return ""
 
 
+def is_choice(node: fx.Node) -> bool:
+    """Return whether a node compares values and returns positions."""
+    ordering = op_name(node) in _ORDERING or _base(node) in _ORDERING
+    return ordering and any(not v.is_floating_point() for v in tensors(node))
+
+
 def _has_complex(node: fx.Node) -> bool:
     return any(v.is_complex() for n in (node, *node.all_input_nodes) for v in tensors(n))
 

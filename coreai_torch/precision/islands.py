@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from .externalized import together
 from .recast import WeightCasts, is_full
 
 _MARGIN = 0.5  # of the largest half-precision number: inputs other than the samples may be larger
+_MASK = 1e30  # scores from which on they only mean the first or the last place
 _ROUNDS = 12
 _TRIALS = 32  # when islands are removed again
 
@@ -56,7 +57,10 @@ class Search:
         self._kept, self._dtype, self._limit = dict(kept), dtype, limit
         self.nodes: dict[str, fx.Node] = {n.name: n for n in program.graph.nodes}
         self._together = together(program.graph)
-        self._expected = [running.run(program, leaves) for leaves in samples]
+        runs = [running.run_with_choices(program, leaves) for leaves in samples]
+        self._expected = [values for values, _ in runs]
+        self._choices = [choices for _, choices in runs]
+        self._scores = _scores(self.nodes[name] for _, choices in runs for name in choices)
         self._ranges = self._measured()
 
     def _measured(self) -> dict[str, running.Range]:
@@ -101,11 +105,12 @@ class Search:
         The samples after one with an error above `stop` are not run.
         """
         worst, place = 0.0, 0
-        for index, (expected, leaves) in enumerate(zip(self._expected, self._samples, strict=True)):
-            if "output" not in expected:
+        for index, expected in enumerate(self._expected):
+            judged = [name for name in ("output", *self._scores) if name in expected]
+            if not judged:
                 continue
-            actual = self._simulated(islands, leaves, outputs_only=True)
-            error = running.error(expected["output"], actual["output"])
+            actual = self._simulated(islands, index, only=judged)
+            error = _largest_error(expected, actual, judged)
             if error > worst:
                 worst, place = error, index
             if error > stop:
@@ -113,13 +118,19 @@ class Search:
         return worst, place
 
     def _simulated(
-        self, islands: Mapping[str, Island], leaves: Sequence[Any], *, outputs_only: bool = False
+        self, islands: Mapping[str, Island], sample: int, *, only: Sequence[str] = ()
     ) -> running.Values:
-        """Run in half precision; nodes that torch cannot run become part of the defaults."""
+        """Run in half precision, with the positions that float32 chooses.
+
+        Nearly equal scores change their order in any other precision: `topk` is judged by its
+        scores, and the rest of the program by equal choices. Nodes that torch cannot run become
+        part of the defaults.
+        """
+        leaves, choices = self._samples[sample], self._choices[sample]
         while True:
-            half = running.HalfPrecision({*self._kept, *islands}, self._weights)
+            half = running.HalfPrecision({*self._kept, *islands}, self._weights, choices)
             try:
-                return running.run(self._program, leaves, half, outputs_only=outputs_only)
+                return running.run(self._program, leaves, half, only=only)
             except running.HalfKernelMissing as missing:
                 if missing.node in self._kept or missing.node not in self.nodes:
                     raise (missing.__cause__ or missing) from None
@@ -161,7 +172,7 @@ class Search:
     def _blamed(self, islands: Mapping[str, Island], sample: int, count: int) -> dict[str, Island]:
         """Return the nodes that add the most error, and those that read them."""
         expected = self._expected[sample]
-        actual = self._simulated(islands, self._samples[sample])
+        actual = self._simulated(islands, sample)
         errors = {
             name: running.error(want, actual[name])
             for name, want in expected.items()
@@ -221,6 +232,26 @@ class Search:
         for name in islands:
             found.setdefault(self._together.get(name, [name])[0], []).append(name)
         return list(found.values())
+
+
+def _scores(choices: Iterable[fx.Node]) -> list[str]:
+    """Return the names of the values that nodes choose from."""
+    return list({node.name: None for choice in choices for node in choice.all_input_nodes})
+
+
+def _largest_error(
+    expected: running.Values, actual: running.Values, judged: Sequence[str]
+) -> float:
+    """Return the largest error of the outputs, and of scores other than those of masks."""
+    errors = [0.0]
+    for name in judged:
+        want, got = expected[name], actual[name]
+        if name != "output":
+            masks = [value.abs() >= _MASK for value in want]
+            want = tuple(v.masked_fill(m, 0) for v, m in zip(want, masks, strict=True))
+            got = tuple(v.masked_fill(m, 0) for v, m in zip(got, masks, strict=True))
+        errors.append(running.error(want, got))
+    return max(errors)
 
 
 def _order(growth: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 
 from ..capture.feeding import feed
 from ..torch_compat import aten
-from .defaults import op_name
+from .defaults import is_choice, op_name
 from .externalized import is_mark
 from .recast import FULL, WeightCasts, is_full
 
@@ -37,6 +37,7 @@ class HalfKernelMissing(Exception):  # noqa: N818  caught within this package
 
 
 Values = dict[str, tuple[torch.Tensor, ...]]
+Choices = dict[str, Any]  # the results of nodes that choose positions, as `topk`
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class HalfPrecision:
 
     kept: Collection[str]
     weights: WeightCasts
+    choices: Choices = field(default_factory=dict)  # positions to use in place of those found
 
     def weight(self, node: fx.Node, value: torch.Tensor) -> torch.Tensor:
         """Return a weight, in half precision unless a node reads it in float32."""
@@ -72,17 +74,34 @@ def run(
     leaves: Sequence[Any],
     half: HalfPrecision | None = None,
     *,
-    outputs_only: bool = False,
+    only: Collection[str] = (),
 ) -> Values:
     """Return the float inputs and results of every node, and of `output`, by name.
 
     With `half`, the program runs as `recast` would rewrite it, and an error of torch in a node of
-    that dtype raises `HalfKernelMissing`.
+    that dtype raises `HalfKernelMissing`. `only` names the nodes whose results are needed.
     """
-    runner = _Runner(program, half, outputs_only=outputs_only)
+    return _ran(program, leaves, half, only).found
+
+
+def run_with_choices(
+    program: torch.export.ExportedProgram, leaves: Sequence[Any]
+) -> tuple[Values, Choices]:
+    """Run in float32; return the positions that nodes choose, too."""
+    runner = _ran(program, leaves)
+    return runner.found, runner.choices
+
+
+def _ran(
+    program: torch.export.ExportedProgram,
+    leaves: Sequence[Any],
+    half: HalfPrecision | None = None,
+    only: Collection[str] = (),
+) -> _Runner:
+    runner = _Runner(program, half, only)
     with torch.no_grad():
         runner.run(*feed(program, leaves), enable_io_processing=False)
-    return runner.found
+    return runner
 
 
 class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
@@ -90,25 +109,29 @@ class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow tor
         self,
         program: torch.export.ExportedProgram,
         half: HalfPrecision | None = None,
-        *,
-        outputs_only: bool = False,
+        only: Collection[str] = (),
     ) -> None:
         super().__init__(program.graph_module)
-        self._half, self._outputs_only = half, outputs_only
+        self._half, self._only = half, only
         self._stored = _stored(program) if half is not None else {}
         self.found: Values = {}
+        self.choices: Choices = {}
         self.products: dict[str, int] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node and keep its float results."""
         if n.op == "call_function":
             value = self._called(n)
+            if self._half is not None and n.name in self._half.choices:
+                value = _chosen(value, self._half.choices[n.name])
+            elif self._half is None and is_choice(n):
+                self.choices[n.name] = value
         elif n.op == "placeholder" and self._half is not None and n.name in self._stored:
             value = self._half.weight(n, self._stored[n.name])
             next(self.args_iter)
         else:
             value = super().run_node(n)
-        if not self._outputs_only or n.op == "output":
+        if not self._only or n.name in self._only:
             self._record(n, value)
         return value
 
@@ -137,6 +160,14 @@ class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow tor
             self.products[n.name] = _multiply_adds(n, args, value)
 
 
+def _chosen(value: Any, positions: Any) -> Any:
+    """Return float results as computed, and integers as in another run."""
+    if isinstance(value, tuple | list):
+        return type(value)(_chosen(*pair) for pair in zip(value, positions, strict=True))
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value if is_float else positions
+
+
 def _stored(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
     """Return the float32 parameters, buffers and constants by the names of their placeholders."""
     stored = {**program.constants, **program.state_dict}
@@ -159,10 +190,7 @@ def _multiply_adds(node: fx.Node, args: Sequence[Any], result: torch.Tensor) -> 
 
 def multiply_adds(program: torch.export.ExportedProgram, leaves: Sequence[Any]) -> dict[str, int]:
     """Return the multiply-adds of each matrix product and convolution."""
-    runner = _Runner(program)
-    with torch.no_grad():
-        runner.run(*feed(program, leaves), enable_io_processing=False)
-    return runner.products
+    return _ran(program, leaves).products
 
 
 def _flat(value: Any) -> Iterable[torch.Tensor]:

@@ -85,7 +85,7 @@ def _sums_to_one(value: Value) -> bool:
         found = producer(found.operands[0])
     if found is None or kind(found) != "softmax":
         return False
-    return numbers(found.operands[1])[0] % found.results[0].type.rank == axis
+    return bool(numbers(found.operands[1])[0] % found.results[0].type.rank == axis)
 
 
 def wide_squares(op: Operation) -> Sequence[Value] | None:

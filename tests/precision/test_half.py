@@ -114,6 +114,30 @@ def test_positions_of_topk_stay_in_float32():
     assert report.defaults["topk"] == "positions and indices"
 
 
+class Ranked(nn.Module):
+    """Return the rows with the largest scores, as a detector returns its queries."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x, rows):
+        return rows[(x * self.scale + 1).topk(3).indices] * 2
+
+
+def test_order_of_nearly_equal_scores_needs_no_islands():
+    x, rows = torch.arange(6) * 1e-5, torch.randn(6, 4)  # all scores are 1 in float16
+    _, report = to_half(exported(Ranked(), x, rows), [[x, rows]])
+    assert report.islands == ()
+    assert report.error_before < 1e-3
+
+
+def test_scores_that_overflow_are_an_error():
+    x, rows = torch.arange(6) * 1.0, torch.randn(6, 4)
+    _, report = to_half(exported(Ranked(1e3), x * 30, rows), [[x * 30, rows]])
+    assert report.islands
+
+
 class Top(nn.Module):
     def forward(self, x):
         return x.topk(2)
