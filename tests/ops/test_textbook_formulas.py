@@ -95,6 +95,24 @@ TRAPS = {
         {},
         lambda x: ((1 + x) / (1 - x)).log() / 2,
     ),
+    "xlog1py": (
+        aten.special_xlog1py.default,
+        (torch.tensor([2.0, -1e3, 0.0, 1.0]), SMALL),
+        {},
+        lambda x, y: x * (1 + y).log(),
+    ),
+    "log_ndtr": (
+        aten.special_log_ndtr.default,
+        (torch.tensor([-1.0, -14.5, -20.0]),),
+        {},
+        lambda x: torch.special.ndtr(x).log(),
+    ),
+    "log_sigmoid": (
+        aten.log_sigmoid.default,
+        (torch.tensor([20.0, 60.0, -200.0]),),
+        {},
+        lambda x: (1 / (1 + (-x).exp())).log(),
+    ),
     "sinh": (aten.sinh.default, (SMALL,), {}, lambda x: (x.exp() - (-x).exp()) / 2),
     "layer_norm": (
         aten.native_layer_norm.default,

@@ -64,7 +64,10 @@ def _i1e(x: torch.Tensor) -> torch.Tensor:
     return torch.where(magnitude <= 8, x * near, torch.where(x < 0, -far, far))
 
 
-@decomposes(aten.special_i0e.default, cases=[*_CASES, *_NARROW])
+_LARGE = case(f32(4, values=(100.0, -250.0, 89.5, 3.0)))  # i0 is infinite in float32
+
+
+@decomposes(aten.special_i0e.default, cases=[*_CASES, *_NARROW, _LARGE])
 @in_float32
 def i0e(x: torch.Tensor) -> torch.Tensor:
     return _i0e(x.abs())
