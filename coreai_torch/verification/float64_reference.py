@@ -63,9 +63,9 @@ def _run(subject: Subject, calls: Sequence[ReferenceCall]) -> ExactCall:
         with _Widen():
             result = torch.func.functional_call(module, tensors, args, kwargs)
         outputs = [torch.as_tensor(v) for v in pytree.tree_leaves(result) if _is_output(v)]
-    at = {state: place for place, state in mutated.items()}
+    places = {state: place for place, state in mutated.items()}
     states = [
-        leaves[at[i]] if i in at else tensors[str(state.buffer)]
+        leaves[places[i]] if i in places else tensors[str(state.buffer)]
         for i, state in enumerate(subject.plan.states)
     ]
     return ExactCall([o.clone() for o in outputs], states)

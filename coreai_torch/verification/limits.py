@@ -21,7 +21,6 @@ from .subject import ReferenceCall, Subject
 _SLOW = 0.1  # seconds of a call in torch from which on there are few noisy runs
 _FEW = 2
 _LARGE = 4 << 30  # bytes of weights that are not copied to float64
-_UNKNOWN = object()
 Feed = dict[fx.Node, Any]
 NodeLimits = dict[fx.Node, Allowed]
 
@@ -45,7 +44,7 @@ class CallLimits:
     step: int
     outputs: list[Allowed]
     states: list[Allowed]
-    _exact: Any = field(default=_UNKNOWN, repr=False)  # an ExactCall, or None
+    _exact: list[ExactCall | None] = field(default_factory=list, repr=False)  # empty: unknown
 
     @property
     def call(self) -> ReferenceCall:
@@ -86,12 +85,12 @@ class CallLimits:
 
     def _exact_call(self) -> ExactCall | None:
         """Return the results of the model in float64, or None if it does not run in float64."""
-        if self._exact is _UNKNOWN:
+        if not self._exact:
             weights = (value.nbytes for _, value in self.subject.plan.constants.values())
             too_large = sum(weights) > _LARGE
             calls = self.calls[: self.step + 1]
-            self._exact = None if too_large else run_exact(self.subject, calls)
-        return self._exact
+            self._exact.append(None if too_large else run_exact(self.subject, calls))
+        return self._exact[0]
 
 
 def result_nodes(subject: Subject) -> list[fx.Node]:

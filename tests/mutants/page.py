@@ -149,7 +149,7 @@ def section() -> str:
         f"at different depths of whole models ({', '.join(found['models'])}). A "
         "mutant matters if the change exceeds 16 times the noise of its dtype, measured against "
         f"float64. Engine of the comparison: {found['engine']}. Measured at commit "
-        f"{found['measured'].get('commit', 'unknown')}, torch {found['measured'].get('torch')}.",
+        f"{_measured(found)}.",
         "",
         "| sabotage | small programs: caught | missed | whole models: caught | missed | harmless |",
         "|---|---|---|---|---|---|",
@@ -173,6 +173,13 @@ def section() -> str:
     return "\n".join(lines)
 
 
+def _measured(found: dict[str, Any]) -> str:
+    """Return the commit, and what was measured again at another one."""
+    measured = found["measured"]
+    where = f"{measured.get('commit', 'unknown')}, torch {measured.get('torch')}"
+    return f"{where}; {measured['again']}" if "again" in measured else where
+
+
 def _honest_lines(found: dict[str, Any]) -> list[str]:
     rows = [
         f"| {dtype} | {c.get('accepted', 0)} | {c.get('false alarm', 0)} | "
@@ -183,7 +190,8 @@ def _honest_lines(found: dict[str, Any]) -> list[str]:
     part = "" if run == every else f", a sample of {run} of {every}"
     return [
         f"Unmutated models of the zoo{part} (skipped: the library is not installed, or eager torch "
-        "fails in this dtype; not judged: it cannot be exported or converted in this dtype):",
+        "fails in this dtype or returns NaN only; not judged: it cannot be exported or converted in "
+        f"this dtype). Measured at commit {_measured(found)}:",
         "",
         "| dtype | accepted | false alarms | skipped | not judged |",
         "|---|---|---|---|---|",

@@ -6,6 +6,7 @@ A formula counts as rejected only if it is right in float64: then its error is o
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import case_runner
 import pytest
@@ -104,3 +105,9 @@ def test_a_case_rejects_the_formula(op):
     entry = BUILTIN.get(key(op))
     assert entry is not None
     assert any(rejects(op, FORMULAS[op], case) for case in entry.cases)
+
+
+def test_page_lists_the_reason_of_every_tolerance():
+    page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
+    reasons = {c.because for e in BUILTIN for c in e.cases if c.tolerance is not None}
+    assert [reason for reason in reasons if reason not in page] == []
