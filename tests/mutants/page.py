@@ -190,8 +190,8 @@ def _honest_lines(found: dict[str, Any]) -> list[str]:
     part = "" if run == every else f", a sample of {run} of {every}"
     return [
         f"Unmutated models of the zoo{part} (skipped: the library is not installed, or eager torch "
-        "fails in this dtype or returns NaN only; not judged: it cannot be exported or converted in "
-        f"this dtype). Measured at commit {_measured(found)}:",
+        "fails in this dtype or returns NaN only; not judged: it cannot be exported or converted "
+        f"in this dtype). Measured at commit {_measured(found)}:",
         "",
         "| dtype | accepted | false alarms | skipped | not judged |",
         "|---|---|---|---|---|",
