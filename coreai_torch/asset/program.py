@@ -194,7 +194,7 @@ def _as_metadata(given: Any, own: Mapping[str, Any]) -> Any:
     return made
 
 
-def _with_own(given: AIModelAssetMetadata, own: Mapping[str, Any]) -> AIModelAssetMetadata:
+def _with_own(given: Any, own: Mapping[str, Any]) -> Any:
     """Return the program's own metadata with the entries of `given`, which is not changed."""
     made = _as_metadata(None, own)
     for name in _NAMED_FIELDS:

@@ -135,14 +135,19 @@ def convert(
                 verdicts = [_verify(one, result, staging, mode, half) for one in staged]
             result.verdict = verdicts[0]
         with stage("optimizing"):
-            if mode is None:
-                result.optimize()
-            else:  # the comparison optimized a copy in a child
-                optimize_here(result)
+            _optimize(result, tried=mode is not None)
         if output is not None:
             with stage("saving"):
                 result.save_asset(output)
     return result
+
+
+def _optimize(program: Program, *, tried: bool) -> None:
+    """Optimize a program; a comparison has tried it on a copy, in a child."""
+    if tried:
+        optimize_here(program)
+    else:
+        program.optimize()
 
 
 def _check_output(output: Any) -> None:
