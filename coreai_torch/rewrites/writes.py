@@ -72,7 +72,7 @@ def _length(x: Value, axis: int) -> Value:
 
 def _is_safe(indices: Value, size: int) -> bool:
     """Return whether indices are constant, clamped already, or an order of few elements."""
-    found, last = _selected(indices)
+    found, last = _before_slices(indices)
     if found is None or kind(found) not in ("argsort", "argmax"):
         return found is not None and kind(found) in ("constant", "minimum", "maximum")
     axis = known(found.operands[1])
@@ -80,7 +80,7 @@ def _is_safe(indices: Value, size: int) -> bool:
     return 0 < length <= size and last in (None, length - 1)
 
 
-def _selected(indices: Value) -> tuple[Operation | None, int | None]:
+def _before_slices(indices: Value) -> tuple[Operation | None, int | None]:
     """Return the op that computes indices, and `last` if they are `last - indices`."""
     found, last = producer(indices), None
     while found is not None and kind(found) in (*_LAYOUT, "slice", "reverse", "sub"):
