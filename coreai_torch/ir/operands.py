@@ -6,7 +6,7 @@ import cmath
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeGuard, TypeVar
 
 import torch
 from coreai._compiler.ir import RankedTensorType, Value
@@ -100,7 +100,7 @@ def _is_dim(given: object) -> bool:
     return type(given) is int or isinstance(given, Value) or _is_integer(given)
 
 
-def _is_list(given: object) -> bool:
+def _is_list(given: object) -> TypeGuard[Sequence[object]]:
     # A check against the abstract class takes five times as long as these two.
     return type(given) is list or type(given) is tuple or isinstance(given, Sequence)
 
