@@ -153,12 +153,24 @@ def report(name: str, published: bool) -> str:
     return "\n" + json.dumps(figures)
 
 
-def serve(published: bool) -> None:
-    """Measure each call named on stdin in a fork, which has imported the libraries."""
+def warm_up() -> None:
+    """Import the libraries and export once, so that a fork does not: that takes 3 s.
+
+    No program is built: a context of the compiler has threads, which a fork loses.
+    """
     import coreai.runtime  # noqa: F401
 
-    import coreai_torch  # noqa: F401
+    import coreai_torch
 
+    function = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.GELU())
+    with torch.no_grad():
+        program = torch.export.export(function, (torch.randn(3, 2),))
+        program.run_decompositions(coreai_torch.get_decomp_table())
+
+
+def serve(published: bool) -> None:
+    """Measure each call named on stdin in a fork, which has imported the libraries."""
+    warm_up()
     for line in sys.stdin:
         process = os.fork()
         if not process:

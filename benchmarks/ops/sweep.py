@@ -78,6 +78,7 @@ def sweep(options: argparse.Namespace) -> None:
     parts = options.parts or [""]
     waiting = [n for n in ALL if n not in done and any(part in n for part in parts)]
     running: dict[int, tuple[str, float]] = {}
+    child.warm_up()
     begin = time.monotonic()
     while waiting or running:
         if time.monotonic() - begin > options.seconds:

@@ -142,6 +142,27 @@ FAMILIES = (
         program="log n",
         reason="a sort, then a binary search",
     ),
+    Family(
+        "segment_reduce of n elements in n / 8 segments",
+        "n log n",
+        lambda n: (
+            lambda x, k: torch.segment_reduce(x, "max", lengths=k),
+            (torch.randn(n), torch.full((n // 8,), 8)),
+        ),
+        program="log n",
+        reason="a binary search for the segment of each element, then a scatter",
+    ),
+    Family(
+        "embedding_bag of n indices in n / 8 bags",
+        "n log n",
+        lambda n: (
+            lambda w, i, o: functional.embedding_bag(i, w, o, mode="sum"),
+            (torch.randn(50, 4), torch.randint(0, 50, (n,)), torch.arange(0, n, 8)),
+        ),
+        program="log n",
+        constants="n",
+        reason="a binary search for the bag of each index, then a scatter",
+    ),
     Family("fold (col2im)", "n", _fold, constants="n", reason="one gathered row per overlap"),
     Family(
         "logcumsumexp",

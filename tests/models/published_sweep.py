@@ -135,13 +135,24 @@ class _Forks:
         self.running.clear()
 
 
+def _warm_up() -> None:
+    """Import the libraries and export once, so that a fork does not.
+
+    No program is built: a context of the compiler has threads, which a fork loses.
+    """
+    import torch
+    import transformers.modeling_utils  # noqa: F401
+
+    import coreai_torch
+
+    program = torch.export.export(torch.nn.Linear(2, 2).eval(), (torch.randn(3, 2),))
+    program.run_decompositions(coreai_torch.get_decomp_table())
+
+
 def sweep(options: argparse.Namespace) -> None:
-    import torch  # noqa: F401
-    import transformers  # noqa: F401
     from zoo.judge import SECONDS
 
-    import coreai_torch  # noqa: F401
-
+    _warm_up()
     run = _versions()
     run["commit"] = options.commit or run["commit"]
     waiting = _chosen(options, judged_names(options.file, run["commit"]))

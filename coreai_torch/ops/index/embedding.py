@@ -99,7 +99,7 @@ def embedding_bag(
     """Return the reduced bags, and the tensors that torch saves for the gradient."""
     starts = offsets[:-1] if include_last_offset else offsets
     positions = torch.arange(indices.shape[0], device=indices.device)
-    bag = (positions.unsqueeze(1) >= starts).sum(1) - 1
+    bag = torch.searchsorted(starts.contiguous(), positions.to(starts.dtype), right=True) - 1
     counts = (indices != padding_idx).to(indices.dtype)
     size = torch.zeros_like(starts).to(indices.dtype).index_add(0, bag, counts)
     rows = weight[indices]

@@ -15,11 +15,14 @@ from ...torch_compat import aten
 _IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
-def _inside(begins: Tensor, ends: Tensor, size: Any) -> Tensor:
-    """Return which elements belong to which segment; the initial element, at -1, belongs to all."""
-    positions = torch.arange(-1, size)
-    within = (positions >= begins.unsqueeze(-1)) & (positions < ends.unsqueeze(-1))
-    return within | (positions < 0)
+_SCATTER = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "amin"}
+
+
+def _segments(begins: Tensor, ends: Tensor, size: Any) -> Tensor:
+    """Return the segment of each element; elements of no segment get the number of segments."""
+    positions = torch.arange(size).expand(*ends.shape[:-1], size)
+    found = torch.searchsorted(ends.contiguous(), positions.contiguous(), right=True)
+    return torch.where(positions >= begins[..., :1], found, ends.shape[-1])
 
 
 def _limits(lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -71,20 +74,17 @@ def segment_reduce(
     begins, ends = _limits(lengths, offsets)
     axis = axis % data.dim()
     start = _IDENTITY[reduce] if initial is None else float(initial)
-    values = data.to(torch.float32)
-    first = values.new_full((*data.shape[:axis], 1, *data.shape[axis + 1 :]), start)
-    values = torch.cat([first, values], axis).unsqueeze(axis)
+    count = ends.shape[-1]
     trailing = (1,) * (data.dim() - axis - 1)
-    inside = _inside(begins, ends, data.shape[axis])
-    inside = inside.reshape(*inside.shape, *trailing)
-    masked = torch.where(inside, values, _IDENTITY[reduce])
-    dim = axis + 1
-    if reduce in ("max", "min"):
-        result = masked.amax(dim) if reduce == "max" else masked.amin(dim)
-    else:
-        result = masked.prod(dim) if reduce == "prod" else masked.sum(dim)
+    segments = _segments(begins, ends, data.shape[axis])
+    index = segments.reshape(*segments.shape, *trailing).expand(data.shape)
+    # The last row takes the elements of no segment.
+    shape = (*data.shape[:axis], count + 1, *data.shape[axis + 1 :])
+    rows = data.new_full(shape, start, dtype=torch.float32)
+    rows = rows.scatter_reduce(axis, index, data.to(torch.float32), _SCATTER[reduce])
+    result = rows.narrow(axis, 0, count)
     if reduce == "mean":
-        count = (ends - begins).reshape(*ends.shape, *trailing)
+        sizes = (ends - begins).reshape(*ends.shape, *trailing)
         empty_mean = float("nan") if initial is None else start
-        result = torch.where(count > 0, result / count.clamp(min=1), empty_mean)
+        result = torch.where(sizes > 0, result / sizes.clamp(min=1), empty_mean)
     return result.to(data.dtype)
