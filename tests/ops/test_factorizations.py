@@ -74,3 +74,19 @@ def test_dynamic_matrix_size_is_rejected():
 def test_complex_matrices_are_rejected():
     with pytest.raises(ConversionError, match=r"linalg\.svd: a complex matrix"):
         convert(torch.linalg.svdvals, (torch.rand(3, 3, dtype=torch.complex64),))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_blocked_cholesky_and_substitution_agree_with_torch(upper):
+    # 70 rows: one block of 64, and a rest.
+    x = torch.randn(70, 70)
+    positive = x @ x.T / 70 + torch.eye(70)
+    check(
+        lambda a, b: (
+            torch.linalg.cholesky(a, upper=upper),
+            torch.linalg.solve_triangular(a.triu() if upper else a.tril(), b, upper=upper),
+        ),
+        (positive, torch.randn(70, 3)),
+        tolerance=(1e-4, 1e-4),  # 70 steps of rounding
+        optimized=(True,),
+    )

@@ -28,8 +28,30 @@ _POSITIVE = (4.0, 1.0, -0.5, 1.0, 5.0, 0.7, -0.5, 0.7, 3.0)  # three rows
 _LARGER = tuple(6.0 if i % 7 == 0 else 0.1 * ((i // 6) * (i % 6)) - 1 for i in range(36))
 
 
+_BLOCK = 64  # rows of a block: a step costs its rows, the rest is a matrix product
+
+
+def _blocks(rows: int) -> list[slice]:
+    return [slice(at, min(at + _BLOCK, rows)) for at in range(0, rows, _BLOCK)]
+
+
 def substitute(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
     """Solve `matrix @ x = rhs` for a triangular matrix; the other triangle is not read."""
+    rows = matrix.shape[-1]
+    if rows <= _BLOCK:
+        return _substitute_by_rows(matrix, rhs, upper, unit)
+    solved: list[Tensor] = []
+    for block in reversed(_blocks(rows)) if upper else _blocks(rows):
+        known = rhs[..., block, :]
+        if solved:
+            across = slice(block.stop, rows) if upper else slice(0, block.start)
+            known = known - matrix[..., block, across] @ torch.cat(solved, -2)
+        part = _substitute_by_rows(matrix[..., block, block], known, upper, unit)
+        solved = [part, *solved] if upper else [*solved, part]
+    return torch.cat(solved, -2)
+
+
+def _substitute_by_rows(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
     rows = matrix.shape[-1]
     lead = torch.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
 
@@ -119,7 +141,30 @@ def _real(x: Tensor) -> Tensor:
 def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Return the lower factor, and the pivots before their square roots."""
     rows = static_size("linalg.cholesky", matrix, -1)
+    if rows <= _BLOCK:
+        return _factor_by_columns(matrix, rows)
+    columns: list[Tensor] = []  # of the factor, each below its first row
+    pivots: list[Tensor] = []
+    for block in _blocks(rows):
+        panel = matrix[..., block.start :, block]
+        for before, known in zip(_blocks(rows), columns, strict=False):
+            below = known[..., block.start - before.start :, :]
+            across = below[..., : block.stop - block.start, :]
+            panel = panel - below @ conjugate_transposed(across)
+        size = block.stop - block.start
+        factor, pivot = _factor_by_columns(panel[..., :size, :], size)
+        below = panel[..., size:, :]
+        if block.stop < rows:
+            below = conjugate_transposed(
+                _substitute_by_rows(factor, conjugate_transposed(below), False, False)
+            )
+        columns.append(torch.cat([factor, below], -2))
+        pivots.append(pivot)
+    padded = [torch.nn.functional.pad(c, (0, 0, rows - c.shape[-2], 0)) for c in columns]
+    return torch.cat(padded, -1), torch.cat(pivots, -1)
 
+
+def _factor_by_columns(matrix: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     def body(k: Step, matrix: Tensor, pivots: Tensor) -> list[Tensor]:
         positions = torch.arange(rows)
         pivot = _real(column(matrix, k).index_select(-1, place(k)))
