@@ -167,9 +167,9 @@ class Peaks:
 
     def end(self):
         """Stop sampling."""
-        self.enter("")
         self._ended.set()
         self._thread.join()
+        self.enter("")
 
 
 def child(folder, output, compression):
