@@ -43,14 +43,15 @@ def section() -> str:
 
 def _client(name: str, found: dict[str, Any]) -> str:
     own = found.get("own tests")
-    note = f", {own['conditions']} of them with a condition" if own and own["conditions"] else ""
+    note = f", {own['conditions']} run with a condition" if own and own["conditions"] else ""
     cells = [f"{name} {found['measured'][name]}", _counts(found["flow"])]
     return f"| {' | '.join([*cells, _counts(own) + note if own else ''])} |"
 
 
 def _counts(found: dict[str, Any]) -> str:
     total = sum(found[outcome] for outcome in ("passed", "failed", "skipped"))
-    return f"{found['passed']} of {total} pass"
+    skipped = f", {found['skipped']} are skipped" if found["skipped"] else ""
+    return f"{found['passed']} of {total} pass{skipped}"
 
 
 def _sentence(measured: dict[str, str]) -> str:
