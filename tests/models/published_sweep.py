@@ -8,7 +8,7 @@ model with a line at this commit is not judged again, so an interrupted sweep co
     --shard I/N     only every N-th model, from the I-th (0-based)
     --seconds S     start no model after S seconds, and stop the rest 20 seconds later
     --libraries A,B only models of these libraries
-    --commit HASH   the commit, where the folder is no repository
+    --commit HASH   the commit, if the folder is not a repository
     --collect       add the lines of all FILEs to published_sizes.json, and write the page
     NAME ...        only models whose names contain one of these
 """
