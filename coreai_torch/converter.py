@@ -83,8 +83,7 @@ class TorchConverter:
             program lists the places.
         safe: False applies no rewrites.
         skip_rewrites: ids of rewrites to leave out, as ["HAZ11"].
-        precision: "float16" or "bfloat16", or a `Precision`, to compute in half precision; the
-            `precision_report` of the program lists what stays in float32.
+        precision: "float16", "bfloat16" or a `Precision`; `precision_report` of the program has it.
     """
 
     class Mode(Enum):
@@ -258,17 +257,8 @@ class TorchConverter:
         other.clear()
         return other
 
-    @property
-    def has_precision(self) -> bool:
-        """Whether staged programs become half precision."""
-        return self._precision is not None
-
-    def split_precision(self) -> tuple[TorchConverter, Precision]:
-        """Return a copy without a precision, and the precision that this converter must have."""
-        if self._precision is None:
-            raise ConversionError(
-                "the converter has no precision\n  try   pass TorchConverter(precision='float16')"
-            )
+    def split_precision(self) -> tuple[TorchConverter, Precision | None]:
+        """Return a copy without a precision, and the precision of this converter."""
         other = self._copy()
         other._precision = None
         return other, self._precision

@@ -103,7 +103,7 @@ def convert(
     half = None if precision is None else Half(precision, keep, calibration, half_ports)
     if half is not None:
         half.check()
-    if converter is not None and converter.has_precision:
+    if converter is not None and converter.split_precision()[1] is not None:
         raise ConversionError(
             "the converter has a precision, which convert does not compare with the model\n"
             "  try   pass precision=... to convert"

@@ -128,7 +128,7 @@ def verify(
         names=names,
     )
     leaves = Subject(captured.program, captured.plan, captured.reference).leaves(args, kwargs)
-    if options.converter is not None and options.converter.has_precision:
+    if options.converter is not None:
         captured, leaves, options = _in_half(captured, leaves, names, options)
     reference = on_device(captured.reference, options.device)
     subject = Subject(captured.program, captured.plan, captured.reference, reference)
@@ -142,12 +142,14 @@ def verify(
 def _in_half(
     captured: Captured, leaves: Leaves, names: Names, options: Settings
 ) -> tuple[Captured, Leaves, Settings]:
-    """Return the model in the half precision of the converter, which programs are compared with.
+    """Return the model in the precision of the converter, which programs are compared with.
 
     As in `convert`, its error against float32 is measured on the calibration inputs and limited.
     """
     assert options.converter is not None
     converter, precision = options.converter.split_precision()
+    if precision is None:
+        return captured, leaves, options
     half, _ = precision.apply(captured.program)
     made = Captured(half, plan(half, names), half)
     return made, precision.as_ports(leaves), replace(options, converter=converter)
