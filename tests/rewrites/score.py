@@ -10,6 +10,7 @@ from typing import Any
 from . import units  # noqa: F401  finds `provenance`
 
 STORED = Path(__file__).parent / "score.json"
+_UNRELATED = "fails without rewrites"
 _COLUMNS = ("passed", "failed", "unrelated", "refused")
 _KINDS = {
     "static": "op cases with static sizes",
@@ -54,7 +55,7 @@ def _score(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _verdict(row: dict[str, Any], name: str) -> str:
     """Return the verdict; `unrelated` if it fails without rewrites too."""
-    unrelated = row["failures"].get(name, "").startswith("fails without rewrites")
+    unrelated = row["failures"].get(name, "").startswith(_UNRELATED)
     return "unrelated" if unrelated else row["verdicts"][name]
 
 
@@ -67,9 +68,11 @@ def lines() -> list[str]:
     result.append("|---|---|---|---|---|---|")
     for kind, title in _KINDS.items():
         count, places = stored["verdicts"][kind], sum(stored["places"][kind].values())
-        cells = [str(count.get(v, 0)) for v in _COLUMNS]
+        cells = [str(count.get(v, 0)) if count else "not run" for v in _COLUMNS]
         result.append(f"| {title} | {' | '.join(cells)} | {places} |")
     result.append("")
+    failed = {n: m for n, m in stored["failures"].items() if not m.startswith(_UNRELATED)}
+    result += [f"- {name}: {message}" for name, message in failed.items()] + [""] * bool(failed)
     for run in stored["runs"]:
         sentence = provenance.describe(run["measured"])
         result += [f"{sentence[:-1]}: {run['count']} of these.", ""]

@@ -68,7 +68,7 @@ def test_source_has_no_syntax_error(source):
 def test_source_compiles(source, tmp_path):
     file = tmp_path / "Net.swift"
     file.write_text(source)
-    command = ["swiftc", "-typecheck", "-warnings-as-errors", str(file)]
+    command = ["swiftc", "-typecheck", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
