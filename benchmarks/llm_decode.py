@@ -134,7 +134,7 @@ def main():
                 "bundle": steps_of_bundle(model, tokenizer, folder),
                 "bundle, 4bit": steps_of_bundle(model, tokenizer, folder, "4bit"),
                 "llm.convert": steps_of_program(model),
-                "torch": steps_of_torch(model),
+                "eager": steps_of_torch(model),
             }
             times = measure(runs, given.turns)
         result = {
