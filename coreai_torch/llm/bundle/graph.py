@@ -52,10 +52,11 @@ class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
             arguments["position_ids"] = position_ids.index_select(1, last).long()
         output = self.model(
             input_ids=input_ids.long(),
-            past_key_values=stacked_cache(states, self.layers, offset, total),
+            past_key_values=stacked_cache(states, len(self.layers), offset, total),
             use_cache=True,
             **arguments,
         )
+        states.write(offset, total)
         keys.copy_(states.keys)
         values.copy_(states.values)
         return output.logits.to(torch.float16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -10,16 +10,43 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from ..cache import CacheLayer
-from .cache_ops import read_rows, write_rows
-from .int8_cache import COLUMNS, pack_rows, unpack_rows
-from .layer_shape import LayerShape
+from .cache_ops import join_rows, write_rows
+from .int8_cache import pack_rows, unpack_rows
 
 
 class StackedStates:
-    """The current values of both states; each write replaces them."""
+    """Both states, and the rows that the layers add to them."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.keys, self.values = keys, values
+        self.new_keys: dict[int, Tensor] = {}
+        self.new_values: dict[int, Tensor] = {}
+
+    def write(self, offset: int, total: int) -> None:
+        """Write the new rows of all layers to the slots from `offset` to `total`."""
+        self.keys = _written(self.keys, self.new_keys, offset, total)
+        self.values = _written(self.values, self.new_values, offset, total)
+
+
+def _written(state: Tensor, rows: Mapping[int, Tensor], offset: int, total: int) -> Tensor:
+    for first, count in _runs(rows):
+        stacked = torch.stack([rows[layer] for layer in range(first, first + count)])
+        state = write_rows(state, stacked, first, offset, total)
+    return state
+
+
+def _runs(rows: Mapping[int, Tensor]) -> Iterator[tuple[int, int]]:
+    """Yield the first layer and the number of consecutive layers with rows of one shape."""
+
+    def shape(layer: int) -> tuple[int, int] | None:
+        return (rows[layer].shape[1], rows[layer].shape[3]) if layer in rows else None
+
+    for first in sorted(rows):
+        if shape(first - 1) != shape(first):
+            count = 1
+            while shape(first + count) == shape(first):
+                count += 1
+            yield first, count
 
 
 class StackedLayer(CacheLayer):
@@ -28,36 +55,24 @@ class StackedLayer(CacheLayer):
     The model sees the slots before `total` only, so that the content of the others never matters.
     """
 
-    def __init__(
-        self, states: StackedStates, layer: int, shape: LayerShape, offset: int, total: int
-    ) -> None:
+    def __init__(self, states: StackedStates, layer: int, offset: int, total: int) -> None:
         super().__init__()
-        self.states, self.layer, self.shape = states, layer, shape
+        self.states, self.layer = states, layer
         self.offset, self.total = offset, total
         self.keys = self.values = None
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write the new rows and return all rows so far."""
-        states, shape = self.states, self.shape
-        states.keys = self._write(states.keys, key_states)
-        states.values = self._write(states.values, value_states)
-        dtype = key_states.dtype
-        return (
-            self._read(states.keys, shape.key_heads, shape.key_width, dtype),
-            self._read(states.values, shape.value_heads, shape.value_width, dtype),
-        )
+        """Keep the new rows for `StackedStates.write` and return all rows so far."""
+        states, dtype = self.states, key_states.dtype
+        keys = states.new_keys[self.layer] = _stored(key_states, states.keys)
+        values = states.new_values[self.layer] = _stored(value_states, states.values)
+        return self._joined(states.keys, keys, dtype), self._joined(states.values, values, dtype)
 
-    def _write(self, state: Tensor, rows: Tensor) -> Tensor:
-        stored = pack_rows(rows) if state.dtype == torch.int8 else rows.to(state.dtype)
-        return write_rows(state, stored, self.layer, self.offset, self.total)
-
-    def _read(self, state: Tensor, heads: int, width: int, dtype: torch.dtype) -> Tensor:
-        if state.dtype != torch.int8:
-            return read_rows(state, self.layer, self.total, heads, width)
-        packed = read_rows(state, self.layer, self.total, heads, width + COLUMNS)
-        return unpack_rows(packed, dtype)
+    def _joined(self, state: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        joined = join_rows(state, rows, self.layer, self.offset, self.total)
+        return unpack_rows(joined, dtype) if state.dtype == torch.int8 else joined
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the number of visible slots and the offset of the first one."""
@@ -72,10 +87,11 @@ class StackedLayer(CacheLayer):
         return -1
 
 
-def stacked_cache(
-    states: StackedStates, layers: Sequence[LayerShape], offset: int, total: int
-) -> Cache:
+def _stored(rows: Tensor, state: Tensor) -> Tensor:
+    """Return rows as a state stores them."""
+    return pack_rows(rows) if state.dtype == torch.int8 else rows.to(state.dtype)
+
+
+def stacked_cache(states: StackedStates, layers: int, offset: int, total: int) -> Cache:
     """Return a cache that contains `offset` tokens and will contain `total`."""
-    return Cache(
-        layers=[StackedLayer(states, n, one, offset, total) for n, one in enumerate(layers)]
-    )
+    return Cache(layers=[StackedLayer(states, layer, offset, total) for layer in range(layers)])

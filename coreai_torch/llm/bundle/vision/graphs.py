@@ -71,10 +71,11 @@ class Decoder(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         step = Step(is_image, offset, total, _Counts(states, len(self.layers), offset, total))
         output = self.model(
             inputs_embeds=inputs_embeds[:, :, :hidden].to(self.dtype),
-            past_key_values=stacked_cache(states, self.layers, offset, total),
+            past_key_values=stacked_cache(states, len(self.layers), offset, total),
             use_cache=True,
             **self.family.arguments(step, self.dtype),
         )
+        states.write(offset, total)
         keys.copy_(states.keys)
         values.copy_(states.values)
         return output.logits.to(torch.float16)
@@ -104,7 +105,7 @@ class _Counts:
     def write(self, digits: Tensor) -> None:
         """Store the digits `[q, 3]` of the new slots."""
         span = (self.layer, self.offset, self.total)
-        self.states.keys = write_rows(self.states.keys, digits[None, None], *span)
+        self.states.keys = write_rows(self.states.keys, digits[None, None, None], *span)
 
 
 def stage_vision(converter: TorchConverter, family: Family, *, turn_weights: bool) -> None:
