@@ -250,7 +250,7 @@ FAMILIES = (
         n=8,
         program="n",
         constants="n^2",
-        reason="a loop over the columns, and a product in each step; Cholesky and triangular "
+        reason="a loop over the columns, and a product in each step; LU, Cholesky and triangular "
         "systems in blocks of 64, so that the steps cost n²",
     ),
     Family(

@@ -28,20 +28,21 @@ _POSITIVE = (4.0, 1.0, -0.5, 1.0, 5.0, 0.7, -0.5, 0.7, 3.0)  # three rows
 _LARGER = tuple(6.0 if i % 7 == 0 else 0.1 * ((i // 6) * (i % 6)) - 1 for i in range(36))
 
 
-_BLOCK = 64  # rows of a block: a step costs its rows, the rest is a matrix product
+BLOCK = 64  # rows of a block: a step costs its rows, the rest is a matrix product
 
 
-def _blocks(rows: int) -> list[slice]:
-    return [slice(at, min(at + _BLOCK, rows)) for at in range(0, rows, _BLOCK)]
+def blocks(rows: int) -> list[slice]:
+    """Return the slices of the blocks of rows; the last may be smaller."""
+    return [slice(at, min(at + BLOCK, rows)) for at in range(0, rows, BLOCK)]
 
 
 def substitute(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
     """Solve `matrix @ x = rhs` for a triangular matrix; the other triangle is not read."""
     rows = matrix.shape[-1]
-    if rows <= _BLOCK:
+    if rows <= BLOCK:
         return _substitute_by_rows(matrix, rhs, upper, unit)
     solved: list[Tensor] = []
-    for block in reversed(_blocks(rows)) if upper else _blocks(rows):
+    for block in reversed(blocks(rows)) if upper else blocks(rows):
         known = rhs[..., block, :]
         if solved:
             across = slice(block.stop, rows) if upper else slice(0, block.start)
@@ -141,13 +142,13 @@ def _real(x: Tensor) -> Tensor:
 def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Return the lower factor, and the pivots before their square roots."""
     rows = static_size("linalg.cholesky", matrix, -1)
-    if rows <= _BLOCK:
+    if rows <= BLOCK:
         return _factor_by_columns(matrix, rows)
     columns: list[Tensor] = []  # of the factor, each below its first row
     pivots: list[Tensor] = []
-    for block in _blocks(rows):
+    for block in blocks(rows):
         panel = matrix[..., block.start :, block]
-        for before, known in zip(_blocks(rows), columns, strict=False):
+        for before, known in zip(blocks(rows), columns, strict=False):
             below = known[..., block.start - before.start :, :]
             across = below[..., : block.stop - block.start, :]
             panel = panel - below @ conjugate_transposed(across)

@@ -1,6 +1,7 @@
 """Lower LU factorization with partial pivoting, and solutions from its factors.
 
-Every column is one step, so the matrix must have static sizes.
+Every column is one step, so the matrix must have static sizes. A step updates the 64 columns of its
+block; matrix products update the rest.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from ...errors import ConversionError
 from ...lowering import case, decomposes
 from ...lowering.cases import c64, f32, i32
 from ...torch_compat import aten
-from .._lib.loops import Step, column, conjugate_transposed, place, row, static_size, steps
-from .cholesky import first_failure, substitute
+from .._lib.loops import Step, column, conjugate_transposed, place, static_size, steps
+from .cholesky import BLOCK, blocks, first_failure, substitute
 
 
 def _exchange(order: Tensor, k: Step, other: Tensor) -> Tensor:
@@ -33,30 +34,70 @@ def _magnitude(x: Tensor) -> Tensor:
     return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
 
 
-def lu_factor(op: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both factors in one matrix, and the pivot rows, counted from 1 as in LAPACK."""
+def lu_factor(op: str, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return both factors in one matrix, the pivot rows counted from 1, and the row permutation."""
     rows, columns = (static_size(op, matrix, axis) for axis in (-2, -1))
+    if columns <= BLOCK or not rows:
+        factors, pivots, permutation = _factor_by_columns(matrix, rows, columns)
+        return factors, pivots.to(torch.int32), permutation
+    finished: list[Tensor] = []
+    all_pivots: list[Tensor] = []
+    remaining = matrix  # the rows from the start of the block, all columns
+    permutation = torch.arange(rows).expand(matrix.shape[:-1])
+    for block in blocks(min(rows, columns)):
+        size = block.stop - block.start
+        panel, pivots, order_below = _factor_by_columns(
+            remaining[..., block], rows - block.start, size
+        )
+        before = permute_rows(remaining[..., : block.start], order_below)
+        upper, lower = [before[..., :size, :], panel[..., :size, :]], panel[..., size:, :]
+        below = [before[..., size:, :], lower]
+        if block.stop < columns:
+            after = permute_rows(remaining[..., block.stop :], order_below)
+            upper.append(substitute(upper[-1], after[..., :size, :], False, True))
+            below.append(after[..., size:, :] - lower @ upper[-1])
+        finished.append(torch.cat(upper, -1))
+        remaining = torch.cat(below, -1)
+        all_pivots.append(pivots + block.start)
+        moved = permutation[..., block.start :].gather(-1, order_below)
+        permutation = torch.cat([permutation[..., : block.start], moved], -1)
+    factors = torch.cat([*finished, remaining], -2)
+    return factors, torch.cat(all_pivots, -1).to(torch.int32), permutation
+
+
+def _factor_by_columns(matrix: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the factors, the pivots and the row permutation; rows move once, at the end."""
     count = min(rows, columns)
 
-    def body(k: Step, matrix: Tensor, pivots: Tensor) -> list[Tensor]:
-        down, across = torch.arange(rows), torch.arange(columns)
-        size = torch.where(down >= k, _magnitude(column(matrix, k)), -1.0)
+    def body(k: Step, matrix: Tensor, order: Tensor, done: Tensor, pivots: Tensor) -> list[Tensor]:
+        down, given = torch.arange(rows), column(matrix, k)
+        size = torch.where(down >= k, _magnitude(given).gather(-1, order), -1.0)
         chosen = size.argmax(-1, keepdim=True)
-        matrix = permute_rows(matrix, _exchange(down.expand(size.shape), k, chosen))
-        factors = column(matrix, k)
-        pivot = factors.index_select(-1, place(k))
-        factors = (factors / torch.where(pivot == 0, 1.0, pivot)).unsqueeze(-1)
-        rest = matrix - factors * row(matrix, k).unsqueeze(-2)
-        below = (down > k).unsqueeze(-1)
-        lower = torch.where(below & (across == k), factors, matrix)
+        order = _exchange(order, k, chosen)
+        pivot_at = order.index_select(-1, place(k))
+        done = done | (down == pivot_at)
+        pivot = given.gather(-1, pivot_at)
+        factors = (given / torch.where(pivot == 0, 1.0, pivot)).unsqueeze(-1)
+        pivot_row = matrix.gather(-2, pivot_at.unsqueeze(-1).expand(*pivot_at.shape, columns))
+        keeps = done.unsqueeze(-1) | (torch.arange(columns) <= k)
         return [
-            torch.where(below & (across > k), rest, lower),
+            torch.where(keeps, matrix, matrix - factors * pivot_row),
+            order,
+            done,
             torch.where(torch.arange(count) == k, chosen + 1, pivots),
         ]
 
+    order = torch.arange(rows).expand(matrix.shape[:-1])
     pivots = torch.zeros((*matrix.shape[:-2], count), dtype=torch.int64)
-    matrix, pivots = steps(count, body, [matrix, pivots])
-    return matrix, pivots.to(torch.int32)
+    if not count:
+        return matrix, pivots, order
+    matrix, order, _, pivots = steps(count, body, [matrix, order, order < 0, pivots])
+    matrix = permute_rows(matrix, order)
+    pivot = matrix.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
+    scaled = matrix[..., :count] / torch.where(pivot == 0, 1.0, pivot)
+    is_lower = torch.arange(rows).unsqueeze(-1) > torch.arange(count)
+    parts = [torch.where(is_lower, scaled, matrix[..., :count]), matrix[..., count:]]
+    return torch.cat(parts[: 1 + (count < columns)], -1), pivots, order
 
 
 def order(pivots: Tensor, rows: int) -> Tensor:
@@ -69,13 +110,22 @@ def order(pivots: Tensor, rows: int) -> Tensor:
     return steps(pivots.shape[-1], body, [first], [pivots.to(torch.int64)])[0]
 
 
-def solve_factored(factors: Tensor, pivots: Tensor, rhs: Tensor) -> Tensor:
-    """Solve for `rhs` with the LU factors and pivots."""
+def solve_factored(factors: Tensor, permutation: Tensor, rhs: Tensor) -> Tensor:
+    """Solve for `rhs` with the LU factors and the row permutation."""
     lead = torch.broadcast_shapes(factors.shape[:-2], rhs.shape[:-2])
     rhs = rhs.expand(*lead, *rhs.shape[-2:])
-    order_of_rows = order(pivots, factors.shape[-1]).expand(*lead, factors.shape[-1])
-    rhs = substitute(factors, permute_rows(rhs, order_of_rows), False, True)
+    rhs = permute_rows(rhs, permutation.expand(*lead, factors.shape[-1]))
+    rhs = substitute(factors, rhs, False, True)
     return substitute(factors, rhs, True, False)
+
+
+def _two_blocks(rows: int, columns: int) -> tuple[float, ...]:
+    """Return a well-conditioned matrix with row exchanges and more columns than a block has."""
+    return tuple(
+        9.0 + i if j == (i * 13 + 3) % 66 else ((i * 31 + j * 17) % 101 - 50) / 100
+        for i in range(rows)
+        for j in range(columns)
+    )
 
 
 _MATRICES = [
@@ -97,13 +147,19 @@ def _require_pivot(op: str, pivot: bool) -> None:
 
 @decomposes(
     aten.linalg_lu_factor_ex.default,
-    cases=[*_MATRICES, case(f32(3, 3, fixed=True), check_errors=True)],
+    cases=[
+        *_MATRICES,
+        case(f32(3, 3, fixed=True), check_errors=True),
+        case(f32(2, 66, 70, fixed=True, values=_two_blocks(66, 70))),
+        case(f32(70, 66, fixed=True, values=_two_blocks(70, 66))),
+        case(f32(0, 66, fixed=True)),
+    ],
 )
 def linalg_lu_factor_ex(
     matrix: Tensor, *, pivot: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     _require_pivot("linalg.lu_factor", pivot)
-    factors, pivots = lu_factor("linalg.lu_factor", matrix)
+    factors, pivots, _ = lu_factor("linalg.lu_factor", matrix)
     return factors, pivots, first_failure(factors.diagonal(dim1=-2, dim2=-1) == 0)
 
 
@@ -127,6 +183,18 @@ def lu_with_info(
 _PIVOTS = i32(3, fixed=True, values=(2, 3, 3))
 
 
+def _permutation_matrix(permutation: Tensor, dtype: torch.dtype) -> Tensor:
+    rows = permutation.shape[-1]
+    return (permutation.unsqueeze(-2) == torch.arange(rows).unsqueeze(-1)).to(dtype)
+
+
+def _triangles(op: str, factors: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = (static_size(op, factors, axis) for axis in (-2, -1))
+    count = min(rows, columns)
+    identity = torch.eye(rows, count, dtype=factors.dtype)
+    return factors[..., :count].tril(-1) + identity, factors[..., :count, :].triu()
+
+
 @decomposes(
     aten.lu_unpack.default,
     cases=[
@@ -139,25 +207,21 @@ _PIVOTS = i32(3, fixed=True, values=(2, 3, 3))
 def lu_unpack(
     factors: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rows, columns = (static_size("lu_unpack", factors, axis) for axis in (-2, -1))
-    count = min(rows, columns)
+    rows = static_size("lu_unpack", factors, -2)
     empty = factors.new_empty(0)
     permutation, lower, upper = empty, empty, empty
     if unpack_pivots:
-        row_order = order(pivots, rows).unsqueeze(-2)
-        permutation = (row_order == torch.arange(rows).unsqueeze(-1)).to(factors.dtype)
+        permutation = _permutation_matrix(order(pivots, rows), factors.dtype)
     if unpack_data:
-        identity = torch.eye(rows, count, dtype=factors.dtype)
-        lower = factors[..., :count].tril(-1) + identity
-        upper = factors[..., :count, :].triu()
+        lower, upper = _triangles("lu_unpack", factors)
     return permutation, lower, upper
 
 
 @decomposes(aten.linalg_lu.default, cases=_MATRICES[1:3])
 def linalg_lu(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     _require_pivot("linalg.lu", pivot)
-    permutation, lower, upper = lu_unpack(*lu_factor("linalg.lu", matrix))
-    return permutation, lower, upper
+    factors, _, permutation = lu_factor("linalg.lu", matrix)
+    return _permutation_matrix(permutation, matrix.dtype), *_triangles("linalg.lu", factors)
 
 
 _FACTORS = f32(3, 3, fixed=True, low=1)
@@ -192,7 +256,7 @@ def linalg_lu_solve(
             linalg_lu_solve(factors, pivots, adjoint_rhs, adjoint=not adjoint)
         )
     if not adjoint:
-        return solve_factored(factors, pivots, rhs)
+        return solve_factored(factors, order(pivots, rows), rhs)
     solved = substitute(conjugate_transposed(factors), rhs, False, False)
     solved = substitute(conjugate_transposed(factors), solved, True, True)
     inverse_order = order(pivots, rows).argsort(-1)

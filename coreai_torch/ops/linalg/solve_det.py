@@ -55,7 +55,7 @@ _DET = [
 
 @decomposes(aten._linalg_det.default, cases=_DET[:3])
 def linalg_det(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    factors, pivots = lu_factor("linalg.det", _transposed_like_torch(matrix))
+    factors, pivots, _ = lu_factor("linalg.det", _transposed_like_torch(matrix))
     return _parity(pivots) * _product(_diagonal(factors)), factors, pivots
 
 
@@ -66,7 +66,7 @@ def det(matrix: Tensor) -> Tensor:
 
 @decomposes(aten._linalg_slogdet.default, cases=_DET[:5])
 def linalg_slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    factors, pivots = lu_factor("linalg.slogdet", _transposed_like_torch(matrix))
+    factors, pivots, _ = lu_factor("linalg.slogdet", _transposed_like_torch(matrix))
     diagonal = _diagonal(factors)
     sign = _parity(pivots) * _product(torch.sgn(diagonal))
     return sign, diagonal.abs().log().sum(-1), factors, pivots
@@ -83,10 +83,10 @@ _INVERTIBLE = (4.0, 1.0, -0.5, 0.3, 0.2, 3.0, 0.7, -1.0, 5.0, 0.6, -0.8)
     ],
 )
 def linalg_inv_ex(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    factors, pivots = lu_factor("linalg.inv", matrix)
+    factors, _, permutation = lu_factor("linalg.inv", matrix)
     diagonal = _diagonal(factors)
     identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
-    return solve_factored(factors, pivots, identity), first_failure(diagonal == 0)
+    return solve_factored(factors, permutation, identity), first_failure(diagonal == 0)
 
 
 @decomposes(
@@ -97,6 +97,7 @@ def linalg_inv_ex(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor
         case(f32(2, 4, 4, fixed=True, values=_INVERTIBLE)),
         case(f32(2, 2, fixed=True, values=(0.0, 2.0, 3.0, 1.0))),
         case(c64(3, 3, fixed=True, values=(2 + 1j, 1j, -0.5, 3.0, 1 - 1j))),
+        case(f32(66, 66, fixed=True)),  # more columns than a block has
     ],
 )
 def inverse(matrix: Tensor) -> Tensor:
@@ -116,10 +117,10 @@ def inverse(matrix: Tensor) -> Tensor:
 def linalg_solve_ex(
     matrix: Tensor, rhs: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    factors, pivots = lu_factor("linalg.solve", matrix if left else matrix.mT)
+    factors, pivots, permutation = lu_factor("linalg.solve", matrix if left else matrix.mT)
     is_vector = rhs.dim() == 1 or (rhs.dim() == matrix.dim() - 1 and rhs.shape == matrix.shape[:-1])
     columns = rhs.unsqueeze(-1) if is_vector else rhs if left else rhs.mT
-    solved = solve_factored(factors, pivots, columns)
+    solved = solve_factored(factors, permutation, columns)
     result = solved.squeeze(-1) if is_vector else solved if left else solved.mT
     diagonal = _diagonal(factors)
     return result, factors, pivots, first_failure(diagonal == 0)
