@@ -93,7 +93,7 @@ def test_wrong_usage_exits_with_2(compress, options, message):
 
 def test_unknown_pattern_names_the_nearest_layer(compress):
     result = compress("--scheme", "haed=int8")
-    assert result.code == 3
+    assert result.code == 2
     assert "'head'" in result.json["error"]["hint"]
 
 

@@ -218,7 +218,7 @@ def test_truncated_bytecode_without_hash_is_reported(shell, tmp_path):
 def test_unwritable_path_is_rejected_before_conversion(shell, monkeypatch, path):
     from coreai_torch.pipeline import converting
 
-    monkeypatch.setattr(converting, "_stage_source", None)  # the first step of a conversion
+    monkeypatch.setattr(converting, "stage_source", None)  # the first step of a conversion
     result = shell("convert", "models.py:with_args", "-o", path, "--json")
     assert result.code in (2, 3)
     assert os.listdir() == ["models.py"]

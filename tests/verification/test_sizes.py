@@ -96,7 +96,6 @@ def test_inputs_are_resized_by_name():
         ({"sizes": [{"y": (1, 4, 64)}]}, "no input is called 'y'"),
         ({"sizes": [(1, 4, 64), (1, 4, 64)]}, "twice"),
         ({"sizes": SIZES, "dynamic_shapes": {"x": {0: torch.export.Dim.AUTO}}}, "dynamic_shapes"),
-        ({"sizes": SIZES, "precision": "float16"}, "precision cannot be combined with sizes"),
     ],
 )
 def test_wrong_sizes_are_rejected(options, message):
