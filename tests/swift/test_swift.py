@@ -1,7 +1,7 @@
 """Swift source has the names and types of a program, and no syntax error.
 
 The grammar of `tree-sitter-swift` checks the syntax. A compiler checks the types too if there is
-one: Debian 13 has the package `swiftlang`, Debian 12, PyPI and npm have none.
+one: Debian 13 has the package `swiftlang`, Debian 12 has none.
 """
 
 from __future__ import annotations
