@@ -105,7 +105,7 @@ def _run(name: str, arguments: list[str]) -> Result:
         *arguments,
     ]
     started = time.monotonic()
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "COREAI_TORCH_ANALYZE_CASES": "0"}
     done = subprocess.run(
         command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False
     )
