@@ -150,6 +150,7 @@ FAMILIES = (
             (torch.randn(n), torch.full((n // 8,), 8)),
         ),
         program="log n",
+        constants="n",
         reason="a binary search for the segment of each element, then a scatter",
     ),
     Family(

@@ -180,7 +180,13 @@ def test_command_that_is_interrupted_continues(tmp_path):
     (tmp_path / "fleet_calls.py").write_text((HERE / "fleet_calls.py").read_text())
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     command = [sys.executable, "-m", "coreai_torch.cli", "fleet", "run", "plan.json", "-o", "out"]
-    first = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    # A shell starts background jobs with SIGINT ignored, and children inherit that.
+    first = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     wait_until(lambda: len(_lines(log)) >= 3)
     first.send_signal(signal.SIGINT)
     assert first.wait() == 130
