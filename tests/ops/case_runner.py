@@ -184,8 +184,10 @@ def judge(pairs, case, model):
         assert len(got) == len(want)
         for g, w in zip(got, want, strict=True):
             compare(g, w, case.tolerance)
+        if feeds is not fed[-1]:
+            continue  # the static case analyzes the same inputs
         if case.tolerance is None and _ANALYZED and not any(map(_is_float8, want)):
-            if analyzed is not None and feeds is fed[0] and _are_equal(analyzed, got):
+            if analyzed is not None and _are_equal(analyzed, got):
                 continue  # the same inputs and results as before optimize()
             wrong = [str(e) for e in model.as_one_op(feeds).compare(got, want) if not e.ok]
             assert not wrong, "; ".join(wrong)
