@@ -203,7 +203,8 @@ def _are_equal(some, others):
 
 
 def _bytes(value):
-    return value.contiguous().reshape(-1).view(torch.uint8)
+    """Return the bytes of a tensor; an empty one cannot be viewed in another dtype."""
+    return value.flatten().view(torch.uint8) if value.numel() else value
 
 
 def _is_float8(value):
