@@ -76,7 +76,11 @@ def _run(step: Callable[[], None], log: int, result: int) -> None:
     except BaseException as raised:
         error = raised
     with suppress(BaseException):
-        os.write(result, _packed(error))
+        # The parent reads the log to its end before the result: an exception of more than 64 KB
+        # fills the pipe of the result, and the child would wait with an open log.
+        _close(log, 1, 2)
+        with open(result, "wb") as pipe:
+            pipe.write(_packed(error))
     os._exit(0)
 
 

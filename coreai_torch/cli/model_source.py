@@ -154,7 +154,7 @@ def _load_exported(
         option = "--dtype" if checkpoint is None else "--checkpoint"
         raise typer.BadParameter(f"an exported program has its weights; {option} is for factories")
     if not path.is_file():
-        raise typer.BadParameter(f"there is no file {path}")
+        raise typer.BadParameter(f"the file {path} does not exist")
     import torch
 
     from .. import converter  # noqa: F401  defines ops that a saved program may contain
@@ -228,7 +228,7 @@ def _module(path: str) -> ModuleType:
         return _import_module(path)
     file = Path(path)
     if not file.is_file():
-        raise typer.BadParameter(f"there is no file {file}")
+        raise typer.BadParameter(f"the file {file} does not exist")
     sys.path.insert(0, str(file.parent.absolute()))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None

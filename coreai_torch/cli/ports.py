@@ -73,7 +73,7 @@ def _number(text: str) -> float:
 def _labels(file: Path) -> Any:
     if not file.is_file():
         raise typer.BadParameter(
-            f"there is no file {str(file)!r} with labels; try  --labels classes.txt, a label a line"
+            f"the file {str(file)!r} does not exist; try  --labels FILE, with one label per line"
         )
     text = file.read_text()
     if file.suffix != ".json":

@@ -35,7 +35,7 @@ _RATE = 16_000  # sample rate of written audio
 def read(path: Path) -> dict[str, torch.Tensor]:
     """Return the tensors of a file by name; images and audio have the name of the file."""
     if not path.is_file():
-        raise typer.BadParameter(f"there is no file {path}")
+        raise typer.BadParameter(f"the file {path} does not exist")
     reader = _reader(path)
     try:
         return reader(path)

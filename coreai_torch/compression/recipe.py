@@ -96,7 +96,7 @@ def _load(path: Path) -> Any:
         ) from error
     if not path.is_file():
         raise ConversionError(
-            f"there is no file {path}\n  try   pass the path of a YAML file, or a scheme"
+            f"the file {path} does not exist\n  try   pass the path of a YAML file, or a scheme"
         )
     try:
         return yaml.safe_load(path.read_text("utf-8"))

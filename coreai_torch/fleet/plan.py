@@ -241,7 +241,7 @@ def _environments(given: Any, base: Path) -> dict[str, str]:
         python = base / Path(text(path, f"environments.{name}")).expanduser()
         if not python.is_file():
             raise PlanError(
-                f"environments.{name}: there is no file {path}\n  try   correct the path"
+                f"environments.{name}: the file {path} does not exist\n  try   correct the path"
             )
         found[str(name)] = str(python)
     return found
@@ -291,7 +291,9 @@ def _exported_programs(model: Model, where: str, base: Path) -> list[Model]:
     if not set("*?[") & set(model.source):
         files = [base / model.source]
         if not files[0].is_file():
-            raise PlanError(f"{where}: there is no file {model.source}\n  try   correct the path")
+            raise PlanError(
+                f"{where}: the file {model.source} does not exist\n  try   correct the path"
+            )
         return [model]
     files = sorted(base.glob(model.source))
     if not files:
@@ -308,7 +310,7 @@ def _check_source(model: Model, where: str, base: Path) -> None:
             "package.module:factory, model.pt2, transformers:NAME, timm:NAME or torchvision:NAME"
         )
     if path.endswith(".py") and not (base / path).is_file():
-        raise PlanError(f"{where}: there is no file {path}\n  try   correct the path")
+        raise PlanError(f"{where}: the file {path} does not exist\n  try   correct the path")
     if model.config and path not in LIBRARIES:
         raise PlanError(
             f"{where}: config is for {', '.join(LIBRARIES)}, not for {path!r}\n"

@@ -154,7 +154,7 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
             f"{path} needs pyarrow, which is not installed\n  try   pip install coreai-torch[fleet]"
         )
     if not path.is_file():
-        raise PlanError(f"there is no file {path}\n  try   pass the folder of a fleet run")
+        raise PlanError(f"the file {path} does not exist\n  try   pass the folder of a fleet run")
     with library.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
             for row in batch.to_pylist():

@@ -148,7 +148,7 @@ def test_yaml_file_gives_schemes(tmp_path):
         json.dumps({"magnitude_pruning_config": {"global_config": _weight(target_sparsity=0.75)}})
     )
     assert set(schemes(compress(Stack(), str(path))).values()) == {"sparse75"}
-    with pytest.raises(ConversionError, match="there is no file"):
+    with pytest.raises(ConversionError, match="does not exist"):
         compress(Stack(), "absent.yaml")
 
 

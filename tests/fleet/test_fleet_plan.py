@@ -58,7 +58,7 @@ def test_environments_are_an_axis_of_the_grid(tmp_path):
     ("changes", "message"),
     [
         ({"grid": {**SIZES, "environment": ["torch"]}}, "unknown environment 'torch'"),
-        ({"environments": {"torch": "missing/python"}}, "environments.torch: there is no file"),
+        ({"environments": {"torch": "missing/python"}}, "environments.torch: the file"),
         ({"environments": ["python"]}, "give each interpreter a name"),
     ],
 )
@@ -125,8 +125,8 @@ def test_task_survives_a_round_trip_through_json():
         ({"limits": {"minutes": 1}}, "unknown key 'minutes'"),
         ({"models": [NET, NET]}, "two tasks have the id 'net[batch=1]'"),
         ({"models": ["fleet_models"]}, "does not name a model"),
-        ({"models": ["nowhere.py:net"]}, "there is no file nowhere.py"),
-        ({"models": ["nowhere.pt2"]}, "there is no file nowhere.pt2"),
+        ({"models": ["nowhere.py:net"]}, "the file nowhere.py does not exist"),
+        ({"models": ["nowhere.pt2"]}, "the file nowhere.pt2 does not exist"),
         ({"models": ["nowhere/*.pt2"]}, "no file matches"),
         ({"models": [{**NET, "config": {"depth": 2}}]}, "config is for transformers"),
         ({"models": [{"name": "net"}]}, "the key 'source' is missing"),

@@ -132,3 +132,12 @@ def test_no_warning_of_threads(recwarn):
     with warnings.catch_warnings(record=True) as seen:
         assert run_step(lambda: None, "trying")
     assert not seen
+
+
+def test_exception_larger_than_a_pipe_reaches_the_caller():
+    def raises():
+        raise ValueError("x" * 200_000)
+
+    with pytest.raises(ValueError, match="xxxx") as raised:
+        run_step(raises, "testing")
+    assert len(str(raised.value)) == 200_000
