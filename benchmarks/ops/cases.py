@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-Call = tuple[Callable[..., Any] | torch.nn.Module, tuple[Tensor, ...]]
+from .real_inputs import Call, counted_loop, scan
 
 
 def _boxes(count: int) -> tuple[Tensor, Tensor]:
@@ -60,26 +59,6 @@ def _table(count: int) -> Call:
         return x + table[place[:, None] - place[None] + count - 1]
 
     return positions, (torch.randn(2 * count - 1), torch.randn(count, count))
-
-
-def _scan(steps: int) -> Call:
-    def combine(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        state = state * 0.9 + x
-        return state, state * 1.0
-
-    def run(x: Tensor) -> Any:
-        return torch._higher_order_ops.scan(combine, torch.zeros(x.shape[1]), x)
-
-    return run, (torch.randn(steps, 16),)
-
-
-def _while(steps: int) -> Call:
-    def run(x: Tensor) -> Any:
-        return torch.while_loop(
-            lambda k, y: k < steps, lambda k, y: (k + 1, y * 0.999 + 1.0), (torch.tensor(0), x)
-        )
-
-    return run, (torch.randn(64),)
 
 
 def _ascending(count: int) -> Tensor:
@@ -244,6 +223,6 @@ CASES: dict[str, Callable[[], Call]] = {
     "relative positions 512": lambda: _table(512),
     "lstm 1,000 steps": lambda: (torch.nn.LSTM(64, 64), (torch.randn(1_000, 1, 64),)),
     "lstm 10,000 steps": lambda: (torch.nn.LSTM(64, 64), (torch.randn(10_000, 1, 64),)),
-    "scan 4,096 steps": lambda: _scan(4_096),
-    "while_loop 10,000 steps": lambda: _while(10_000),
+    "scan 4,096 steps": lambda: scan(4_096),
+    "while_loop 10,000 steps": lambda: counted_loop(10_000),
 }

@@ -20,6 +20,13 @@ _ENCODED = {"inputs": {"input_values": normal(1, 1, 24_000)}}  # 1 s
 _SHORT = {"input_ids": tokens(1, 77), "attention_mask": ones(1, 77)}
 _DETECTION = {"size": (800, 800)}
 _TWO_EXPERTS = {"num_local_experts": 2}
+_IDEFICS3 = {
+    "inputs": {
+        "input_ids": _image_text(16),
+        "pixel_values": normal(1, 1, 3, 256, 256),
+    },
+    "config": {"scale_factor": 2, "vision_config": {"image_size": 256}},
+}
 
 _DEPTH_ANYTHING = {"backbone_config": {"hidden_size": 384, "num_attention_heads": 6}}
 _R18 = {
@@ -162,20 +169,8 @@ CHANGES: dict[str, dict[str, Any]] = {
             "token_type_ids": exactly([[0] * 229]),
         }
     },
-    "idefics3": {
-        "inputs": {
-            "input_ids": _image_text(16),
-            "pixel_values": normal(1, 1, 3, 256, 256),
-        },
-        "config": {"scale_factor": 2, "vision_config": {"image_size": 256}},
-    },
-    "smolvlm": {
-        "inputs": {
-            "input_ids": _image_text(16),
-            "pixel_values": normal(1, 1, 3, 256, 256),
-        },
-        "config": {"scale_factor": 2, "vision_config": {"image_size": 256}},
-    },
+    "idefics3": _IDEFICS3,
+    "smolvlm": _IDEFICS3,
     "internvl": {"size": 448, "inputs": {"input_ids": _image_text(256)}},
     "gemma3_vision": {
         "size": 896,

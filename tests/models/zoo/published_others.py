@@ -15,7 +15,12 @@ from .recurrent import recurrent
 from .row import Row, Tensor, exactly, normal, ones, uniform
 
 _TIME = exactly([7])
-_LATENT = normal(1, 4, 32, 32)
+_STABLE_DIFFUSION = {"layers_per_block": 1, "cross_attention_dim": 768}
+_CONDITIONED = {
+    "sample": normal(1, 4, 32, 32),
+    "timestep": _TIME,
+    "encoder_hidden_states": normal(1, 77, 768),
+}
 
 
 def _torchvision(name: str, path: str, inputs: dict[str, Tensor], **keywords: Any) -> Row:
@@ -59,15 +64,7 @@ def _diffusers(name: str, class_name: str, config: dict[str, Any], **inputs: Ten
 
 _TORCHVISION = [
     _picture("resnet18"),
-    _picture("squeezenet1_1"),
-    _picture("densenet121"),
-    _picture("googlenet", init_weights=False),
-    _picture("mobilenet_v2"),
-    _picture("mobilenet_v3_small"),
-    _picture("shufflenet_v2_x0_5"),
-    _picture("mnasnet0_5"),
-    _picture("efficientnet_b0"),
-    _picture("regnet_y_400mf"),
+    *(_picture(name, **keywords) for name, keywords in torchvision_models.CLASSIFIERS.items()),
     _picture(
         "visiontransformer",
         "VisionTransformer",
@@ -109,10 +106,8 @@ _DIFFUSERS = [
     _diffusers(
         "unet2d_condition",
         "UNet2DConditionModel",
-        {"layers_per_block": 1, "cross_attention_dim": 768},
-        sample=_LATENT,
-        timestep=_TIME,
-        encoder_hidden_states=normal(1, 77, 768),
+        _STABLE_DIFFUSION,
+        **_CONDITIONED,
     ),
     _diffusers(
         "unet2d",
@@ -124,10 +119,8 @@ _DIFFUSERS = [
     _diffusers(
         "controlnet",
         "ControlNetModel",
-        {"layers_per_block": 1, "cross_attention_dim": 768},
-        sample=_LATENT,
-        timestep=_TIME,
-        encoder_hidden_states=normal(1, 77, 768),
+        _STABLE_DIFFUSION,
+        **_CONDITIONED,
         controlnet_cond=normal(1, 3, 256, 256),
     ),
     _diffusers(

@@ -93,17 +93,20 @@ def _mvit() -> Any:
 
 _DYNAMIC = {"dynamic": Dynamic({"x": (0, 2, 3)}, {"x": normal(3, 3, 96, 64)})}
 _VIT = {"image_size": 64, "patch_size": 16, "num_layers": 2, "num_heads": 4}
+CLASSIFIERS: dict[str, dict[str, Any]] = {
+    "squeezenet1_1": {},
+    "densenet121": {},
+    "googlenet": {"init_weights": False},
+    "mobilenet_v2": {},
+    "mobilenet_v3_small": {},
+    "shufflenet_v2_x0_5": {},
+    "mnasnet0_5": {},
+    "efficientnet_b0": {},
+    "regnet_y_400mf": {},
+}
 ROWS = [
     _picture("resnet18", batch=2, more=_DYNAMIC),
-    _picture("squeezenet1_1"),
-    _picture("densenet121"),
-    _picture("googlenet", init_weights=False),
-    _picture("mobilenet_v2"),
-    _picture("mobilenet_v3_small"),
-    _picture("shufflenet_v2_x0_5"),
-    _picture("mnasnet0_5"),
-    _picture("efficientnet_b0"),
-    _picture("regnet_y_400mf"),
+    *(_picture(name, **keywords) for name, keywords in CLASSIFIERS.items()),
     _picture("VisionTransformer", hidden_dim=48, mlp_dim=64, **_VIT),
     _row("convnext", "vision", {"x": normal(1, 3, 64, 64)}, _convnext),
     _row("swin", "vision", {"x": normal(1, 3, 64, 64)}, lambda: _swin(1)),
