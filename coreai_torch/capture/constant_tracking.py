@@ -17,7 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from ..torch_compat import disable_current_modes, pytree
 
-_MAX_ELEMENTS = 1 << 16  # larger tensors are not tracked
+_MAX_BUFFER = 1 << 16  # elements; larger buffers are not read
+_MAX_BYTES = 1 << 30  # of all values; a mask of 4,096 x 4,096 tokens takes 64 MiB as float32
 _READS = {
     Tensor.item,
     Tensor.tolist,
@@ -84,8 +85,9 @@ class ConstantTracker(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self._model = model
-        self._buffers = {n: b for n, b in model.named_buffers() if b.numel() <= _MAX_ELEMENTS}
+        self._buffers = {n: b for n, b in model.named_buffers() if b.numel() <= _MAX_BUFFER}
         self._values: dict[int, tuple[Tensor, Tensor]] = {}  # by id; the tensor is kept alive
+        self._bytes_left = _MAX_BYTES
         self.read: set[str] = set()  # names of the buffers whose values were used
 
     def __torch_function__(
@@ -130,7 +132,7 @@ class ConstantTracker(TorchFunctionMode):  # type: ignore[misc]
         like = given[0][0] if func in _CREATES_LIKE else None
         values = [self._value(x) if isinstance(x, Tensor) else x for x in leaves]
         for n, (leaf, value) in enumerate(zip(leaves, values, strict=True)):
-            if leaf is like and value is None:
+            if leaf is like and value is None and self._fits(leaf):
                 values[n] = _uninitialized_like(leaf)
             if values[n] is None and leaf is not None:
                 return None
@@ -142,17 +144,23 @@ class ConstantTracker(TorchFunctionMode):  # type: ignore[misc]
         A tensor whose sizes depend on values is replaced by a constant.
         """
         leaves, spec = pytree.tree_flatten(result)
-        if not writes and not any(_is_small(x) for x in leaves):
+        if not writes and not any(map(self._fits, leaves)):
             return result
         with disable_current_modes():
             values = pytree.tree_leaves(func(*known[0], **known[1]))
         for n, (leaf, value) in enumerate(zip(leaves, values, strict=True)):
-            if not _is_small(leaf):
+            if not self._fits(leaf):
                 continue
+            self._bytes_left -= value.nbytes
             if not _is_static(leaf):
                 leaves[n] = torch.tensor(value.tolist(), dtype=value.dtype).reshape(value.shape)
             self._values[id(leaves[n])] = (leaves[n], value)
         return pytree.tree_unflatten(leaves, spec)
+
+    def _fits(self, leaf: Any) -> bool:
+        if not isinstance(leaf, Tensor) or leaf.device.type != "cpu":
+            return False
+        return not _is_static(leaf) or leaf.nbytes <= self._bytes_left
 
     def _forget(self, given: Any) -> None:
         """Drop the values of the tensors written to, and of all tensors that share their memory."""
@@ -183,8 +191,8 @@ class ConstantTracker(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _uninitialized_like(tensor: Any) -> Tensor | None:
-    """Return a tensor of the same dtype and sizes, or None if they are not static and small."""
-    if not _is_small(tensor) or not _is_static(tensor):
+    """Return a tensor of the same dtype and sizes, or None if they are not static."""
+    if not _is_static(tensor):
         return None
     with disable_current_modes():
         return torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -192,12 +200,6 @@ def _uninitialized_like(tensor: Any) -> Tensor | None:
 
 def _is_static(tensor: Tensor) -> bool:
     return all(isinstance(n, int) for n in tensor.shape)
-
-
-def _is_small(leaf: Any) -> bool:
-    if not isinstance(leaf, Tensor) or leaf.device.type != "cpu":
-        return False
-    return not _is_static(leaf) or leaf.numel() <= _MAX_ELEMENTS
 
 
 def _writes(func: Any, given: Any) -> bool:
