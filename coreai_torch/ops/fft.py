@@ -1,14 +1,15 @@
 """Lower Fourier transforms to real products with constant matrices.
 
 Up to `DENSE` elements, the transform is one product with its full matrix; `_lib/fourier.py` splits
-a longer one into factors. A dynamic length with an upper bound becomes a convolution of a static
-length (`_lib/fourier_dynamic.py`). Without a bound, the program computes the full matrix.
+a longer one into factors. A dynamic length, unless its upper bound is small, becomes a convolution
+(`_lib/fourier_dynamic.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, case, lowers
 from ..lowering.cases import c64, f32
 from ..torch_compat import aten
-from ._lib import fourier_dynamic as bounded
+from ._lib import fourier_dynamic as dynamic
 from ._lib import windows
 from ._lib.fourier import DENSE, Signal, inverse_to_real, transform, transform_of_real
 
@@ -32,7 +33,10 @@ _LENGTH = "the length is a number of the case"
 
 
 def _waves(rows: Dim, columns: Dim, length: Dim) -> tuple[windows.Table, windows.Table]:
-    """Return cosine and sine of `2 pi j k / length`; whole turns are removed as integers."""
+    """Return cosine and sine of `2 pi j k / length`; whole turns are removed as integers.
+
+    A dynamic length is at most 1,024: above 46,340 the product `j k` exceeds 32 bits.
+    """
     turns = windows.mul(windows.column(windows.count(rows)), windows.row(windows.count(columns)))
     if isinstance(turns, Value):
         turns = cai.modulo(turns, shapes.number(length))
@@ -73,17 +77,34 @@ def _is_long(length: Dim) -> bool:
     return isinstance(length, int) and length > DENSE
 
 
-def _bound(ctx: Ctx, size: Any) -> int | None:
-    """Return the upper bound of a dynamic length if a convolution is faster than the matrix."""
-    found = None if isinstance(size, int) else bounded.upper_bound(size)
-    if found is None or found <= bounded.DENSE:
-        return None
-    if found > bounded.LONGEST:
-        ctx.refuse(
-            f"a Fourier transform of a dynamic length of up to {found:,} is not supported",
-            f"export with a static length, or with a maximum of {bounded.LONGEST:,}",
-        )
-    return found
+@dataclass(frozen=True)
+class _Convolution:
+    """A transform of a dynamic length as a convolution; the length may have an upper bound."""
+
+    bound: int | None
+
+    @classmethod
+    def of(cls, ctx: Ctx, size: Any) -> _Convolution | None:
+        """Return the plan of a transform, or None if its full matrix is faster."""
+        if isinstance(size, int):
+            return None
+        found = dynamic.upper_bound(size)
+        if found is not None and found > dynamic.LONGEST:
+            ctx.refuse(
+                f"a Fourier transform of a dynamic length of up to {found:,} is not supported",
+                f"export with a static length, or with a maximum of {dynamic.LONGEST:,}",
+            )
+        return None if found is not None and found <= dynamic.DENSE else cls(found)
+
+    def transform(
+        self, parts: list[Value], axis: int, length: Value, sign: int, scale: windows.Term
+    ) -> tuple[Value, Value]:
+        columns = _Columns(parts[0], axis)
+        signal = Signal([columns.of(part) for part in parts])
+        found = dynamic.transform_dynamic(
+            signal, length, self.bound, columns.count, sign, scale
+        ).blocks
+        return columns.back(found[0]), columns.back(found[1])
 
 
 class _Columns:
@@ -109,12 +130,12 @@ def _complex_pass(
     axis: int,
     normalization: int,
     forward: bool,
-    bound: int | None = None,
+    plan: _Convolution | None = None,
 ) -> tuple[Value, Value]:
     length = cai.size(real, axis)
     scale, sign = _scale(normalization, length), -1 if forward else 1
-    if bound is not None and isinstance(length, Value):
-        return _bounded_pass([real, imaginary], axis, length, bound, sign, scale)
+    if plan is not None and isinstance(length, Value):
+        return plan.transform([real, imaginary], axis, length, sign, scale)
     if isinstance(length, int) and length > DENSE and isinstance(scale, float):
         columns = _Columns(real, axis)
         signal = Signal([columns.of(real), columns.of(imaginary)])
@@ -126,15 +147,6 @@ def _complex_pass(
         cai.sub(_along(real, cosine, axis), _along(imaginary, sine, axis)),
         cai.add(_along(real, sine, axis), _along(imaginary, cosine, axis)),
     )
-
-
-def _bounded_pass(
-    parts: list[Value], axis: int, length: Value, bound: int, sign: int, scale: windows.Term
-) -> tuple[Value, Value]:
-    columns = _Columns(parts[0], axis)
-    signal = Signal([columns.of(part) for part in parts])
-    found = bounded.transform_up_to(signal, length, bound, columns.count, sign, scale).blocks
-    return columns.back(found[0]), columns.back(found[1])
 
 
 @lowers(
@@ -158,18 +170,18 @@ def fft_c2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, forward:
     real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     for axis in dim:
         axis = axis % x.type.rank
-        bound = _bound(ctx, ctx.fake("self").shape[axis])
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, forward, bound)
+        plan = _Convolution.of(ctx, ctx.fake("self").shape[axis])
+        real, imaginary = _complex_pass(real, imaginary, axis, normalization, forward, plan)
     return cai.create_complex(real, imaginary)
 
 
 def _real_pass(
-    x: Value, axis: int, normalization: int, kept: Dim, bound: int | None
+    x: Value, axis: int, normalization: int, kept: Dim, plan: _Convolution | None
 ) -> tuple[Value, Value]:
     length = cai.size(x, axis)
     scale = _scale(normalization, length)
-    if bound is not None and isinstance(length, Value):
-        real, imaginary = _bounded_pass([x], axis, length, bound, -1, scale)
+    if plan is not None and isinstance(length, Value):
+        real, imaginary = plan.transform([x], axis, length, -1, scale)
         return cai.slice_axis(real, axis, 0, kept), cai.slice_axis(imaginary, axis, 0, kept)
     if _is_long(length) and isinstance(scale, float):
         columns = _Columns(x, axis)
@@ -203,10 +215,11 @@ def fft_r2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, onesided
     length = cai.size(x, last)
     kept = shapes.add(shapes.floordiv(length, 2), 1) if onesided else length
     shape = ctx.fake("self").shape
-    real, imaginary = _real_pass(x, last, normalization, kept, _bound(ctx, shape[last]))
+    plan = _Convolution.of(ctx, shape[last])
+    real, imaginary = _real_pass(x, last, normalization, kept, plan)
     for axis in rest:
-        bound = _bound(ctx, shape[axis])
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, True, bound)
+        plan = _Convolution.of(ctx, shape[axis])
+        real, imaginary = _complex_pass(real, imaginary, axis, normalization, True, plan)
     return cai.create_complex(real, imaginary)
 
 
@@ -236,15 +249,15 @@ def fft_c2r(
     *rest, last = [axis % x.type.rank for axis in dim]
     real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     for axis in rest:
-        bound = _bound(ctx, ctx.fake("self").shape[axis])
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, False, bound)
+        plan = _Convolution.of(ctx, ctx.fake("self").shape[axis])
+        real, imaginary = _complex_pass(real, imaginary, axis, normalization, False, plan)
     length, scale = last_dim_size, _scale(normalization, last_dim_size)
-    bound = _bound(ctx, ctx.fake("last_dim_size"))
-    if bound is not None and isinstance(length, Value):
+    plan = _Convolution.of(ctx, ctx.fake("last_dim_size"))
+    if plan is not None and isinstance(length, Value):
         columns = _Columns(real, last)
         half = Signal([columns.of(real), columns.of(imaginary)])
-        whole = bounded.hermitian(half, length)
-        found = bounded.transform_up_to(whole, length, bound, columns.count, 1, scale)
+        whole = dynamic.hermitian(half, length)
+        found = dynamic.transform_dynamic(whole, length, plan.bound, columns.count, 1, scale)
         return columns.back(found.blocks[0])
     if _is_long(length) and isinstance(scale, float):
         columns = _Columns(real, last)

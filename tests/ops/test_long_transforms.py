@@ -1,4 +1,4 @@
-"""Fourier transforms of long lengths: static with a dynamic batch, and dynamic with a bound."""
+"""Fourier transforms of long lengths: static with a dynamic batch, and dynamic lengths."""
 
 from __future__ import annotations
 
@@ -63,6 +63,22 @@ def test_dynamic_length_of_complex_numbers_with_an_upper_bound():
         lambda x: torch.view_as_real(torch.fft.ifft(torch.fft.fft(x, norm="ortho"), norm="ortho")),
         *((s,) for s in signals),
         dynamic_shapes=({1: _LENGTH},),
+        tolerance=_CLOSE,
+        optimized=(True,),
+    )
+
+
+def test_dynamic_length_without_an_upper_bound():
+    """The product of two positions exceeds 32 bits above a length of 46,340."""
+
+    def there_and_back(x):
+        spectrum = torch.fft.rfft(x, norm="ortho")
+        return torch.view_as_real(spectrum), torch.fft.irfft(spectrum, x.shape[0], norm="ortho")
+
+    check(
+        there_and_back,
+        *((torch.randn(n),) for n in (50_021, 1_024, 2, 1)),
+        dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
         tolerance=_CLOSE,
         optimized=(True,),
     )

@@ -1,13 +1,15 @@
-"""Fourier transforms of a dynamic length with a known upper bound, in linear memory.
+"""Fourier transforms of a dynamic length, in linear memory.
 
 A transform of n elements is a circular convolution with a chirp (Bluestein):
-`j k = (j² + k² - (k - j)²) / 2`. The convolution has a static length, at least twice the upper
-bound, so that the factors of `fourier.py` apply to it. The program computes the chirp from n.
+`j k = (j² + k² - (k - j)²) / 2`. The length of the convolution is a static power of 32 times a
+dynamic factor m. The program computes m, the chirp, the twiddle factors and the matrix of the
+factor m from n; the matrix of a factor 32 is a constant.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,11 +18,12 @@ from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from . import windows
-from .fourier import Signal, smooth, transform
+from .fourier import Signal, unit_circle
 
 DENSE = 1_024  # up to this upper bound, one product with the full matrix is faster
-LONGEST = 500_000  # the squares of larger positions, modulo 2 n, need more than 32 bits
-_SPLIT = 256
+LONGEST = 1_000_000  # a byte of a position times 2 n needs at most 31 bits up to 2**21
+_BYTE = 256
+_RADIX = 32  # a static factor of a dynamic length
 
 
 def upper_bound(size: Any) -> int | None:
@@ -32,19 +35,39 @@ def upper_bound(size: Any) -> int | None:
     return int(upper) if is_bounded else None
 
 
-def _chirp(position: Value, length: Value, sign: int) -> tuple[Value, Value]:
-    """Return cosine and sine of `sign * pi * position² / length`.
+def _square_modulo(position: Value, period: Value) -> Value:
+    """Return `position² mod period` without a product that exceeds 32 bits.
 
-    The square is reduced modulo 2 n in two parts, so that no product exceeds 32 bits.
+    The second factor is split into three bytes, and the sum is reduced after each.
     """
-    period = cai.mul(length, cai.i32(2))
-    high = cai.floor_divide(position, cai.i32(_SPLIT))
-    low = cai.sub(position, cai.mul(high, cai.i32(_SPLIT)))
-    upper = cai.mul(cai.modulo(cai.mul(position, high), period), cai.i32(_SPLIT))
-    square = cai.modulo(cai.add(upper, cai.mul(position, low)), period)
-    step = cai.div(cai.constant(sign * math.pi, torch.float32), cai.cast(length, torch.float32))
-    angle = cai.mul(cai.cast(square, torch.float32), step)
+    rest, digits = position, []
+    for _ in range(2):
+        upper = cai.floor_divide(rest, cai.i32(_BYTE))
+        digits.append(cai.sub(rest, cai.mul(upper, cai.i32(_BYTE))))
+        rest = upper
+    found = cai.modulo(cai.mul(position, rest), period)
+    for digit in reversed(digits):
+        shifted = cai.mul(found, cai.i32(_BYTE))
+        found = cai.modulo(cai.add(shifted, cai.mul(position, digit)), period)
+    return found
+
+
+def _wave(turns: Value, period: Value, sign: int) -> tuple[Value, Value]:
+    """Return cosine and sine of `sign * 2 pi * turns / period`."""
+    full = cai.constant(sign * 2 * math.pi, torch.float32)
+    step = cai.div(full, cai.cast(period, torch.float32))
+    angle = cai.mul(cai.cast(turns, torch.float32), step)
     return cai.cos(angle), cai.sin(angle)
+
+
+def _chirp(position: Value, length: Value, sign: int) -> tuple[Value, Value]:
+    """Return cosine and sine of `sign * pi * position² / length`."""
+    period = cai.mul(length, cai.i32(2))
+    return _wave(_square_modulo(position, period), period, sign)
+
+
+def _constant(table: torch.Tensor) -> Value:
+    return cai.tensor_constant(table.to(torch.float32).contiguous(), "fourier")
 
 
 def _times(a: Signal, b: tuple[Value, Value]) -> Signal:
@@ -61,44 +84,109 @@ def _times(a: Signal, b: tuple[Value, Value]) -> Signal:
     )
 
 
-def _response(padded: int, length: Value, sign: int) -> Signal:
+def _split(x: Signal, rest: Dim, columns: Dim, sign: int) -> Signal:
+    """Transform a static factor: `[32 * rest, columns]` to `[rest, 32 * columns]`."""
+    number = torch.arange(_RADIX)
+    matrix = unit_circle(number[:, None] * number, _RADIX, sign)
+    flat = [cai.reshape(b, [_RADIX, shapes.mul(rest, columns)]) for b in x.blocks]
+    found = _product((_constant(matrix.real), _constant(matrix.imag)), Signal(flat)).view(
+        [_RADIX, rest, columns]
+    )
+    turns = cai.mul(windows.value(number[:, None, None]), _positions(rest, 2))
+    period = windows.value(shapes.mul(rest, _RADIX))
+    turned = _times(found, _wave(turns, period, sign))
+    rows = [cai.transpose(b, [1, 0, 2]) for b in turned.blocks]
+    return Signal(rows).view([rest, shapes.mul(columns, _RADIX)])
+
+
+def _positions(length: Dim, rank: int) -> Value:
+    """Return 0, 1, ..., length - 1 as the first axis of a value of this rank."""
+    return cai.expand_dims(windows.value(windows.count(length)), list(range(1, rank)))
+
+
+def _product(matrix: tuple[Value, Value], x: Signal) -> Signal:
+    """Return the product of a complex matrix with a complex signal."""
+    (real, imaginary), (a, b) = matrix, x.blocks
+    return Signal(
+        [
+            cai.sub(cai.matmul(real, a), cai.matmul(imaginary, b)),
+            cai.add(cai.matmul(imaginary, a), cai.matmul(real, b)),
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class _Circle:
+    """The length of a convolution: `32 ** splits * factor`, at least `2 n - 1`."""
+
+    splits: int
+    factor: Value
+
+    @classmethod
+    def of(cls, length: Value, bound: int | None) -> _Circle:
+        splits = 2 if bound is None or bound <= _RADIX**3 else 3
+        block = _RADIX**splits
+        factor = shapes.floordiv(shapes.add(shapes.mul(length, 2), block - 2), block)
+        assert isinstance(factor, Value)
+        return cls(splits, factor)
+
+    @property
+    def length(self) -> Value:
+        found = shapes.mul(self.factor, _RADIX**self.splits)
+        assert isinstance(found, Value)
+        return found
+
+    def distances(self) -> Value:
+        """Return the distance of each row from the first one, around the circle, as a column."""
+        number = _positions(self.length, 2)
+        return cai.minimum(number, cai.sub(windows.value(self.length), number))
+
+    def transform(self, x: Signal, columns: Dim, sign: int) -> Signal:
+        """Return `[real, imaginary]` of each transformed column."""
+        inner = columns
+        for split in reversed(range(self.splits)):
+            rest = shapes.mul(self.factor, _RADIX**split)
+            x = _split(x, rest, inner, sign)
+            inner = shapes.mul(inner, _RADIX)
+        rows = _positions(self.factor, 2)
+        size = windows.value(self.factor)
+        turns = cai.modulo(cai.mul(rows, cai.transpose(rows, [1, 0])), size)
+        return _product(_wave(turns, size, sign), x).view([self.length, columns])
+
+
+def _response(circle: _Circle, length: Value, sign: int) -> Signal:
     """Return the transform of the conjugate chirp, which the signal's spectrum is multiplied by."""
-    number = torch.arange(padded)
-    distance = torch.minimum(number, padded - number).to(torch.int32)[:, None]
-    position = cai.tensor_constant(distance, "chirp")
+    position = circle.distances()
     inside = cai.greater(length, position)
     parts = [cai.where(inside, p, cai.like(p, 0)) for p in _chirp(position, length, -sign)]
-    return transform(Signal(parts), padded, 1, -1)
+    return circle.transform(Signal(parts), 1, -1)
 
 
-def transform_up_to(
-    x: Signal, length: Value, bound: int, columns: Dim, sign: int, scale: windows.Term
+def transform_dynamic(
+    x: Signal, length: Value, bound: int | None, columns: Dim, sign: int, scale: windows.Term
 ) -> Signal:
     """Return `[real, imaginary]` of each transformed column of a `[length, columns]` signal.
 
     Args:
         x: the real part, or the real and the imaginary part.
         length: the number of rows, at run time.
-        bound: the largest value of `length`.
+        bound: the largest value of `length`, or None.
         columns: the number of columns.
         sign: the sign of the exponent.
         scale: a factor of the result.
     """
-    padded = smooth(2 * bound - 1)
-    count = windows.value(windows.count(length))
+    circle = _Circle.of(length, bound)
     size = windows.value(length)
-    chirp = _chirp(cai.expand_dims(count, [1]), size, sign)
-    rest = shapes.sub(padded, length)
-    zeros = cai.zeros(x.blocks[0], [rest, columns])
-    long = [
-        cai.reshape(cai.concat(0, [b, zeros]), [padded, columns]) for b in _times(x, chirp).blocks
-    ]
-    real, imaginary = _response(padded, size, sign).blocks
-    spectrum = _times(transform(Signal(long), padded, columns, -1), (real, imaginary))
-    found = transform(spectrum, padded, columns, 1, 1 / padded)
-    rows = Signal([cai.slice_axis(b, 0, 0, length) for b in found.blocks])
-    factor = windows.value(scale, torch.float32)
-    return Signal([cai.mul(b, factor) for b in _times(rows, chirp).blocks])
+    chirp = _chirp(_positions(length, 2), size, sign)
+    zeros = cai.zeros(x.blocks[0], [shapes.sub(circle.length, length), columns])
+    rows = [cai.concat(0, [b, zeros]) for b in _times(x, chirp).blocks]
+    long = Signal(rows).view([circle.length, columns])
+    real, imaginary = _response(circle, size, sign).blocks
+    spectrum = _times(circle.transform(long, columns, -1), (real, imaginary))
+    found = circle.transform(spectrum, columns, 1)
+    kept = Signal([cai.slice_axis(b, 0, 0, length) for b in found.blocks])
+    factor = windows.value(windows.div(scale, windows.number(circle.length)), torch.float32)
+    return Signal([cai.mul(b, factor) for b in _times(kept, chirp).blocks])
 
 
 def hermitian(x: Signal, length: Value) -> Signal:
