@@ -113,20 +113,18 @@ FAMILIES = (
         reason="a convolution of more than twice the length (Bluestein)",
     ),
     Family(
-        "fft and the like of a dynamic length, at most n (above 1,024)",
-        "n log n",
-        program="log n",
-        constants="n",
-        reason="a convolution of a static length of more than 2 n, for every length up to n "
-        "(Bluestein); rejected for n above 500,000",
+        "fft and the like of a dynamic length n, unless its upper bound is at most 1,024",
+        "n^2",
+        reason="a convolution of more than 2 n elements (Bluestein), with static factors of 32 and "
+        "a dynamic one of n / 512, or n / 16,384 if the bound is above 32,768: 60 ms for 48,000, "
+        "0.3 s for 160,000; memory is linear. A bound above 1,000,000 is rejected; without a bound "
+        "n must not exceed 2,000,000, above which 32 bits do not represent the products",
     ),
     Family(
-        "fft and the like of n up to 256, or of a dynamic length without an upper bound",
+        "fft and the like of n up to 256, or of a dynamic length of at most 1,024",
         "n^2",
         constants="n^2",
-        reason="one product with the full matrix. For a dynamic length it is computed at run time, "
-        "with n² memory (0.3 GB for 8,192) and n up to 46,340, whose square fits 32 bits: export "
-        "with an upper bound or with a static length",
+        reason="one product with the full matrix, which the program computes for a dynamic length",
     ),
     Family(
         "searchsorted, bucketize of one value in n",
