@@ -11,7 +11,7 @@ from torch.nn import functional
 from .real_inputs import Call, counted_loop, scan
 
 
-def _boxes(count: int) -> tuple[Tensor, Tensor]:
+def boxes(count: int) -> tuple[Tensor, Tensor]:
     corner = torch.rand(count, 2) * 600
     return torch.cat([corner, corner + 10 + torch.rand(count, 2) * 100], 1), torch.rand(count)
 
@@ -30,7 +30,7 @@ def _greedy(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
     return torch.stack(kept)
 
 
-def _nms(boxes: Tensor, scores: Tensor) -> Tensor:
+def nms(boxes: Tensor, scores: Tensor) -> Tensor:
     return torch.ops.torchvision.nms(boxes, scores, 0.5)
 
 
@@ -89,7 +89,7 @@ CASES: dict[str, Callable[[], Call]] = {
     "logcumsumexp 4x8,192": lambda: (lambda x: x.logcumsumexp(1), (torch.randn(4, 8_192),)),
     "cumprod 4x8,192": lambda: (lambda x: x.cumprod(1), (torch.rand(4, 8_192) + 0.5,)),
     "cummax 4x8,192": lambda: (lambda x: x.cummax(1), (torch.randn(4, 8_192),)),
-    "nms 8,400": lambda: (_nms, _boxes(8_400)),
+    "nms 8,400": lambda: (nms, boxes(8_400)),
     "topk 50 of 151,936": lambda: (lambda x: x.topk(50), (torch.randn(1, 151_936),)),
     "median 100,001": lambda: (torch.median, (torch.randn(100_001),)),
     "kthvalue 100,001": lambda: (lambda x: x.kthvalue(1_000), (torch.randn(100_001),)),

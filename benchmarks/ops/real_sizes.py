@@ -13,8 +13,10 @@ from torch.nn import functional
 
 from . import real_inputs as inputs
 from . import vision_ops
+from .real_heads import HEADS
 from .real_inputs import Call
 from .real_layers import LINEAR_ALGEBRA, WINDOWS
+from .real_more import MORE
 from .real_selection import SELECTION, SEQUENCES
 
 DYNAMIC: dict[str, Callable[[], Call]] = {
@@ -77,4 +79,4 @@ VISION: dict[str, Callable[[], Call]] = {
     ),
 }
 
-REAL_SIZES = LINEAR_ALGEBRA | WINDOWS | SELECTION | SEQUENCES | DYNAMIC | VISION
+REAL_SIZES = LINEAR_ALGEBRA | WINDOWS | SELECTION | SEQUENCES | DYNAMIC | VISION | HEADS | MORE
