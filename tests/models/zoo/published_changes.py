@@ -58,7 +58,8 @@ _GRANITE = {
 }
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "mobilevitv2": {"size": 256},
+    "mobilevitv2": {"size": 256, "config": {"width_multiplier": 1.0}},
+    "mobilenet_v2": {"config": {"depth_multiplier": 1.0}},
     "mobilevit_deeplab": {"size": 512, "config": {"image_size": 512}},
     "efficientnet": {
         "config": {
@@ -265,6 +266,9 @@ CHANGES: dict[str, dict[str, Any]] = {
         "config": {"hidden_size": 2_048, "intermediate_size": 8_192, "num_attention_heads": 16}
     },
     "hunyuan": {"config": {"head_dim": 128}},
+    "bloom": {"config": {"hidden_size": 1_024, "n_head": 16}},
+    # The library unrolls its scan, as in `mamba`: torch.export of 512 tokens takes too long.
+    "falcon_mamba": {"inputs": {"input_ids": tokens(1, 256)}, "config": {"hidden_size": 4_096}},
     "blenderbot": {"inputs": {"input_ids": tokens(1, 128)}},
     "luke": {"config": {"entity_vocab_size": 1_000}},
     "canine": {"inputs": {"input_ids": tokens(1, 2_048)}},
