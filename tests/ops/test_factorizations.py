@@ -90,3 +90,13 @@ def test_blocked_cholesky_and_substitution_agree_with_torch(upper):
         tolerance=(1e-4, 1e-4),  # 70 steps of rounding
         optimized=(True,),
     )
+
+
+def test_blocked_qr_agrees_with_torch():
+    # 66 columns: one block of 64, and a rest.
+    check(
+        lambda x: (*torch.linalg.qr(x), *torch.geqrf(x.mT)),
+        (torch.randn(70, 66),),
+        tolerance=(1e-4, 1e-4),  # 66 steps of rounding
+        optimized=(True,),
+    )
