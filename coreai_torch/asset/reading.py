@@ -152,9 +152,11 @@ def read(source: Source, *, largest: int | None = None) -> Program:
         blobs = resources.mapped(Path(source.path) / resources.BYTECODE)
         source = source.program
     if not isinstance(source, AIProgram):
+        is_model = isinstance(source, torch.nn.Module | torch.export.ExportedProgram)
+        hint, kind = "convert it first; " * is_model, type(source).__name__
         raise errors.ArgumentTypeError(
-            f"a {type(source).__name__} is not a Core AI program\n"
-            "  try   an AIProgram, an AIModelAsset or the path of an .aimodel"
+            f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind} is not a Core AI program\n"
+            f"  try   {hint}pass an AIProgram, an AIModelAsset or the path of an .aimodel"
         )
     operations = mlir_module_of(source).body.operations
     graphs = [op for op in operations if op.operation.name == "coreai.graph"]

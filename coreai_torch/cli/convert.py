@@ -21,6 +21,7 @@ from .console import (
     counted,
     size,
 )
+from .half import Calibration, HalfPorts, Keep, Precision, half_options
 from .ports import BoolPorts, Images, Labels, Outputs, port_options
 from .size_spec import parse_sizes
 
@@ -98,17 +99,10 @@ def convert(
     dump_passes: Annotated[
         Path | None, typer.Option(help="A folder for the graph after each pass.")
     ] = None,
-    precision: Annotated[
-        str, typer.Option(help="float16 or bfloat16: compute in half precision where it holds.")
-    ] = "",
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(help="What stays in float32: a module path with *, an op; can be repeated."),
-    ] = None,
-    calibration: Annotated[
-        list[Path] | None,
-        typer.Option(help="An .npz with typical inputs by name, for --precision; can be repeated."),
-    ] = None,
+    precision: Precision = "",
+    keep: Keep = None,
+    calibration: Calibration = None,
+    half_ports: HalfPorts = False,
     target: Annotated[
         str, typer.Option(help="Rewrite what fails on neural_engine, gpu, cpu, or any of them.")
     ] = "",
@@ -134,7 +128,6 @@ def convert(
     from .. import convert as convert_model
     from .externalize_spec import parse
     from .model_source import load
-    from .tensors import read
 
     skipped = no_verify or verify is Verify.NONE
     check_asset_path(output)
@@ -152,9 +145,7 @@ def convert(
         state_names=_listed(state_names),
         externalize_modules=[parse(text) for text in externalize or ()],
         verify=False if skipped else str(verify),
-        precision=precision or None,
-        keep=keep or "auto",
-        calibration=[read(file) for file in calibration] if calibration else None,
+        **half_options(precision, keep, calibration, half_ports),
         converter=converter.register_custom_kernels(loaded.kernels),
         target=target or None,
         safe=safe,

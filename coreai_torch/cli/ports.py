@@ -42,6 +42,8 @@ def port_options(
 def _image(text: str) -> tuple[str, Any]:
     from ..ports import ImageInput
 
+    if not text.strip():
+        raise typer.BadParameter('an image needs the name of an input; try  --image "x color=BGR"')
     name, *settings = text.split()
     given: dict[str, Any] = {}
     for setting in settings:

@@ -1,4 +1,4 @@
-"""Read `--size`: `x=1,3,224,224`, several inputs separated by `;`, a name before `:`."""
+"""Read `--size`: `1,3,64,64` or `x=1,3,64,64`, inputs separated by `;`, a name before `:`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def parse_sizes(given: Sequence[str]) -> Any:
     return dict(pairs)
 
 
-def _parse(text: str) -> tuple[str, dict[str, tuple[int, ...]]]:
+def _parse(text: str) -> tuple[str, Any]:
+    """Return the name, and the shapes by input, or the shape of the only input."""
     name, found, rest = text.rpartition(":")
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for part in rest.split(";"):
-        port, _, sizes = part.partition("=")
+        port, _, sizes = part.rpartition("=")
         try:
             shapes[port.strip()] = tuple(int(size) for size in sizes.split(","))
         except ValueError:
@@ -34,4 +35,4 @@ def _parse(text: str) -> tuple[str, dict[str, tuple[int, ...]]]:
             ) from None
     if found and not name:
         raise typer.BadParameter(f"{text!r} has an empty name before ':'")
-    return name.strip(), shapes
+    return name.strip(), shapes[""] if list(shapes) == [""] else shapes

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from .console import Checkpoint, DType, Inputs, Json, Source, answer, size, table
+from .half import Calibration, HalfPorts, Keep, Precision, half_options
+from .ports import BoolPorts, Images, Labels, Outputs, port_options
 
 HELP = """Convert a model into a chain of assets that run one after the other.
 
@@ -47,9 +49,17 @@ def split(
     output_names: Annotated[
         str, typer.Option(help="Names of the outputs, separated by commas.")
     ] = "",
-    precision: Annotated[
-        str, typer.Option(help="float16 or bfloat16: compute in half precision where it holds.")
+    precision: Precision = "",
+    keep: Keep = None,
+    calibration: Calibration = None,
+    half_ports: HalfPorts = False,
+    target: Annotated[
+        str, typer.Option(help="Rewrite what fails on neural_engine, gpu, cpu, or any of them.")
     ] = "",
+    outputs: Outputs = "",
+    image: Images = None,
+    bool_ports: BoolPorts = "bool",
+    labels: Labels = None,
     verify: Annotated[
         Verify, typer.Option(help="Compare each part with PyTorch: quick, full or none.")
     ] = Verify.QUICK,
@@ -77,7 +87,9 @@ def split(
         max_bytes=limit,
         dynamic_shapes=loaded.dynamic_shapes,
         output_names=[n.strip() for n in output_names.split(",")] if output_names else None,
-        precision=precision or None,
+        target=target or None,
+        **half_options(precision, keep, calibration, half_ports),
+        **port_options(outputs, image, bool_ports, labels),
         verify=False if verify is Verify.NONE else str(verify),
         converter=TorchConverter().register_custom_kernels(loaded.kernels),
     )

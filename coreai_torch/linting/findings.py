@@ -61,14 +61,19 @@ def lint_program(
 
 def rules_for(target: str | Collection[str] = UNITS, os: str | None = None) -> list[Rule]:
     """Return the rules about these units and this version of the operating system."""
-    units = [target] if isinstance(target, str) else list(target)
+    units = [target] if isinstance(target, str) else list(target or ())
     units = [*UNITS] if "any" in units else units
+    if not units:
+        raise errors.ConversionError(
+            f"target is {target!r}, which is not a compute unit\n"
+            f"  try   pass one of {', '.join((*UNITS, 'any'))}"
+        )
     for unit in units:
         if unit not in UNITS:
             raise errors.ConversionError(
                 f"{unit!r} is not a compute unit\n  try   pass one of {', '.join((*UNITS, 'any'))}"
             )
-    version = None if os is None else _version(os)
+    version = None if os is None else _version(str(os))
     return [r for r in RULES if set(r.units) & set(units) and _applies(r, version)]
 
 

@@ -36,14 +36,13 @@ def capture_source(
     metadata: Any = None,
 ) -> tuple[Captured, PortRequest, list[Any]]:
     """Return the captured program, the changes at its border and its example inputs."""
+    half = Half.of(precision, keep, calibration, half_ports)
     ports = PortRequest.of(images, outputs, bool_ports, labels, metadata)
     names = Names(input_names, output_names, state_names)
     given = ports.model_inputs(source, args, kwargs)
     request = Request(source, *given, dynamic_shapes, names, ports)
     captured = request.capture(staging, stage)
-    if precision is not None:
-        half = Half(precision, keep, calibration, half_ports)
-        half.check()
+    if half is not None:
         with stage("measuring half precision"):
             ((captured, _),) = half.apply([(captured, request)])
     leaves = request.leaves(captured)

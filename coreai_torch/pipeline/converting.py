@@ -100,9 +100,7 @@ def convert(
     names = Names(input_names, output_names, state_names)
     check_converter(converter)
     mode = _verify_mode(verify)
-    half = None if precision is None else Half(precision, keep, calibration, half_ports)
-    if half is not None:
-        half.check()
+    half = Half.of(precision, keep, calibration, half_ports)
     if converter is not None and converter.split_precision()[1] is not None:
         raise ConversionError(
             "the converter has a precision, which convert does not compare with the model\n"

@@ -12,7 +12,15 @@ import torch
 from ..capture.io_plan import plan
 from ..capture.prepare import Captured
 from ..errors import CalibrationWarning, ConversionError
-from ..precision import UNCALIBRATED, PrecisionReport, check_precision, to_half_together
+from ..precision import (
+    UNCALIBRATED,
+    PrecisionReport,
+    check_keep,
+    check_precision,
+    check_unused,
+    listed_calibration,
+    to_half_together,
+)
 from .request import Request
 
 Leaves = list[Any]
@@ -24,12 +32,25 @@ class Half:
 
     precision: str
     keep: str | Sequence[str]
-    calibration: Iterable[Any] | None
+    calibration: Sequence[Any] | None
     half_ports: bool
 
-    def check(self) -> None:
-        """Raise if an option is wrong."""
-        check_precision(self.precision)
+    @classmethod
+    def of(
+        cls,
+        precision: str | None,
+        keep: str | Sequence[str],
+        calibration: Iterable[Any] | None,
+        half_ports: bool,
+    ) -> Half | None:
+        """Return the request after a check of the options; None without a precision."""
+        if precision is None:
+            check_unused(keep, calibration, half_ports)
+            return None
+        check_precision(precision)
+        check_keep(keep)
+        given = None if calibration is None else listed_calibration(calibration)
+        return cls(precision, keep, given, half_ports)
 
     def apply(
         self, captures: Sequence[tuple[Captured, Request]]
@@ -51,8 +72,6 @@ class Half:
             return [[example] for example in examples]
         captured, request = captures[0]
         given = [request.leaves(captured, inputs) for inputs in self.calibration]
-        if not given:
-            raise ConversionError("calibration is empty\n  try   pass at least one tuple of args")
         if len(captures) == 1:
             return [given]
         return _by_size(given, examples)

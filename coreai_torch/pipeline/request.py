@@ -13,6 +13,7 @@ from ..capture.io_plan import Names
 from ..capture.prepare import Captured, Source, prepare
 from ..converter import TorchConverter, capture_rules
 from ..ports import PortRequest
+from ..precision import check_names
 from ..progress import Stages
 from ..verification import Subject
 
@@ -59,6 +60,7 @@ class Request:
         elif isinstance(given, Mapping):
             names = [argument.name for argument in subject.arguments]
             named = set(given) == set(names)
+            check_names(given, [*names, *(self.kwargs or {})])
             flat = [given[name] for name in names] if named else subject.leaves((), given)
         else:
             flat = subject.leaves(given if isinstance(given, tuple | list) else (given,), {})

@@ -47,8 +47,10 @@ def variants(request: Request, sizes: Sizes | None) -> list[Variant]:
 
 
 def _check(request: Request, sizes: Any) -> None:
-    if not isinstance(sizes, Sequence | Mapping) or isinstance(sizes, str) or not sizes:
-        raise ArgumentTypeError(f"sizes is {sizes!r}\n{_EXAMPLE}")
+    shapes = sizes.values() if isinstance(sizes, Mapping) else sizes
+    listed = isinstance(sizes, Sequence | Mapping) and not isinstance(sizes, str)
+    if not listed or not sizes or not all(map(_is_shapes, shapes)):
+        raise ArgumentTypeError(f"sizes is {sizes!r}, which is not a list of shapes\n{_EXAMPLE}")
     if not isinstance(request.source, torch.nn.Module):
         raise ConversionError(
             "sizes needs the model itself: an exported program has fixed sizes\n"
@@ -58,6 +60,11 @@ def _check(request: Request, sizes: Any) -> None:
         raise ConversionError(
             "sizes cannot be combined with dynamic_shapes\n  try   pass one of them"
         )
+
+
+def _is_shapes(shapes: Any) -> bool:
+    each = shapes.values() if isinstance(shapes, Mapping) else [shapes]
+    return all(isinstance(one, Sequence) and not isinstance(one, str) for one in each)
 
 
 def _named(sizes: Sizes) -> list[tuple[str, Shapes]]:

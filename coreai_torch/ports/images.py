@@ -74,8 +74,8 @@ class ImageInput:
         if not fits or not value.is_floating_point():
             dtype = str(value.dtype).removeprefix("torch.")
             raise ConversionError(
-                f"the input {name!r} cannot be a {self.color} image: the model takes {dtype}"
-                f"{[str(s) for s in shape]}\n  try   pass images for float inputs of "
+                f"the input {name!r} cannot be an image in {self.color}: the model takes {dtype}"
+                f"[{', '.join(map(str, shape))}]\n  try   pass images for float inputs of "
                 f"[batch, {self.channels}, height, width] or [{self.channels}, height, width] only"
             )
         for what in ("mean", "std"):
@@ -110,7 +110,9 @@ class ImageInput:
             yield aten.slice.Tensor, (rank - 3, 0, 3), {}
         if self.color != "GRAY" and self.color[:3] != self.model_color:
             yield aten.flip.default, ([rank - 3],), {}
-        yield aten._to_copy.default, (), {"dtype": torch.float32}
+        # Contiguous, as the model was exported with: `view` fails on permuted strides in torch.
+        contiguous = {"memory_format": torch.contiguous_format}
+        yield aten._to_copy.default, (), {"dtype": torch.float32, **contiguous}
         yield aten.mul.Tensor, (factor,), {}
         if offset is not None:
             yield aten.add.Tensor, (offset,), {}
@@ -119,8 +121,14 @@ class ImageInput:
 
     def preprocess(self, pixels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Return the model's input for pixels, computed in torch."""
+        axis, channels = -1 if self.layout == "HWC" else -3, _COLORS[self.color]
+        if pixels.dim() < 3 or pixels.shape[axis] != channels:
+            raise ConversionError(
+                f"pixels of shape {list(pixels.shape)} are not {self.layout} with the {channels} "
+                f"channels of {self.color}\n  try   pass such pixels, or another layout or color"
+            )
         values = pixels.movedim(-1, -3) if self.layout == "HWC" else pixels
-        values = values[..., : self.channels, :, :].to(torch.float32)
+        values = values[..., : self.channels, :, :].to(torch.float32).contiguous()
         if self.color != "GRAY" and self.color[:3] != self.model_color:
             values = values.flip(-3)
         factor, offset = (_column(numbers).to(torch.float32) for numbers in self.factors())

@@ -1,6 +1,13 @@
 """Half precision: cast a captured program, and keep float32 where half precision fails."""
 
-from .half import PrecisionReport, check_precision, to_half, to_half_together
+from .checking import (
+    check_keep,
+    check_names,
+    check_precision,
+    check_unused,
+    listed_calibration,
+)
+from .half import PrecisionReport, to_half, to_half_together
 from .islands import Island
 from .options import UNCALIBRATED, Precision
 
@@ -9,7 +16,11 @@ __all__ = [
     "Island",
     "Precision",
     "PrecisionReport",
+    "check_keep",
+    "check_names",
     "check_precision",
+    "check_unused",
+    "listed_calibration",
     "to_half",
     "to_half_together",
 ]

@@ -15,11 +15,11 @@ from torch import fx
 
 from ..errors import ConversionError, module_path
 from . import running
+from .checking import DTYPES, check_keep, check_precision, checked_samples
 from .defaults import defaults
 from .islands import Found, Island, Search
 from .recast import WeightCasts, recast
 
-DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 # The relative error of an output, as a ratio of norms, up to which half precision is accepted.
 LIMITS = {"float16": 1e-2, "bfloat16": 5e-2}
 
@@ -37,21 +37,14 @@ class PrecisionReport:
     float32_share: float | None = None  # of the multiply-adds
 
     def __str__(self) -> str:
-        lines = [f"{self.dtype}: {len(self.islands)} islands in float32"]
+        count = len(self.islands)
+        lines = [f"{self.dtype}: {count} {'island' if count == 1 else 'islands'} in float32"]
         errors = f"{self.error_before:.2g} without islands, {self.error_after:.2g} with them"
         lines.append(f"  error {errors} (limit {self.limit:.2g})")
         if self.float32_share is not None:
             lines.append(f"  {self.float32_share:.1%} of the multiply-adds in float32")
         lines += [f"  {i.node} = {i.op}: {i.reason}" for i in self.islands]
         return "\n".join(lines)
-
-
-def check_precision(precision: str) -> None:
-    """Raise if a precision is unknown."""
-    if precision not in DTYPES:
-        raise ConversionError(
-            f"precision is {precision!r}\n  try   pass one of {', '.join(map(repr, DTYPES))}"
-        )
 
 
 def to_half(
@@ -90,12 +83,16 @@ def to_half_together(
     `programs` has pairs of a program and its samples; the other arguments are those of `to_half`.
     """
     check_precision(precision)
+    check_keep(keep)
+    programs = [(one, checked_samples(one, samples)) for one, samples in programs]
     dtype, limit = DTYPES[precision], LIMITS[precision] if limit is None else limit
     keep = "auto" if not isinstance(keep, str) and [*keep] == ["auto"] else keep
     weights = WeightCasts(dtype)
     searches = [
         Search(one, samples, defaults(one), dtype, limit, weights) for one, samples in programs
     ]
+    for search in searches:
+        search.check_outputs()
     if keep == "auto":
         results = _joined(searches, [search.run() for search in searches], limit)
     else:

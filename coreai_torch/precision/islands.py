@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..errors import ConversionError
 from . import running
 from .defaults import op_name, tensors
 from .externalized import together
@@ -72,6 +73,16 @@ class Search:
                     max(old.largest, new.largest), min(old.smallest, new.smallest)
                 )
         return found
+
+    def check_outputs(self) -> None:
+        """Raise if a sample has no finite output in float32, so that an error means nothing."""
+        for place, values in enumerate(self._expected):
+            outputs = [v for v in values.get("output", ()) if v.numel()]
+            if outputs and not any(bool(torch.isfinite(v).any()) for v in outputs):
+                raise ConversionError(
+                    f"the model in float32 returns no finite number for input {place}\n"
+                    "  try   pass typical inputs as calibration"
+                )
 
     def run(self) -> Found:
         """Return the islands that bring the error below the limit."""

@@ -12,7 +12,8 @@ from torch.export.graph_signature import InputKind
 
 from ..errors import CalibrationWarning, ConversionError
 from ..torch_compat import pytree
-from .half import DTYPES, PrecisionReport, check_precision, to_half
+from .checking import DTYPES, check_keep, check_names, check_precision, listed_calibration
+from .half import PrecisionReport, to_half
 from .recast import is_full
 
 UNCALIBRATED = (
@@ -34,7 +35,7 @@ class Precision:
     def __post_init__(self) -> None:
         """Read an iterator once, because several programs may be measured with it."""
         if self.calibration is not None:
-            object.__setattr__(self, "calibration", list(self.calibration))
+            object.__setattr__(self, "calibration", listed_calibration(self.calibration))
 
     @classmethod
     def of(cls, given: Precision | str | None) -> Precision | None:
@@ -46,6 +47,7 @@ class Precision:
                     f"precision is {made!r}\n  try   pass 'float16' or Precision('float16')"
                 )
             check_precision(made.dtype)
+            check_keep(made.keep)
         return made
 
     def apply(
@@ -53,8 +55,6 @@ class Precision:
     ) -> tuple[torch.export.ExportedProgram, PrecisionReport]:
         """Return the program in half precision, and a report."""
         samples = [_leaves(program, given) for given in self._inputs(program)]
-        if not samples:
-            raise ConversionError("calibration is empty\n  try   pass at least one tuple of args")
         return to_half(program, samples, self.dtype, self.keep, half_ports=self.half_ports)
 
     def as_ports(self, leaves: Sequence[Any]) -> list[Any]:
@@ -81,6 +81,8 @@ def _leaves(program: torch.export.ExportedProgram, given: Any) -> list[Any]:
     names = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
     if isinstance(given, Mapping) and set(given) == set(names):
         return [given[name] for name in names]
+    if isinstance(given, Mapping):
+        check_names(given, names)
     values = tuple(given.values()) if isinstance(given, Mapping) else given
     values = values if isinstance(values, tuple | list) else (values,)
     flat = pytree.tree_leaves(tuple(values), is_leaf=lambda leaf: leaf is None)

@@ -84,8 +84,11 @@ class Parts:
         missing = [name for name in self.inputs if name not in given]
         unknown = [name for name in given if name not in self.manifest.inputs]
         if missing or unknown:
-            problem = f"{missing} are missing" if missing else f"{unknown} are unknown"
-            raise NamingError(f"wrong inputs: {problem}\n  try   pass {list(self.manifest.inputs)}")
+            problems = [f"{missing} are missing"] * bool(missing)
+            problems += [f"{unknown} are unknown"] * bool(unknown)
+            raise NamingError(
+                f"wrong inputs: {', '.join(problems)}\n  try   pass {list(self.manifest.inputs)}"
+            )
 
     def _state(self, name: str) -> Any:
         if name not in self._values:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ def split(
     max_bytes: int | None = None,
     verify: bool | str = True,
     converter: TorchConverter | None = None,
+    target: str | None = None,
+    safe: bool = True,
+    skip_rewrites: Collection[str] = (),
     **options: Any,
 ) -> Manifest:
     """Convert a model into a chain of assets that run one after the other with the same result.
@@ -65,14 +69,20 @@ def split(
         max_bytes: instead of `parts`, the most bytes of weights in a part.
         verify: compare each part with torch, as in `convert`.
         converter: provides lowerings, kernels and a mode, as for `convert`.
+        target: rewrite what is reported to fail on a compute unit, as in `convert`.
+        safe: False applies no rewrites.
+        skip_rewrites: ids of rewrites to leave out.
         options: other arguments of `convert`: `dynamic_shapes`, names, `precision`, `keep`,
             `calibration`, `half_ports`, `outputs`, `images`, `bool_ports`, `labels`, `metadata`.
     """
     _check(model_or_exported, parts, max_bytes)
     check_converter(converter)
+    _check_options(options)
     folder = _checked_folder(Path(output))
     mode = None if verify is False else check_mode("quick" if verify is True else verify)
     staging = TorchConverter() if converter is None else converter.empty()
+    if target is not None:
+        staging = staging.for_target(target, safe=safe, skip_rewrites=skip_rewrites)
     with stages() as stage:
         captured, ports, leaves = capture_source(
             model_or_exported, args, kwargs, staging, stage, **options
@@ -123,6 +133,17 @@ def _check(source: Any, parts: int | None, max_bytes: int | None) -> None:
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
         name = "parts" if parts is not None else "max_bytes"
         raise ConversionError(f"{name} is {wanted!r}\n  try   pass a number of at least 1")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Reject arguments that `convert` does not have, or that cannot be split."""
+    known = inspect.signature(capture_source).parameters.values()
+    names = [one.name for one in known if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in names:
+            raise ArgumentTypeError(
+                f"split has no argument {name!r}\n  try   pass one of {', '.join(names)}"
+            )
 
 
 def _checked_folder(folder: Path) -> Path:

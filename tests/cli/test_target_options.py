@@ -40,12 +40,14 @@ def test_sizes_become_entry_points(shell):
     assert convert(shell, "--size", "x=1,3", "--size", "x=4,3").code == 0
     found = shell("inspect", "net.aimodel", "--json").json["functions"]
     assert [function["name"] for function in found] == ["main_1x3", "main_4x3"]
-    assert convert(shell, "--size", "a:x=1,3", "--size", "b:x=4,3").code == 0
+    assert convert(shell, "--size", "a:1,3", "--size", "b:x=4,3").code == 0
     found = shell("inspect", "net.aimodel", "--json").json["functions"]
     assert [function["name"] for function in found] == ["a", "b"]
 
 
 def test_wrong_size_is_rejected(shell):
     assert convert(shell, "--size", "x=1,a").code == 2
+    assert convert(shell, "--size", "").code == 2
+    assert convert(shell, "--image", "").code == 2
     assert convert(shell, "--size", "a:x=1,3", "--size", "x=4,3").code == 2
     assert convert(shell, "--size", "y=1,3").code == 3

@@ -101,6 +101,30 @@ def test_image_in_half_precision_with_pixels_as_example():
     torch.testing.assert_close(found, expected(model, image, pixels), rtol=1e-2, atol=1e-2)
 
 
+class Flattened(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 4, 3), nn.Linear(4 * 6 * 6, 2)
+
+    def forward(self, x):
+        return self.last(self.first(x).view(1, -1))
+
+
+def test_view_after_permuted_pixels_runs_in_half_precision():
+    options = {"images": {"x": ImageInput()}, "precision": "float16"}
+    calibration = [(torch.rand(1, 3, 8, 8, dtype=torch.float64),)]
+    program = coreai_torch.convert(
+        Flattened().eval(), (torch.rand(1, 3, 8, 8),), calibration=calibration, **options
+    )
+    assert program.precision_report.error_after <= 1e-2
+
+
+def test_pixels_of_another_layout_are_rejected():
+    pixels = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
+    with pytest.raises(errors.ConversionError, match="are not HWC with the 3 channels of RGB"):
+        coreai_torch.convert(Net().eval(), (pixels,), images={"x": ImageInput()}, verify=False)
+
+
 def test_image_of_an_exported_program_keeps_the_name_of_the_input():
     exported = torch.export.export(Net().eval(), (torch.randn(1, 3, 8, 8),))
     program = coreai_torch.convert(
@@ -115,7 +139,10 @@ def test_image_of_an_exported_program_keeps_the_name_of_the_input():
     ("images", "message"),
     [
         ({"y": ImageInput()}, "no input is called 'y'"),
-        ({"x": ImageInput(color="GRAY")}, "cannot be a GRAY image"),
+        (
+            {"x": ImageInput(color="GRAY")},
+            r"cannot be an image in GRAY: the model takes float32\[1, 3, 8, 8\]",
+        ),
         ({"x": ImageInput(mean=(1.0, 2.0))}, "pass a number, or 3 numbers"),
     ],
 )

@@ -228,12 +228,37 @@ class Squares(nn.Module):
     ("options", "message"),
     [
         ({"precision": "int8"}, "precision is 'int8'"),
-        ({"precision": "float16", "calibration": []}, "calibration is empty"),
+        ({"keep": ["0"]}, "keep has no effect without precision"),
+        ({"half_ports": True}, "half_ports has no effect without precision"),
+        ({"calibration": [(1,)]}, "calibration has no effect without precision"),
     ],
 )
 def test_wrong_options_are_rejected(options, message):
     with pytest.raises(errors.ConversionError, match=message):
         coreai_torch.convert(nn.Linear(8, 4), (torch.ones(2, 8),), verify=False, **options)
+
+
+@pytest.mark.parametrize("keep", [None, 3, [nn.ReLU()]])
+def test_keep_that_is_not_a_list_of_patterns_is_rejected(keep):
+    with pytest.raises(errors.ArgumentTypeError, match="is not a list of patterns"):
+        coreai_torch.convert(nn.ReLU(), (torch.ones(2, 8),), precision="float16", keep=keep)
+
+
+@pytest.mark.parametrize(
+    ("calibration", "message"),
+    [
+        ([], "calibration is empty"),
+        (torch.ones(1, 2, 8), "calibration is a Tensor, not a list"),
+        ([(torch.ones(2, 9),)], r"is float32\[2, 9\], but the model takes float32\[2, 8\]"),
+        ([(torch.ones(2, 8, dtype=torch.int32),)], r"is int32\[2, 8\], but the model takes"),
+        ([{"y": torch.ones(2, 8)}], "no input is called 'y'"),
+        ([(torch.full((2, 8), float("nan")),)], "returns no finite number for input 0"),
+    ],
+)
+def test_wrong_calibration_is_rejected(calibration, message):
+    options = {"precision": "float16", "calibration": calibration, "verify": False}
+    with pytest.raises((errors.ConversionError, errors.ArgumentTypeError), match=message):
+        coreai_torch.convert(nn.Linear(8, 4), (torch.ones(2, 8),), **options)
 
 
 def test_command_line_converts_with_calibration_files(tmp_path, monkeypatch):

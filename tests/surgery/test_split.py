@@ -190,11 +190,30 @@ def test_constants_do_not_cross_and_batch_norms_stay_fused(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({}, "needs parts or max_bytes"), ({"parts": 0}, "parts is 0"), ({"parts": 99}, "99 parts")],
+    [
+        ({}, "needs parts or max_bytes"),
+        ({"parts": 0}, "parts is 0"),
+        ({"parts": 99}, "99 parts"),
+        ({"parts": 2, "target": "npu"}, "target is 'npu'"),
+    ],
 )
 def test_wrong_requests_are_rejected(options, message, tmp_path):
     with pytest.raises(errors.ConversionError, match=message):
         coreai_torch.split(nn.Linear(2, 2), (torch.rand(1, 2),), output=tmp_path / "n", **options)
+
+
+def test_unknown_arguments_and_inputs_are_rejected(tmp_path):
+    model, x = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)), torch.rand(1, 2)
+    options = {"parts": 2, "output": tmp_path / "n", "verify": False}
+    with pytest.raises(errors.ArgumentTypeError, match="split has no argument 'sizes'"):
+        coreai_torch.split(model, (x,), sizes=[(1, 2)], **options)
+    coreai_torch.split(model, (x,), target="any", **options)
+    unknown = "'input'] are missing, .*'y'] are unknown"
+    with (
+        coreai_torch.load_parts(tmp_path / "n", engine="torch") as net,
+        pytest.raises(errors.NamingError, match=unknown),
+    ):
+        net(y=x)
 
 
 def test_asset_and_folder_of_others_are_rejected(tmp_path):
