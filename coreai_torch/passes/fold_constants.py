@@ -45,6 +45,11 @@ _QUANTIZING = (
     "torchao::choose_qparams_affine",
     "torchao::quantize_affine",
 )
+_READ_STRIDES = (
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten.as_strided_scatter.default,
+)
 _UNINITIALISED = {
     "aten::empty.memory_format",
     "aten::empty_like",
@@ -191,8 +196,19 @@ def fold(node: fx.Node, args: Any, kwargs: Any, *, at_any_size: bool = False) ->
     except Exception:  # not an error yet: the lowering may know better, or will say it better
         return UNFOLDED
     if isinstance(node.target, OpOverload) and node.target.name() in _UNINITIALISED:
-        return torch.zeros((), dtype=result.dtype).expand(result.shape)
-    return _compact(result)
+        compact = torch.zeros((), dtype=result.dtype).expand(result.shape)
+        return torch.zeros_like(result) if _strides_are_read(node) else compact
+    compact = _compact(result)
+    return result if compact is not result and _strides_are_read(node) else compact
+
+
+def _strides_are_read(node: fx.Node) -> bool:
+    """Whether an op addresses the memory of a result by strides, also through views."""
+    return any(
+        user.target in _READ_STRIDES
+        or (isinstance(user.target, OpOverload) and user.target.is_view and _strides_are_read(user))
+        for user in node.users
+    )
 
 
 def is_foldable(node: fx.Node) -> bool:

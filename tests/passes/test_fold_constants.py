@@ -38,6 +38,17 @@ def test_a_node_that_a_user_lowers_is_not_folded():
     assert targets(graph) == ["neg.default", "add.Tensor"]
 
 
+def test_overlapping_windows_of_equal_elements_are_folded():
+    class Windows(torch.nn.Module):
+        def forward(self, x):
+            ones = x.new_ones(2, 256).view(2, 4, 64)
+            return x * ones.as_strided((2, 7, 64), (256, 32, 1))
+
+    graph, _build = folded(Windows(), torch.ones(2, 7, 64))
+    assert targets(graph) == ["mul.Tensor"]
+    assert torch.equal(graph.constants[graph.calls[0].args[1]], torch.ones(2, 7, 64))
+
+
 def test_a_transposed_large_weight_is_not_copied():
     model = torch.nn.Linear(600, 600, bias=False)
 
