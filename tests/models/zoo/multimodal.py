@@ -20,6 +20,12 @@ def _with_image(count: int, token: int) -> Any:
     return exactly([[1, *[token] * count, 5, 8, 13]])
 
 
+QWEN2_VL_TOKENS = {
+    "image_token_id": 90,
+    "video_token_id": 91,
+    "vision_start_token_id": 88,
+    "vision_end_token_id": 89,
+}
 _QWEN2_VL: dict[str, Any] = {
     "text_config": {
         **TEXT,
@@ -41,15 +47,31 @@ _QWEN2_VL: dict[str, Any] = {
         "spatial_merge_size": 2,
         "temporal_patch_size": 2,
     },
-    "image_token_id": 90,
-    "video_token_id": 91,
-    "vision_start_token_id": 88,
-    "vision_end_token_id": 89,
+    **QWEN2_VL_TOKENS,
 }
 
 
-def _with_one_image_size(qwen: Any) -> Any:
-    """Wrap the model for one image of 4 x 4 patches, at the second position of the text."""
+def qwen2_vl_of_one_size(name: str, config: dict[str, Any], side: int, text: list[int]) -> Row:
+    """Return the row of a model for one image of side x side patches, before the text."""
+    pictures = (side // 2) ** 2  # four patches are merged to one token
+    patch = config["vision_config"]["patch_size"]
+    inputs = {
+        "input_ids": exactly([[88, *[90] * pictures, 89, *text]]),
+        "pixel_values": normal(side * side, 3 * 2 * patch**2),
+    }
+    kinds = [0, *[1] * pictures, 0, *[0] * len(text)]
+    return Row(
+        name,
+        "transformers",
+        "multimodal",
+        lambda: _with_one_image_size(
+            model("Qwen2VLForConditionalGeneration", config), [1, side, side], kinds
+        ),
+        inputs,
+    )
+
+
+def _with_one_image_size(qwen: Any, grid: list[int], kinds: list[int]) -> Any:
     import torch
 
     class OneSize(torch.nn.Module):
@@ -61,8 +83,8 @@ def _with_one_image_size(qwen: Any) -> Any:
             return self.qwen(
                 input_ids=input_ids,
                 pixel_values=pixel_values,
-                image_grid_thw=torch.tensor([[1, 4, 4]]),
-                mm_token_type_ids=torch.tensor([[0, 1, 1, 1, 1, 0, 0, 0]]),
+                image_grid_thw=torch.tensor([grid]),
+                mm_token_type_ids=torch.tensor([kinds]),
                 use_cache=False,
             )
 
@@ -209,13 +231,7 @@ ROWS = [
         refused="Could not guard on data-dependent expression",
         because="torch.export: the model splits pictures by sizes it reads off a tensor",
     ),
-    Row(
-        "qwen2_vl_of_one_size",
-        "transformers",
-        "multimodal",
-        lambda: _with_one_image_size(model("Qwen2VLForConditionalGeneration", _QWEN2_VL)),
-        {"input_ids": exactly([[88, 90, 90, 90, 90, 89, 5, 8]]), "pixel_values": normal(16, 96)},
-    ),
+    qwen2_vl_of_one_size("qwen2_vl_of_one_size", _QWEN2_VL, 4, [5, 8]),
     hf(
         "qwen2_vl_text",
         "Qwen2VLTextModel",

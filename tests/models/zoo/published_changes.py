@@ -41,6 +41,17 @@ _MINITRON = {
     "num_attention_heads": 24,
     "num_key_value_heads": 8,
 }
+QWEN2_VL_2B = {
+    "hidden_size": 1_536,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "intermediate_size": 8_960,
+    "rope_parameters": {
+        "rope_type": "default",
+        "mrope_section": [16, 24, 24],
+        "rope_theta": 1e6,
+    },
+}
 _EXAONE = {
     "hidden_size": 2_048,
     "intermediate_size": 4_096,
@@ -208,13 +219,7 @@ CHANGES: dict[str, dict[str, Any]] = {
             "input_ids": tokens(1, 512),
             "position_ids": exactly([[list(range(512))]] * 3),
         },
-        "config": {
-            "hidden_size": 1_536,
-            "num_attention_heads": 12,
-            "num_key_value_heads": 2,
-            "intermediate_size": 8_960,
-            "rope_parameters": {"mrope_section": [16, 24, 24]},
-        },
+        "config": QWEN2_VL_2B,
     },
     "layoutlm": {"inputs": {"bbox": _boxes(512)}},
     "layoutlmv3": {"inputs": {"bbox": _boxes(512)}},

@@ -1,4 +1,4 @@
-"""Rows of `torchvision`, `ultralytics`, `diffusers` and torch at published sizes.
+"""Rows of `torchvision`, `ultralytics`, `diffusers`, torch and Qwen2-VL at published sizes.
 
 Autoencoders and denoisers with convolutions get smaller images than published, with the published
 widths: the convolution of the runtime on Linux takes minutes for 512 x 512 x 128 elements. Video
@@ -11,6 +11,8 @@ from typing import Any
 
 from . import torchvision_detection, torchvision_models, ultralytics_models
 from .diffusers_models import _build as diffusers_model
+from .multimodal import QWEN2_VL_TOKENS, qwen2_vl_of_one_size
+from .published_changes import QWEN2_VL_2B
 from .recurrent import recurrent
 from .row import Row, Tensor, exactly, normal, ones, uniform
 
@@ -296,10 +298,22 @@ _RECURRENT = [
     for kind in ("LSTM", "GRU")
 ]
 
+_QWEN2_VL = {
+    "text_config": {
+        "vocab_size": 32_000,
+        "num_hidden_layers": 1,
+        "use_cache": False,
+        **QWEN2_VL_2B,
+    },
+    "vision_config": {"depth": 1, "hidden_size": 1_536, "patch_size": 14},
+    **QWEN2_VL_TOKENS,
+}
+
 ROWS = [
     *_TORCHVISION,
     *map(_detector, torchvision_detection.ROWS[:-1]),
     *map(_ultralytics, ultralytics_models.ROWS),
     *_DIFFUSERS,
     *_RECURRENT,
+    qwen2_vl_of_one_size("qwen2_vl_of_one_size 448x448", _QWEN2_VL, 32, list(range(5, 37))),
 ]

@@ -190,8 +190,10 @@ ROWS = [
 
 # Zoo rows that have no row at published sizes, and why.
 NOT_DERIVED = {
-    "vilt": "torch.export rejects it",
-    "qwen2_vl": "torch.export rejects it",
-    "qwen2_vl_of_one_size": "its parts are `qwen2_vl_text` and a vision transformer like `vit`",
-    "torchvision_fasterrcnn_whole": "torch.export rejects it",
+    "vilt": "torch.export rejects it: it branches on the sizes of a mask, and draws patches",
+    "qwen2_vl": "torch.export rejects it: it reads sizes off a tensor; see `qwen2_vl_of_one_size`",
+    "torchvision_fasterrcnn_whole": (
+        "torch.export rejects it: it branches on the number of boxes; its parts are "
+        "`torchvision_region_proposals` and `torchvision_faster_rcnn_boxes`"
+    ),
 }
