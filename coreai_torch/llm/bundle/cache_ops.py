@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ...converter import TorchConverter
 from ...ir import dialect as cai
-from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from ...lowering import Ctx, Number
 
@@ -88,9 +87,8 @@ def _lower_join(
 
 
 def _lower_read(ctx: Ctx, cache: Value, layer: int, end: Number, heads: int, width: int) -> Value:
-    last = _position(end)
-    rows = cai.slice_(cache, [layer, 0, 0, 0, 0], [layer + 1, 1, heads, last, width])
-    return shapes.reshape(rows, [1, heads, last, width])
+    ends = [layer + 1, 1, heads, _position(end), width]
+    return cai.shrink_dims(cai.slice_(cache, [layer, 0, 0, 0, 0], ends), [0])
 
 
 def _position(given: Any) -> Dim:
