@@ -17,6 +17,8 @@ from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from ..pointwise import rounding
 
+_NARROW_ROW = 16
+
 Table: TypeAlias = "torch.Tensor | Value"
 Term: TypeAlias = "Table | int | float"
 
@@ -180,7 +182,16 @@ def reshape(table: Table, dims: Sequence[Dim]) -> Table:
 
 
 def take(x: Value, positions: Table, axis: int) -> Value:
-    """Select positions along `axis`; gather_nd copies rows, 8 times as fast as single elements."""
+    """Select positions along `axis`; gather_nd copies rows, 8 times as fast as single elements.
+
+    A row of less than 16 elements takes gather_nd as long as one of 16: 0.4 µs.
+    """
+    others = [d for a, d in enumerate(cai.sizes(x)) if a != axis]
+    row = shapes.product(others)
+    if isinstance(row, int) and 0 < row < _NARROW_ROW and not cai.is_complex(x):
+        index = value(along(positions, axis, x.type.rank))
+        others.insert(axis, cai.size(index, axis))
+        return cai.gather_along_axis(x, cai.broadcast_to(index, others), axis)
     permutation = [axis, *(a for a in range(x.type.rank) if a != axis)]
     inverse = [permutation.index(a) for a in range(x.type.rank)]
     rows = cai.gather_nd(cai.transpose(x, permutation), cai.expand_dims(value(positions), [1]))

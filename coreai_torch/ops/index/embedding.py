@@ -9,8 +9,10 @@ from ...ir.dialect import Value
 from ...lowering import Ctx, case, decomposes, lowers
 from ...lowering.cases import bf16, f16, f32, i32, i64
 from ...torch_compat import aten
+from .._lib.ranges import count_not_above
 
 _SUM, _MEAN, _MAX = 0, 1, 2
+_NAN, _INF = float("nan"), float("inf")
 
 
 @lowers(
@@ -67,6 +69,12 @@ _BAGS = [
         mode=_MAX,
         padding_idx=1,
     ),
+    case(
+        f32(4, 2, values=(1.0, _NAN, _NAN, 2.0, -3.0, -4.0, -_INF, _INF)),
+        i64(9, values=(2, 0, 1, 2, 2, 1, 3, 3, 2)),
+        i64(5, values=(0, 2, 4, 6, 8)),
+        mode=_MAX,
+    ),
 ]
 
 
@@ -98,8 +106,7 @@ def embedding_bag(
 ) -> tuple[torch.Tensor, ...]:
     """Return the reduced bags, and the tensors that torch saves for the gradient."""
     starts = offsets[:-1] if include_last_offset else offsets
-    positions = torch.arange(indices.shape[0], device=indices.device)
-    bag = torch.searchsorted(starts.contiguous(), positions.to(starts.dtype), right=True) - 1
+    bag = count_not_above(starts, indices.shape[0]).to(starts.dtype) - 1
     counts = (indices != padding_idx).to(indices.dtype)
     size = torch.zeros_like(starts).to(indices.dtype).index_add(0, bag, counts)
     rows = weight[indices]
@@ -122,14 +129,27 @@ def embedding_bag(
 def _max_per_bag(
     rows: torch.Tensor, bag: torch.Tensor, counts: torch.Tensor, bags: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the maximum of each bag per column, and the position of its first occurrence."""
-    least = torch.finfo(rows.dtype).min
+    """Return the maximum of each bag per column, and the position of its first occurrence.
+
+    Torch starts with the first row of a bag and replaces it by greater values: a NaN in the first
+    row is the result, and a NaN in a later row is ignored.
+    """
+    count, least = rows.shape[0], float("-inf")
+    position = torch.arange(count, device=rows.device)
+    counted = counts > 0
+    last = torch.full((bags,), count - 1, dtype=position.dtype, device=rows.device)
+    begin = last.scatter_reduce(0, bag, torch.where(counted, position, count - 1), "amin")
+    comparable = counted.unsqueeze(1) & (rows == rows)
+    masked = torch.where(comparable, rows, least)
     column = bag.unsqueeze(1).expand(rows.shape)
-    masked = torch.where(counts.unsqueeze(1) > 0, rows, least)
     out = torch.full((bags, rows.shape[1]), least, dtype=rows.dtype, device=rows.device)
     out = out.scatter_reduce(0, column, masked, "amax")
-    count = rows.shape[0]
-    position = torch.arange(count, device=rows.device).unsqueeze(1)
-    found = torch.where((masked == out[bag]) & (counts.unsqueeze(1) > 0), position, count - 1)
-    last = torch.full_like(out, count - 1, dtype=found.dtype)
-    return out, last.scatter_reduce(0, column, found, "amin")
+    is_greatest = comparable & (masked == out[bag])
+    found = torch.where(is_greatest, position.unsqueeze(1), count - 1)
+    first = last.unsqueeze(1).expand(out.shape).scatter_reduce(0, column, found, "amin")
+    head = rows[begin]
+    begins_with_nan = head != head
+    return (
+        torch.where(begins_with_nan, head, out),
+        torch.where(begins_with_nan, begin.unsqueeze(1), first),
+    )

@@ -11,6 +11,7 @@ from ...errors import ConversionError
 from ...lowering import case, decomposes
 from ...lowering.cases import T, bf16, f16, f32, i64
 from ...torch_compat import aten
+from .._lib.ranges import count_not_above
 
 _IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
@@ -20,9 +21,8 @@ _SCATTER = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "
 
 def _segments(begins: Tensor, ends: Tensor, size: Any) -> Tensor:
     """Return the segment of each element; elements of no segment get the number of segments."""
-    positions = torch.arange(size).expand(*ends.shape[:-1], size)
-    found = torch.searchsorted(ends.contiguous(), positions.contiguous(), right=True)
-    return torch.where(positions >= begins[..., :1], found, ends.shape[-1])
+    found = count_not_above(ends, size).to(torch.int64)
+    return torch.where(torch.arange(size) >= begins[..., :1], found, ends.shape[-1])
 
 
 def _limits(lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -39,6 +39,11 @@ def _limits(lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Ten
 _LENGTHS = i64(4, fixed=True, values=(2, 0, 3, 0))
 
 
+_NAN, _INF = float("nan"), float("inf")
+_EXTREME = (1.0, _NAN, 3.0, -2.0, _INF, -_INF, -_INF, _NAN, 2.0)
+_EXTREME_LENGTHS = i64(6, fixed=True, values=(2, 0, 3, 2, 2, 0))
+
+
 def _case(data: T, reduce: str, **more: Any) -> Any:
     """Return a case with the segment lengths above."""
     return case(data, reduce, lengths=_LENGTHS, **more)
@@ -49,6 +54,10 @@ def _case(data: T, reduce: str, **more: Any) -> Any:
     cases=[
         *(_case(f32(5, fixed=True), r, initial=2) for r in _IDENTITY),
         *(_case(f32(5, 3, fixed=True), r) for r in _IDENTITY),
+        *(
+            case(f32(9, fixed=True, values=_EXTREME), r, lengths=_EXTREME_LENGTHS)
+            for r in _IDENTITY
+        ),
         _case(f16(5, fixed=True), "sum", unsafe=True),
         _case(bf16(5, fixed=True), "max"),
         case(

@@ -13,6 +13,7 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Ctx, Number, Shape, case, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
 from ...torch_compat import aten
+from .._lib import windows
 from .._lib.windows import take
 
 _WINDOW_OPS = (
@@ -113,20 +114,39 @@ def _pad_then_crop(x: Value, padding: Sequence[Dim], mode: str) -> Value:
 
 
 def _pad_from_inside(x: Value, sides: Sequence[tuple[Dim, Dim]], mode: str) -> Value:
-    """Pad with elements of `x`, axis by axis, by copying slices at known positions.
+    """Pad with elements of `x`, axis by axis, by copying rows or elements.
 
     `coreai.pad` takes 0.2 µs for each element of its result: 210 ms for 64 x 128 x 128, where the
     copies take 30 ms (coreai-core 1.0.0b3, x86).
     """
-    padded = [axis for axis, side in enumerate(sides) if side != (0, 0)]
-    static = shapes.is_static([e for axis in padded for e in (*sides[axis], cai.size(x, axis))])
-    if not static or cai.may_be_empty(x) or 0 in x.type.shape:
+    if cai.may_be_empty(x) or 0 in x.type.shape:
         return cai.pad_op(x, sides, mode=mode)
-    for axis in padded:
-        places = torch.arange(x.type.shape[axis], dtype=torch.float64)[None, None]
-        wanted = functional.pad(places, sides[axis], mode=mode)[0, 0]
-        x = take(x, wanted.to(torch.int32), axis)
+    for axis, side in enumerate(sides):
+        if side != (0, 0):
+            x = take(x, _sources(cai.size(x, axis), side, mode), axis)
     return x
+
+
+def _sources(size: Dim, side: tuple[Dim, Dim], mode: str) -> windows.Table:
+    """Return the position inside an axis that each element of the padded axis is copied from."""
+    before, after = side
+    if shapes.is_static([size, before, after]):
+        places = torch.arange(size, dtype=torch.float64)[None, None]
+        return functional.pad(places, side, mode=mode)[0, 0].to(torch.int32)
+    count = windows.count(shapes.add(shapes.add(before, size), after))
+    place = windows.sub(count, _entry(before))
+    last = _entry(shapes.sub(size, 1))
+    if mode == "replicate":
+        return windows.clamp(place, 0, last)
+    if mode == "reflect":
+        return windows.sub(last, windows.absolute(windows.sub(last, windows.absolute(place))))
+    extent = _entry(size)
+    return windows.sub(place, windows.mul(windows.floordiv(place, extent), extent))
+
+
+def _entry(dim: Dim) -> Dim:
+    """Return a size as an operand of arithmetic on positions."""
+    return windows.value(dim) if isinstance(dim, Value) else dim
 
 
 @lowers(aten.reflection_pad1d.default, cases=_PAD_1D)
