@@ -157,7 +157,7 @@ def roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> to
 
 
 def _most_indices(x: torch.Tensor) -> int:
-    """Return the most positions to gather; a vector may have more, as its slices take 40 ns each."""
+    """Return the most positions to gather: more for a vector, whose slices take 40 ns each."""
     return 4 * _MOST_INDICES if x.dim() == 1 else _MOST_INDICES
 
 
