@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx
 
 from ..compression.memory import release_mapped_pages
-from ..torch_compat import aten
+from ..torch_compat import aten, enable_python_dispatcher
 
 Program: TypeAlias = torch.export.ExportedProgram
 Key: TypeAlias = tuple[int, torch.Size]
@@ -111,5 +111,8 @@ def _insert(before: fx.Node, target: Any, *args: Any) -> fx.Node:
     with before.graph.inserting_before(before):
         node: fx.Node = before.graph.call_function(target, args)
     values = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in args]
-    node.meta.update(before.meta, val=target(*values))
+    # Without the Python dispatcher, torch 2.9 raises "Cannot call numel() on tensor with symbolic
+    # sizes/strides" for aten.matmul.
+    with enable_python_dispatcher():
+        node.meta.update(before.meta, val=target(*values))
     return node
