@@ -2,7 +2,8 @@
 
 Each model runs in a fork of a process that has imported the libraries, with limits of processor
 time and memory, and adds one line of JSON to FILE: its verdict, the commit and the versions. A
-model with a line at this commit is not judged again, so an interrupted sweep continues.
+model with a line at this commit is not judged again, so an interrupted sweep continues. One model
+of each family comes first, then the second of each, so that a short sweep covers all families.
 
     --jobs N        forks at a time (1)
     --shard I/N     only every N-th model, from the I-th (0-based)
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -72,7 +74,19 @@ def _chosen(options: argparse.Namespace, done: set[str]) -> list[str]:
         if (not libraries or row.library in libraries)
         and (not options.names or any(part in name for part in options.names))
     ]
-    return [name for name in names[index::count] if name not in done]
+    return [name for name in in_turn(names)[index::count] if name not in done]
+
+
+def in_turn(names: list[str]) -> list[str]:
+    """Return the first model of each family, then the second of each, and so on."""
+    import zoo
+
+    families: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        row = zoo.PUBLISHED_SIZES[name]
+        families.setdefault((row.library, row.family), []).append(name)
+    turns = itertools.zip_longest(*families.values())
+    return [name for turn in turns for name in turn if name is not None]
 
 
 def _work(name: str, file: Path, run: dict[str, str]) -> None:
@@ -87,6 +101,17 @@ def _add(file: Path, verdict: dict[str, Any], run: dict[str, str]) -> None:
     line = json.dumps({"name": verdict["name"], "run": run, "verdict": verdict})
     with file.open("a") as lines:
         lines.write(line + "\n")
+
+
+def _cause(code: int) -> str:
+    """Return why a process failed, or an empty string."""
+    from zoo.judge import SECONDS
+
+    if code == -signal.SIGXCPU:
+        return f"over {SECONDS} processor seconds"
+    if code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}" if code else ""
 
 
 class _Forks:
@@ -111,20 +136,19 @@ class _Forks:
             ended, status = os.waitpid(process, os.WNOHANG)
             if not ended and time.monotonic() - start > self.limit:
                 os.kill(process, signal.SIGKILL)
-                _, status = os.waitpid(process, 0)
-                ended = process
+                os.waitpid(process, 0)
+                ended, cause = process, f"no answer in {self.limit:.0f} s"
+            else:
+                cause = _cause(os.waitstatus_to_exitcode(status))
             if ended:
                 del self.running[process]
-                if status:
-                    self._add_crash(name, os.waitstatus_to_exitcode(status))
+                if cause:
+                    self._add_failure(name, cause)
                 yield name
 
-    def _add_crash(self, name: str, code: int) -> None:
-        from zoo.judge import SECONDS, Verdict
+    def _add_failure(self, name: str, cause: str) -> None:
+        from zoo.judge import Verdict
 
-        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        if cause == "SIGXCPU":
-            cause = f"over {SECONDS} processor seconds"
         _add(self.file, dataclasses.asdict(Verdict(name, cause)), self.run)
 
     def stop(self) -> None:

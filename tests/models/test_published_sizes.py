@@ -56,3 +56,11 @@ def test_sweep_continues_after_the_judged_models(tmp_path):
     published_sweep._add(file, {**verdict, "name": "opt 2048 tokens"}, {"commit": "b"})
     assert published_sweep.judged_names(file, "a") == {"bert 512 tokens"}
     assert published_sweep.judged_names(tmp_path / "none.jsonl", "a") == set()
+
+
+def test_sweep_takes_one_model_of_each_family_in_turn():
+    assert published_sweep.in_turn(["bert 512 tokens", "opt 2048 tokens", "vit 224x224"]) == [
+        "bert 512 tokens",
+        "vit 224x224",
+        "opt 2048 tokens",
+    ]
