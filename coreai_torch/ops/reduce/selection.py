@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from ...ir import dialect as cai
-from ...ir import graph
+from ...ir import graph, shapes
 from ...ir.dialect import Value
 from .cumulative import positions
 
@@ -100,24 +100,40 @@ def element_at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
     return cai.gather_along_axis(x, found, axis), found
 
 
-def block_size(extent: int, k: int) -> int:
-    """Return the number of elements in a block, or 0 if a full sort is as fast.
+def block_size(extent: int, k: int, elements: int) -> int:
+    """Return the number of elements in a block, or 0 if a full sort of all elements is as fast.
 
     The extremes of all blocks and the elements of `k` blocks are sorted. The size makes both
-    counts about equal.
+    counts about equal; for a dynamic extent, which is negative, it does so at 4,096 k elements, or
+    at 256 k for a greater `k`.
     """
-    if extent < _LONG:  # includes dynamic sizes, which are negative
-        return 0
+    if extent < 0:
+        return 64 if k <= 64 else 16 if k <= 1024 else 0
     block = math.isqrt(extent // max(k, 1))
-    return block if block >= 4 else 0
+    return block if extent >= 64 and elements >= _LONG and block >= 4 else 0
+
+
+def fill_last_block(x: Value, block: int, largest: bool) -> Value:
+    """Append columns that are selected last, so that the number of columns is divisible."""
+    extent = cai.size(x, 1)
+    full = shapes.add(shapes.floordiv(extent, block), 1)
+    missing = shapes.sub(shapes.mul(full, block), extent)
+    if cai.is_float(x):
+        filler = -_INF if largest else float("nan")
+    else:
+        info = torch.iinfo(cai.dtype(x))
+        filler = info.min if largest else info.max
+    columns = cai.broadcast_to(cai.like(x, filler), [cai.size(x, 0), missing])
+    return cai.concat(1, [x, columns])
 
 
 def greatest_blocks(x: Value, block: int, largest: bool) -> Value:
     """Return the extreme of each block, `[rows, blocks]`; NaN is greatest."""
-    rows, extent = x.type.shape[0], x.type.shape[1]
-    blocks = extent // block
-    head = cai.slice_axis(x, 1, 0, blocks * block) if blocks * block < extent else x
-    cells = cai.reshape(head, [cai.size(x, 0) if rows < 0 else rows, blocks, block])
+    extent = cai.size(x, 1)
+    blocks = shapes.floordiv(extent, block)
+    is_divisible = not isinstance(extent, int) or extent % block == 0
+    head = x if is_divisible else cai.slice_axis(x, 1, 0, shapes.mul(blocks, block))
+    cells = cai.reshape(head, [cai.size(x, 0), blocks, block])
     if largest:
         found = cai.reduce_max(cells, [2])
     elif not cai.is_float(x):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from ...ir import dialect as cai
@@ -12,7 +14,7 @@ from ...lowering.cases import b1, bf16, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 from .cumulative import positions
 from .reductions import drop_axes, greatest, index_of_extreme
-from .selection import block_size, element_at, greatest_blocks, is_long
+from .selection import block_size, element_at, fill_last_block, greatest_blocks, is_long
 
 _NAN, _INF = float("nan"), float("inf")
 _SPECIAL = (1.0, _NAN, 3.0, -_INF, 3.0, _NAN, _INF, -0.0, 2.0, 2.0)
@@ -120,8 +122,9 @@ def topk(ctx: Ctx, x: Value, k: Dim, dim: Axis, largest: bool) -> list[Value]:
     if isinstance(k, int) and k == 1 and largest:
         most = greatest(x, [dim])
         return [most, index_of_extreme(most, x, dim)]
-    block = block_size(x.type.shape[dim], k) if isinstance(k, int) else 0
-    if block:
+    elements = abs(math.prod(x.type.shape))  # a dynamic size makes it large
+    block = block_size(x.type.shape[dim], k, elements) if isinstance(k, int) else 0
+    if block and not cai.may_be_empty(x):
         return _top_of_blocks(x, int(k), dim, largest, block)
     places = cai.slice_axis(order(x, dim, largest), dim, 0, k)
     return [cai.gather_along_axis(x, places, dim), places]
@@ -136,16 +139,18 @@ def _top_of_blocks(x: Value, k: int, dim: int, largest: bool, block: int) -> lis
     rank, sizes = x.type.rank, list(cai.sizes(x))
     last = [*(a for a in range(rank) if a != dim), dim]
     back = [last.index(a) for a in range(rank)]
-    extent = x.type.shape[dim]
     count = shapes.product([sizes[a] for a in last[:-1]])
-    rows = cai.reshape(cai.transpose(x, last), [count, extent])
+    rows = cai.reshape(cai.transpose(x, last), [count, sizes[dim]])
+    if not isinstance(sizes[dim], int):
+        rows = fill_last_block(rows, block, largest)
     best = cai.slice_axis(order(greatest_blocks(rows, block, largest), 1, largest), 1, 0, k)
     first = cai.mul(cai.sort(best, 1, False), cai.i32(block))
     within = cai.tensor_constant(torch.arange(block, dtype=torch.int32), "positions")
-    places = cai.reshape(cai.add(cai.expand_dims(first, [2]), within), [count, k * block])
-    rest = extent % block
+    chosen_blocks = shapes.mul(cai.size(first, 1), block)
+    places = cai.reshape(cai.add(cai.expand_dims(first, [2]), within), [count, chosen_blocks])
+    rest = sizes[dim] % block if isinstance(sizes[dim], int) else 0
     if rest:
-        tail = torch.arange(extent - rest, extent, dtype=torch.int32)[None]
+        tail = torch.arange(sizes[dim] - rest, sizes[dim], dtype=torch.int32)[None]
         beyond = cai.broadcast_to(cai.tensor_constant(tail, "positions"), [count, rest])
         places = cai.concat(1, [places, beyond])
     chosen = cai.slice_axis(order(cai.gather_along_axis(rows, places, 1), 1, largest), 1, 0, k)
