@@ -57,6 +57,10 @@ FUNCTIONS = {
         lambda x, t: functional.ctc_loss(x, t, (5, 4), (2, 3), blank=4),
         (LOGITS, torch.tensor([1, 1, 3, 2, 0])),
     ),
+    "alignment in a loop of 20 steps": (
+        lambda x, t: functional.ctc_loss(x.repeat(4, 1, 1), t, (20, 17), (2, 3)),
+        (LOGITS, LABELS),
+    ),
     "alignment that cannot be": (
         lambda x, t: functional.ctc_loss(x[:2], t, (2, 2), (3, 1), zero_infinity=True),
         (LOGITS, LABELS),

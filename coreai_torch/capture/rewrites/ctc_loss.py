@@ -12,7 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ...torch_compat import while_loop_op
+
 Lengths: TypeAlias = Tensor | Sequence[int]
+
+_MOST_UNROLLED = 16  # steps; the size of the program and the time to convert it grow with them
 
 
 def ctc_loss(
@@ -66,11 +70,38 @@ def _log_probability(
     never = -float("inf")
     paths = torch.where(position < 2, emissions[0], never)
     paths = torch.where(position <= 2 * lengths.unsqueeze(1), paths, never)
-    for step in range(1, steps.shape[0]):
-        next_state = functional.pad(paths, (1, 0), value=never)[:, :-1]
-        skipped = torch.where(skips, functional.pad(paths, (2, 0), value=never)[:, :-2], never)
-        onward = torch.stack([paths, next_state, skipped]).logsumexp(0) + emissions[step]
-        paths = torch.where((step < inputs).unsqueeze(1), onward, paths)
+    paths = _follow(paths, emissions, skips, inputs)
     last = 2 * lengths.unsqueeze(1)
     ends = (position == last) | (position == last - 1)
     return torch.where(ends, paths, never).logsumexp(1)
+
+
+def _follow(paths: Tensor, emissions: Tensor, skips: Tensor, inputs: Tensor) -> Tensor:
+    """Return the paths after all steps: unrolled if there are few, else as a loop."""
+    count = emissions.shape[0]
+    if type(count) is int and count <= _MOST_UNROLLED:
+        for step in range(1, count):
+            paths = _step(paths, emissions[step], skips, step < inputs)
+        return paths
+    start = torch.ones((), dtype=torch.int64)
+    given = (emissions, skips, inputs)
+    return while_loop_op(_has_step, _take_step, (start, paths.clone()), given)[1]
+
+
+def _has_step(step: Tensor, paths: Tensor, emissions: Tensor, *rest: Tensor) -> Tensor:
+    return step < emissions.shape[0]
+
+
+def _take_step(
+    step: Tensor, paths: Tensor, emissions: Tensor, skips: Tensor, inputs: Tensor
+) -> tuple[Tensor, Tensor]:
+    emission = emissions.index_select(0, step.reshape(1)).squeeze(0)
+    return step + 1, _step(paths, emission, skips, step < inputs)
+
+
+def _step(paths: Tensor, emission: Tensor, skips: Tensor, goes_on: Tensor) -> Tensor:
+    never = -float("inf")
+    next_state = functional.pad(paths, (1, 0), value=never)[:, :-1]
+    skipped = torch.where(skips, functional.pad(paths, (2, 0), value=never)[:, :-2], never)
+    onward = torch.stack([paths, next_state, skipped]).logsumexp(0) + emission
+    return torch.where(goes_on.unsqueeze(1), onward, paths)

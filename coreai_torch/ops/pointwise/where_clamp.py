@@ -168,8 +168,12 @@ def nan_to_num(
     if not cai.is_float(x):
         return x
     info = torch.finfo(cai.dtype(x))
-    high = cai.like(x, info.max if posinf is None else posinf)
-    low = cai.like(x, info.min if neginf is None else neginf)
-    finite = cai.where(cai.equal(x, cai.like(x, _INF)), high, x)
-    finite = cai.where(cai.equal(x, cai.like(x, -_INF)), low, finite)
+    if posinf is None:
+        finite = cai.minimum(x, cai.like(x, info.max))
+    else:
+        finite = cai.where(cai.equal(x, cai.like(x, _INF)), cai.like(x, posinf), x)
+    if neginf is None:
+        finite = cai.maximum(finite, cai.like(x, info.min))
+    else:
+        finite = cai.where(cai.equal(x, cai.like(x, -_INF)), cai.like(x, neginf), finite)
     return cai.where(is_nan(x), cai.like(x, nan or 0.0), finite)
