@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -24,7 +25,11 @@ LAYOUT = (
 
 def kind(op: Op) -> str:
     """Return the name of an op without its prefixes: `mul` for both forms of a product."""
-    name = op.name
+    return _without_prefixes(op.name)
+
+
+@cache
+def _without_prefixes(name: str) -> str:
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     return name
@@ -82,13 +87,29 @@ class FunctionView:
         return op is not None and kind(op) == "constant"
 
     def ancestors(self, op: Op, through: Collection[str], steps: int) -> Iterator[Op]:
-        """Yield the ops that `op` depends on, following only ops of these kinds."""
-        for value in op.operands:
-            before = self.producer(value)
-            if before is not None:
-                yield before
-                if steps and kind(before) in through:
-                    yield from self.ancestors(before, through, steps - 1)
+        """Yield the ops that `op` depends on once each, following only ops of these kinds."""
+        seen: set[int] = set()  # without it, `x + x` eight times in a row takes 2**8 steps
+        level = [op]
+        for _ in range(steps + 1):
+            values = dict.fromkeys(value for each in level for value in each.operands)
+            found = [self.producer(value) for value in values if value not in seen]
+            seen.update(values)
+            before = [each for each in found if each is not None]
+            yield from before
+            level = [each for each in before if kind(each) in through]
+
+    def is_integral(self, value: int) -> bool:
+        """Return whether a value depends on integers and masks alone: indices at the start."""
+        seen, waiting = {value}, [value]
+        while waiting:
+            op = self.producer(waiting.pop())
+            if op is None or kind(op) == "constant":
+                continue
+            if not all(is_integer(t) or t.element == "i1" for t in op.operand_types):
+                return False
+            waiting += [v for v in op.operands if v not in seen]
+            seen.update(op.operands)
+        return True
 
     def where(self, *kinds: str) -> Iterator[Op]:
         """Yield the ops of these kinds."""

@@ -377,4 +377,6 @@ QUIET = [
     ("HAZ48", converted(States((2, 4), (2, 4), (2, 4), write=add_whole), X)),
     ("HAZ51", converted(nn.Sequential(nn.RMSNorm(8), nn.Sigmoid(), nn.ReLU()).half(), HALF)),
     ("HAZ52", converted(nn.Embedding(8, 4), INDEX)),
+    ("HAZ52", converted(Buffer(lambda i, t: t[i[:, 1] - i[:, 0]], torch.ones(8, 4)), INDEX)),
+    ("HAZ52", converted(lambda mask, i: mask[i[:, 0]], X > 0, INDEX)),
 ]

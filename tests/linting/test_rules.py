@@ -9,7 +9,9 @@ from torch import nn
 import coreai_torch
 from coreai_torch import errors
 from coreai_torch.linting import RULES, lint, lint_program, rules_for
+from coreai_torch.linting.view import ProgramView
 
+from . import made
 from .cases import CASES, QUIET, X, converted
 
 
@@ -39,6 +41,20 @@ def test_every_rule_has_a_case():
 
 def test_every_rule_names_its_source():
     assert all(rule.source and rule.units and rule.hint for rule in RULES)
+
+
+def test_ancestors_are_visited_once():
+    type_ = made.tensor("f32", 4)
+    sums = [made.op("add", (n, n), (n + 1,), (type_,)) for n in range(9)]
+    (function,) = ProgramView(made.ops(*sums)).functions
+    assert list(function.ancestors(sums[-1], ("add",), 8)) == sums[-2::-1]
+    assert list(function.ancestors(sums[-1], ("add",), 1)) == [sums[-2], sums[-3]]
+
+
+@pytest.mark.parametrize("target", [None, [], "npu", ["gpu", "npu"]])
+def test_unknown_target_is_rejected(target):
+    with pytest.raises(errors.ConversionError, match="is not a compute unit"):
+        rules_for(target)
 
 
 def test_target_selects_rules():

@@ -1,8 +1,9 @@
 # ruff: noqa: T201  a command prints
 """`python -m tests.linting.zoo_findings [names]`: lint the models of the zoo.
 
-Prints the rules that each model breaks, with the number of places and the first. `--record` writes
-them for the models of `RECORDED` to zoo_findings.json, which a test compares with.
+Prints the rules that each model breaks, with the number of places and the first ones. `--record`
+writes them to zoo_findings.json, which a test compares with. `--all` lints fast models first; with
+`--lines FILE` a second run continues the first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,15 @@ RECORDED = (
 )
 
 
-def findings(job: str) -> dict[str, tuple[int, str]]:
-    """Return the number of places and the first by rule; a job is `lstm` or `float16 lstm`."""
+_PLACES = 4
+Found = dict[str, tuple[int, list[str]]]  # the number of places and the first ones, by rule
+
+
+def findings(job: str) -> Found:
+    """Return what breaks each rule; a job is `lstm` or `float16 lstm`."""
     import torch
     import zoo
     from zoo import judge
-
-    from coreai_torch.linting import lint
 
     dtype, _, name = job.rpartition(" ")
     row = zoo.ROWS[name]
@@ -40,15 +44,28 @@ def findings(job: str) -> dict[str, tuple[int, str]]:
     inputs = judge._make_inputs(row.inputs, element)
     verdict = judge.Verdict(name)
     program = judge._converted(row, model, inputs, verdict, judge._Stages(verdict))
-    return {f.code: (f.count, f.place) for f in lint(program)}
+    return _places(program)
 
 
-def counts(found: dict[str, tuple[int, str]]) -> dict[str, int]:
+def _places(program: Any) -> Found:
+    from coreai_torch.asset.annotations import SIZES, annotation
+    from coreai_torch.asset.reading import read
+    from coreai_torch.linting import RULES
+    from coreai_torch.linting.findings import _READ
+    from coreai_torch.linting.view import ProgramView
+
+    view = ProgramView(read(program, largest=_READ), annotation(program, SIZES))
+    hits = {rule.code: list(rule.search(view)) for rule in RULES}
+    first = {c: [f"{what}, {place}" for what, place in h[:_PLACES]] for c, h in hits.items()}
+    return {code: (len(hits[code]), first[code]) for code in hits if hits[code]}
+
+
+def counts(found: Found) -> dict[str, int]:
     """Return the number of places by rule."""
     return {code: count for code, (count, _) in sorted(found.items())}
 
 
-def attempt(job: str) -> dict[str, tuple[int, str]] | str:
+def attempt(job: str) -> Found | str:
     """Return the findings, or the first line of the error."""
     try:
         return findings(job)
@@ -60,19 +77,39 @@ def main() -> None:
     options = _options()
     jobs = _all_jobs() if options.all else options.jobs or list(RECORDED)
     forked.preload("transformers.modeling_utils", "coreai_torch.linting")
-    found: dict[str, Any] = {}
-    for job, result, failure in forked.run(attempt, jobs, options.workers):
+    found = _read_lines(options.lines)
+    left = [job for job in jobs if not isinstance(found.get(job), dict)]
+    until = time.monotonic() + options.seconds
+    ended = forked.run(attempt, left, options.workers, patience=options.patience, until=until)
+    for job, result, failure in ended:
         found[job] = failure or result
-        print(json.dumps({job: found[job]}), flush=True)
+        line = json.dumps({job: found[job]})
+        print(line, flush=True)
+        if options.lines:
+            with options.lines.open("a") as file:
+                file.write(f"{line}\n")
     if options.record:
-        STORED.write_text(json.dumps({job: counts(found[job]) for job in jobs}, indent=1) + "\n")
+        linted = {job: counts(one) for job, one in found.items() if isinstance(one, dict)}
+        stored = json.loads(STORED.read_text()) | linted
+        STORED.write_text(json.dumps(dict(sorted(stored.items())), indent=1) + "\n")
+
+
+def _read_lines(file: Path | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if file is not None and file.exists():
+        for line in file.read_text().splitlines():
+            found.update(json.loads(line))
+    return found
 
 
 def _all_jobs() -> list[str]:
+    """Return all models that convert, those of `HALF_PRECISION` in float16 too, fast ones first."""
     import zoo
 
-    half = [f"float16 {name}" for name in zoo.HALF_PRECISION]
-    return [*half, *(name for name, row in zoo.ROWS.items() if not row.refused)]
+    verdicts = json.loads((STORED.parents[1] / "models" / "verdicts.json").read_text())["models"]
+    names = [name for name, row in zoo.ROWS.items() if not row.refused]
+    jobs = [*names, *(f"float16 {name}" for name in zoo.HALF_PRECISION)]
+    return sorted(jobs, key=lambda job: verdicts.get(job.split()[-1], {}).get("cpu", 0.0))
 
 
 def _options() -> Any:
@@ -80,6 +117,9 @@ def _options() -> Any:
     parser.add_argument("jobs", nargs="*", help="models, or `float16 NAME`; default: RECORDED")
     parser.add_argument("--all", action="store_true", help="all models, and some in float16")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--lines", type=Path, help="lines of JSON; models in it are not run again")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds for one model")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no model after this time")
     parser.add_argument("--record", action="store_true")
     return parser.parse_args()
 

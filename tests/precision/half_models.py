@@ -107,7 +107,6 @@ MODELS = {
         ),
         Model("Whisper", "whisper", {"*.fc2.weight": 1e6}),
         Model("RF-DETR", "rf_detr", {"*.mlp.fc2.weight": 1e6}),
-        Model("RT-DETR", "rt_detr", {"*.fc2.weight": 1e6}),
         Model(
             "YOLO-like",
             "detector",

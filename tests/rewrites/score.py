@@ -20,14 +20,29 @@ _KINDS = {
 
 
 def record(results: Path) -> None:
-    """Write score.json and docs/targets.md from lines of JSON."""
+    """Write score.json and docs/targets.md from lines of JSON; other kinds keep their figures."""
     from tests.docs import targets_page
 
     from .sweep import read
 
     rows = list(read(results).values())
-    STORED.write_text(json.dumps(_score(rows), indent=1) + "\n")
+    score = merged(json.loads(STORED.read_text()), _score(rows))
+    STORED.write_text(json.dumps(score, indent=1) + "\n")
     targets_page.PAGE.write_text(targets_page.page())
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the new score, with the old figures of the kinds that were not judged."""
+    kept = [kind for kind in _KINDS if not new["verdicts"][kind]]
+    failures = {n: m for n, m in old["failures"].items() if n.partition(" ")[0] in kept}
+    return {
+        "runs": [run for run in old["runs"] if run["kind"] in kept] + new["runs"],
+        **{
+            key: {kind: (old if kind in kept else new)[key][kind] for kind in _KINDS}
+            for key in ("verdicts", "places")
+        },
+        "failures": {**failures, **new["failures"]},
+    }
 
 
 def _score(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -38,8 +53,9 @@ def _score(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         verdicts[row["kind"]].update(_verdict(row, name) for name in row["verdicts"])
         places[row["kind"]].update(row["rewrites"])
-        text = json.dumps(row["measured"], sort_keys=True)
-        run = runs.setdefault(text, {"measured": row["measured"], "count": 0})
+        text = json.dumps([row["kind"], row["measured"]], sort_keys=True)
+        new = {"kind": row["kind"], "measured": row["measured"], "count": 0}
+        run = runs.setdefault(text, new)
         run["count"] += len(row["verdicts"])
     return {
         "runs": sorted(runs.values(), key=lambda run: -run["count"]),
@@ -73,9 +89,11 @@ def lines() -> list[str]:
     result.append("")
     failed = {n: m for n, m in stored["failures"].items() if not m.startswith(_UNRELATED)}
     result += [f"- {name}: {message}" for name, message in failed.items()] + [""] * bool(failed)
+    counts: Counter[str] = Counter()
     for run in stored["runs"]:
-        sentence = provenance.describe(run["measured"])
-        result += [f"{sentence[:-1]}: {run['count']} of these.", ""]
+        counts[provenance.describe(run["measured"])] += run["count"]
+    for sentence, count in counts.items():
+        result += [f"{sentence[:-1]}: {count} of these.", ""]
     return result[:-1]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...asset.reading import Op
 from ..rule import Match, Rule, match, ops_where
-from ..view import FLOATS, HALF, FunctionView, ProgramView, elements, kind
+from ..view import FLOATS, HALF, FunctionView, ProgramView, elements, is_integer, kind
 
 _LARGE = 1 << 16
 _ROW = 32  # float16 values in the 64 bytes to which the last size is padded
@@ -29,11 +29,18 @@ def _float32_leaks(view: ProgramView) -> Iterator[Match]:
 
 
 def _is_gather_inside(view: FunctionView, op: Op) -> bool:
-    """Return whether an op gathers or scatters other than rows of a table at the start."""
+    """Return whether an op gathers or scatters other than rows of a table at the start.
+
+    At the start, masks, tables and indices do not depend on float values.
+    """
     if kind(op) not in ("gather_along_axis", "gather_nd", "scatter_along_axis", "scatter_nd"):
         return False
-    looks_up = kind(op).startswith("gather") and view.is_constant(op.operands[0])
-    return not (looks_up and view.origin(op.operands[1]) is None)
+    if kind(op).startswith("scatter"):
+        return True
+    data, type_ = op.operands[0], op.operand_types[0]
+    is_mask = (is_integer(type_) or type_.element == "i1") and view.is_integral(data)
+    known = is_mask or view.is_constant(data)
+    return not (known and view.is_integral(op.operands[1]))
 
 
 def _is_narrow_row(view: FunctionView, op: Op) -> bool:
