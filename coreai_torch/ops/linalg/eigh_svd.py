@@ -1,8 +1,7 @@
-"""Lower eigh, svd and pinv with Jacobi rotations (two-sided for eigh, one-sided for svd).
+"""Lower eigh, svd and pinv: reduction to two diagonals, then divide and conquer.
 
-Each step rotates n / 2 column pairs at once and then shifts all columns but the first by one
-position (round-robin order), so that after n - 1 steps every pair has met. The signs of the vectors
-differ from LAPACK's; for repeated values the basis of their space may differ.
+The signs of the vectors differ from LAPACK's; for repeated values the basis of their space may
+differ.
 """
 
 from __future__ import annotations
@@ -13,50 +12,9 @@ from torch import Tensor
 from ...lowering import case, decomposes
 from ...lowering.cases import f32
 from ...torch_compat import aten
-from .._lib.loops import Step, only_real, static_size, steps
+from .._lib.loops import only_real, static_size
+from .condensed import eigen, left_singular
 from .qr import apply_reflections, householder
-
-
-def _rotations(first: Tensor, second: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
-    """Return sine, and tangent of the half angle, of the rotation that zeroes `product`."""
-    is_zero = product == 0
-    slope = (second - first) / torch.where(is_zero, 1.0, 2 * product)
-    sign = torch.where(slope < 0, -1.0, 1.0)
-    # A slope above 1e19 has an infinite square; the tangent is then zero, as it should be.
-    tangent = sign / (slope.abs() + (1 + slope * slope).sqrt())
-    tangent = torch.where(is_zero, 0.0, tangent)
-    length = (1 + tangent * tangent).sqrt()
-    return tangent / length, tangent / (1 + length)
-
-
-def _rotate_pairs(columns: Tensor, sine: Tensor, half_tangent: Tensor) -> Tensor:
-    """Rotate the column pairs (0, h), (1, h + 1), ..., and shift all columns but the first."""
-    half = columns.shape[-1] // 2
-    top, bottom = columns[..., :half], columns[..., half:]
-    sine, half_tangent = sine.unsqueeze(-2), half_tangent.unsqueeze(-2)
-    # In this form small rotations add small errors, not one unit in the last place each.
-    first = top - sine * (bottom + half_tangent * top)
-    second = bottom + sine * (top - half_tangent * bottom)
-    if half == 1:
-        return torch.cat([first, second], -1)
-    parts = first[..., :1], second[..., :1], first[..., 1:-1], second[..., 1:], first[..., -1:]
-    return torch.cat(parts, -1)
-
-
-def _step_count(columns: int) -> int:
-    """Return the number of steps, a multiple of a round, so that columns return to their places.
-
-    Convergence is quadratic in the last rounds: 8 rounds suffice for 128 columns in float32.
-    """
-    return (6 + columns.bit_length()) * (columns - 1)
-
-
-def _even(columns: int) -> int:
-    return columns + columns % 2
-
-
-def _identity(like: Tensor, columns: int) -> Tensor:
-    return torch.eye(columns, dtype=like.dtype).expand(*like.shape[:-2], columns, columns)
 
 
 def _scale(matrix: Tensor) -> Tensor:
@@ -70,22 +28,6 @@ def _symmetric(matrix: Tensor, lower: bool) -> Tensor:
     half = matrix.tril(-1) if lower else matrix.triu(1)
     diagonal = torch.diag_embed(matrix.diagonal(dim1=-2, dim2=-1))
     return half + half.mT + diagonal
-
-
-def _eigen_steps(matrix: Tensor, with_vectors: bool) -> list[Tensor]:
-    """Return a diagonal matrix with the same eigenvalues, and the eigenvectors if requested."""
-    count = matrix.shape[-1]
-    half = count // 2
-
-    def body(k: Step, matrix: Tensor, *vectors: Tensor) -> list[Tensor]:
-        diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-        product = matrix[..., :half, half:].diagonal(dim1=-2, dim2=-1)
-        rotations = _rotations(diagonal[..., :half], diagonal[..., half:], product)
-        rotated = _rotate_pairs(_rotate_pairs(matrix, *rotations).mT, *rotations)
-        return [rotated, *(_rotate_pairs(v, *rotations) for v in vectors)]
-
-    vectors = [_identity(matrix, count)] if with_vectors else []
-    return steps(_step_count(count), body, [matrix, *vectors])
 
 
 _SYMMETRIC = [
@@ -109,63 +51,42 @@ def linalg_eigh(
         return matrix.new_empty(matrix.shape[:-1]), matrix.clone() if compute_v else empty
     symmetric = _symmetric(matrix, UPLO.upper() == "L")
     scale = _scale(symmetric)
-    padding = _even(count) - count
-    padded = torch.nn.functional.pad(symmetric / scale, (0, padding, 0, padding))
-    rotated, *vectors = _eigen_steps(padded, compute_v)
-    diagonal = rotated.diagonal(dim1=-2, dim2=-1)[..., :count]
-    values, order = diagonal.sort(-1)
-    values = values * scale.squeeze(-1)
-    if not compute_v:
-        return values, empty
-    result = vectors[0][..., :count, :count]
-    return values, result.gather(-1, order.unsqueeze(-2).expand(result.shape))
+    values, *vectors = eigen(symmetric / scale, compute_v)
+    return values * scale.squeeze(-1), vectors[0] if compute_v else empty
 
 
-def _singular_steps(matrix: Tensor, with_vectors: bool) -> list[Tensor]:
-    """Orthogonalize the columns; also return the accumulated rotations if requested."""
-    count = matrix.shape[-1]
-    half = count // 2
-
-    def body(k: Step, matrix: Tensor, *vectors: Tensor) -> list[Tensor]:
-        squares = (matrix * matrix).sum(-2)
-        product = (matrix[..., :half] * matrix[..., half:]).sum(-2)
-        rotations = _rotations(squares[..., :half], squares[..., half:], product)
-        return [_rotate_pairs(x, *rotations) for x in (matrix, *vectors)]
-
-    vectors = [_identity(matrix, count)] if with_vectors else []
-    return steps(_step_count(count), body, [matrix, *vectors])
-
-
-def _basis(columns: Tensor, full: bool) -> Tensor:
+def _basis(columns: Tensor) -> Tensor:
     """Return an orthonormal basis along orthogonal columns, longest first.
 
     Zero columns get arbitrary orthogonal vectors.
     """
-    rows, count = columns.shape[-2:]
     factor, weights = householder(columns)
-    width = rows if full else count
-    identity = torch.eye(rows, width, dtype=columns.dtype).expand(*columns.shape[:-1], width)
-    diagonal = factor.diagonal(dim1=-2, dim2=-1)
-    signs = torch.where(diagonal < 0, -1.0, 1.0)
-    signs = torch.nn.functional.pad(signs, (0, width - count), value=1.0)
+    identity = torch.eye(columns.shape[-1], dtype=columns.dtype).expand(columns.shape)
+    signs = torch.where(factor.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
     return apply_reflections(factor, weights, identity, False) * signs.unsqueeze(-2)
 
 
 def _svd_tall(matrix: Tensor, full: bool, with_vectors: bool) -> list[Tensor]:
     """Return singular values, and left and right vectors, of a matrix with rows >= columns."""
-    count = matrix.shape[-1]
+    rows, count = matrix.shape[-2:]
     scale = _scale(matrix)
-    padded = torch.nn.functional.pad(matrix / scale, (0, _even(count) - count))
-    rotated, *vectors = _singular_steps(padded, with_vectors)
-    lengths = torch.linalg.vector_norm(rotated[..., :count], dim=-2)
-    values, order = lengths.sort(-1, descending=True)
+    square = matrix / scale
+    if rows > count:
+        factor, weights = householder(square)
+        square = factor[..., :count, :].triu()
+    values, *vectors = left_singular(square, with_vectors)
     values = values * scale.squeeze(-1)
     if not with_vectors:
         return [values]
-    along = order.unsqueeze(-2)
-    columns, right = rotated[..., :count], vectors[0][..., :count, :count]
-    columns = columns.gather(-1, along.expand(columns.shape))
-    return [values, _basis(columns, full), right.gather(-1, along.expand(right.shape))]
+    left = vectors[0]
+    right = _basis(square.mT @ left)
+    if rows > count:
+        width = rows if full else count
+        left = torch.nn.functional.pad(left, (0, width - count, 0, rows - count))
+        rest = torch.diag_embed(torch.arange(rows) >= count)[:, :width]
+        left = left + rest.to(left.dtype)
+        left = apply_reflections(factor, weights, left, False)
+    return [values, left, right]
 
 
 _MATRICES = [

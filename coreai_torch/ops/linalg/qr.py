@@ -62,14 +62,16 @@ def _reduce_panel(panel: Tensor, start: int) -> tuple[Tensor, Tensor]:
         tail = torch.where(below, given, 0.0)
         largest = tail.abs().amax(-1, keepdim=True)
         is_zero = largest == 0
-        norm = _norm(first, tail, torch.maximum(largest, first.abs()))
+        up, down = _scales(torch.maximum(largest, first.abs()))
+        first, tail = first * up, tail * up
+        norm = (first * first + (tail * tail).sum(-1, keepdim=True)).sqrt()
         reflected = torch.where(is_zero, first, torch.where(first < 0, norm, -norm))
         weight = (reflected - first) / torch.where(is_zero, 1.0, reflected)
         weight = torch.where(is_zero, 0.0, weight)
         tail = tail / torch.where(is_zero, 1.0, first - reflected)
         vector = tail + here.to(tail.dtype)
         products = vector.unsqueeze(-2) @ panel
-        finished = torch.where(below, tail, torch.where(here, reflected, given))
+        finished = torch.where(below, tail, torch.where(here, reflected * down, given))
         return [
             panel - (weight * vector).unsqueeze(-1) * products,
             found.index_copy(-2, place(k), finished.unsqueeze(-2)),
@@ -82,16 +84,16 @@ def _reduce_panel(panel: Tensor, start: int) -> tuple[Tensor, Tensor]:
     return found.mT, weights
 
 
-def _norm(first: Tensor, rest: Tensor, largest: Tensor) -> Tensor:
-    """Return the norm of each vector, as LAPACK without overflow and underflow of the squares.
+def _scales(largest: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a scale that keeps the squares from over- and underflowing, and its inverse.
 
-    Scaling by a power of two is exact.
+    Scaling by a power of two is exact. It makes subnormal numbers normal, which have too few digits
+    for an orthogonal reflection.
     """
     is_small, is_large = largest < 2.0**-40, largest > 2.0**40
-    up = torch.where(is_small, 2.0**80, torch.where(is_large, 2.0**-80, 1.0))
-    down = torch.where(is_small, 2.0**-80, torch.where(is_large, 2.0**80, 1.0))
-    first, rest = first * up, rest * up
-    return (first * first + (rest * rest).sum(-1, keepdim=True)).sqrt() * down
+    up = torch.where(is_small, 2.0**90, torch.where(is_large, 2.0**-80, 1.0))
+    down = torch.where(is_small, 2.0**-90, torch.where(is_large, 2.0**80, 1.0))
+    return up, down
 
 
 def _lower(panel: Tensor, block: slice) -> Tensor:

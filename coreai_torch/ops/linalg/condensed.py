@@ -1,0 +1,131 @@
+"""Reduce matrices to tridiagonal and bidiagonal form, and diagonalize these forms."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .._lib.loops import Step, column, place, row, steps
+from .secular import conquer
+
+_OUTSIDE = 2.0  # above all values of a scaled matrix
+
+
+def _reflection(x: Tensor, at: Step) -> tuple[Tensor, Tensor]:
+    """Return vector and weight of the reflection that zeroes `x` but at `at`."""
+    largest = x.abs().amax(-1, keepdim=True)
+    x = x / largest.clamp(min=1e-30)
+    first = x.index_select(-1, place(at))
+    norm = (x * x).sum(-1, keepdim=True).sqrt()
+    here = (torch.arange(x.shape[-1]) == at).to(x.dtype)
+    vector = x + here * torch.where(first < 0, -norm, norm)
+    square = (vector * vector).sum(-1, keepdim=True)
+    return vector, 2 / square.clamp(min=1e-36)
+
+
+def _reflect(vector: Tensor, weight: Tensor, basis: Tensor) -> Tensor:
+    """Return `(1 - weight * vector * vectorᵀ) @ basis`."""
+    return basis - (weight * vector).unsqueeze(-1) * (vector.unsqueeze(-2) @ basis)
+
+
+def _identity(matrix: Tensor) -> Tensor:
+    return torch.eye(matrix.shape[-1], dtype=matrix.dtype).expand(matrix.shape)
+
+
+def _tridiagonal(matrix: Tensor, with_basis: bool) -> list[Tensor]:
+    """Return a tridiagonal matrix similar to a symmetric one, and the transposed basis."""
+    count = matrix.shape[-1]
+
+    def body(k: Step, matrix: Tensor, *basis: Tensor) -> list[Tensor]:
+        given = torch.where(torch.arange(count) > k, row(matrix, k), 0.0)
+        vector, weight = _reflection(given, k + 1)
+        products = weight * (vector.unsqueeze(-2) @ matrix).squeeze(-2)
+        share = weight * (products * vector).sum(-1, keepdim=True) / 2
+        other = products - share * vector
+        change = vector.unsqueeze(-1) * other.unsqueeze(-2)
+        change = change + other.unsqueeze(-1) * vector.unsqueeze(-2)
+        return [matrix - change, *(_reflect(vector, weight, b) for b in basis)]
+
+    basis = [_identity(matrix)] if with_basis else []
+    return steps(max(count - 2, 0), body, [matrix, *basis])
+
+
+def _bidiagonal(matrix: Tensor, with_basis: bool) -> list[Tensor]:
+    """Return `left @ matrix @ right`, which is upper bidiagonal, and the orthogonal `left`."""
+    count = matrix.shape[-1]
+
+    def body(k: Step, matrix: Tensor, *basis: Tensor) -> list[Tensor]:
+        positions = torch.arange(count)
+        down, weight = _reflection(torch.where(positions >= k, column(matrix, k), 0.0), k)
+        products = weight * (down.unsqueeze(-2) @ matrix).squeeze(-2)
+        given = row(matrix, k) - down.index_select(-1, place(k)) * products
+        across, other_weight = _reflection(torch.where(positions > k, given, 0.0), k + 1)
+        # A product with a column takes the runtime three times as long as this sum.
+        sums = (matrix * across.unsqueeze(-2)).sum(-1)
+        sums = other_weight * (sums - down * (products * across).sum(-1, keepdim=True))
+        matrix = matrix - down.unsqueeze(-1) * products.unsqueeze(-2)
+        matrix = matrix - sums.unsqueeze(-1) * across.unsqueeze(-2)
+        return [matrix, *(_reflect(down, weight, b) for b in basis)]
+
+    basis = [_identity(matrix)] if with_basis else []
+    return steps(count - 1, body, [matrix, *basis])
+
+
+def _padding(count: int) -> int:
+    """Return the number of elements up to the next power of two."""
+    return (1 << (count - 1).bit_length()) - count
+
+
+def _select(values: Tensor, rows: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """Return the values without the padding in order, and the vectors if they have all rows."""
+    values, order = values.sort(-1)
+    values, order = values[..., :count], order[..., :count]
+    if descending:
+        values, order = values.flip(-1), order.flip(-1)
+    rows = rows[..., :count, :]
+    return values, rows.gather(-1, order.unsqueeze(-2).expand(*rows.shape[:-1], count))
+
+
+def eigen(matrix: Tensor, with_vectors: bool) -> list[Tensor]:
+    """Return ascending eigenvalues of a symmetric matrix, and the eigenvectors if requested."""
+    count = matrix.shape[-1]
+    matrix, *basis = _tridiagonal(matrix, with_vectors)
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    beside = functional.pad(matrix.diagonal(1, dim1=-2, dim2=-1), (1, 0))
+    sizes = beside.abs()
+    bound = (diagonal.abs() + sizes + _before(sizes)).amax(-1, keepdim=True)
+    safe = bound.clamp(min=1e-30)
+    padding = _padding(count)
+    sizes = functional.pad(sizes / safe, (0, padding))
+    diagonal = functional.pad(diagonal / safe, (0, padding), value=_OUTSIDE)
+    roots = sizes.sqrt()
+    signs = functional.pad(torch.where(beside < 0, -1.0, 1.0), (0, padding))
+    values = diagonal - sizes - _before(sizes)
+    values, rows = conquer(values, roots, signs * roots, False, with_vectors)
+    values, rows = _select(values, rows, count, False)
+    return [values * bound, *(b.mT @ rows for b in basis)]
+
+
+def _before(x: Tensor) -> Tensor:
+    """Move all elements forward by one position; the last becomes zero."""
+    return functional.pad(x[..., 1:], (0, 1))
+
+
+def left_singular(matrix: Tensor, with_vectors: bool) -> list[Tensor]:
+    """Return descending singular values of a square matrix, and the left vectors if requested."""
+    count = matrix.shape[-1]
+    matrix, *basis = _bidiagonal(matrix, with_vectors)
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    above = functional.pad(matrix.diagonal(1, dim1=-2, dim2=-1), (1, 0))
+    bound = (diagonal.abs() + above.abs()).amax(-1, keepdim=True)
+    safe = bound.clamp(min=1e-30)
+    padding = _padding(count)
+    diagonal = functional.pad(diagonal / safe, (0, padding), value=_OUTSIDE)
+    above = functional.pad(above / safe, (0, padding))
+    # The product with the transpose is a sum over the columns; the first has one element.
+    first = torch.arange(count + padding) == 0
+    values = torch.where(first, diagonal.abs(), 0.0)
+    values, rows = conquer(values, above, diagonal, True, with_vectors)
+    values, rows = _select(values, rows, count, True)
+    return [values * bound, *(b.mT @ rows for b in basis)]
