@@ -249,8 +249,18 @@ FAMILIES = (
         n=8,
         program="n",
         constants="n^2",
-        reason="a loop over the columns, and a product in each step; LU, Cholesky and triangular "
-        "systems in blocks of 64, so that the steps cost n²",
+        reason="a loop over the columns, and a product in each step; LU, QR, Cholesky and "
+        "triangular systems in blocks of 64, so that the steps cost n²",
+    ),
+    Family(
+        "svd, eigh of n x n",
+        "n^3",
+        lambda n: (torch.linalg.eigvalsh, (torch.randn(n, n),)),
+        n=8,
+        program="log n",
+        constants="n^2",
+        reason="reduced to two diagonals in a loop of n steps, then log2 n levels of divide and "
+        "conquer; the vectors of svd by QR, whose program grows with n",
     ),
     Family(
         "scaled_dot_product_attention of n positions",

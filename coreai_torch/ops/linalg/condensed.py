@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .._lib.loops import Step, column, place, row, steps
-from .secular import conquer
+from .secular import conquer, sum_of_squares
 
 _OUTSIDE = 2.0  # above all values of a scaled matrix
 
@@ -17,11 +17,10 @@ def _reflection(x: Tensor, at: Step) -> tuple[Tensor, Tensor]:
     largest = x.abs().amax(-1, keepdim=True)
     x = x / largest.clamp(min=1e-30)
     first = x.index_select(-1, place(at))
-    norm = (x * x).sum(-1, keepdim=True).sqrt()
+    norm = sum_of_squares(x).unsqueeze(-1).sqrt()
     here = (torch.arange(x.shape[-1]) == at).to(x.dtype)
     vector = x + here * torch.where(first < 0, -norm, norm)
-    square = (vector * vector).sum(-1, keepdim=True)
-    return vector, 2 / square.clamp(min=1e-36)
+    return vector, 1 / (norm * (norm + first.abs())).clamp(min=1e-36)
 
 
 def _reflect(vector: Tensor, weight: Tensor, basis: Tensor) -> Tensor:

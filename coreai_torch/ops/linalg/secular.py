@@ -19,8 +19,8 @@ from .._lib.loops import Step, steps
 
 _LEAST_WEIGHT = 3e-9  # of an element of z
 _LEAST_GAP = {False: 1e-11, True: 1e-9}  # of poles; squared ones must not underflow
-_HALVINGS = 14  # of the logarithm of a bracket, whose ends have a ratio of at most 2^120
-_NEWTON_STEPS = 2  # from a relative error of 0.3 %
+_HALVINGS = 20  # of the logarithm of a bracket, from a factor of at most 2^120 to 1.0001
+_GROUP = 32
 
 Poles = tuple[Tensor, Tensor]  # the exact pole is the sum
 
@@ -87,8 +87,17 @@ def _diagonalize(poles: Tensor, vector: Tensor, squared: bool) -> tuple[Tensor, 
     ratios = from_root / (from_pole - torch.eye(count, dtype=poles.dtype))
     exact = ratios.prod(-1).abs().sqrt() * torch.where(vector < 0, -1.0, 1.0)
     vectors = exact.unsqueeze(-1) * (distance.unsqueeze(-2) / from_root)
-    vectors = vectors / (vectors * vectors).sum(-2, keepdim=True).sqrt()
+    vectors = vectors / sum_of_squares(vectors.mT).sqrt().unsqueeze(-2)
     return _move(nearest, distance, squared) - offsets, vectors
+
+
+def sum_of_squares(x: Tensor) -> Tensor:
+    """Return sums over the last axis in groups; the runtime adds one element after the other."""
+    squares, count = x * x, x.shape[-1]
+    if count > _GROUP:
+        squares = torch.nn.functional.pad(squares, (0, -count % _GROUP))
+        squares = squares.unflatten(-1, (-(-count // _GROUP), _GROUP)).sum(-1)
+    return squares.sum(-1)
 
 
 def _following(x: Tensor) -> Tensor:
@@ -131,12 +140,10 @@ def _root(differences: Tensor, sign: Tensor, weights: Tensor, low: Tensor, high:
         return [torch.where(is_high, low, middle), ratio]
 
     low, ratio = steps(_HALVINGS, halve, [low, high / low], [differences, sign, weights])
-    high, distance = low * ratio, low * ratio.sqrt()
-    for _ in range(_NEWTON_STEPS):  # for the product with the distance, which is nearly linear
-        shares = 1 / (differences - (sign * distance).unsqueeze(-2))
-        value = (1 + weights @ shares).squeeze(-2) * sign
-        slope = (weights @ (shares * (shares * distance.unsqueeze(-2)))).squeeze(-2)
-        distance = distance - distance * (value / (value + slope))
-        # Rounding errors of the sums may lead beyond the next pole if poles nearly coincide.
-        distance = torch.minimum(torch.maximum(distance, low), high)
-    return distance
+    # One Newton step for the product with the distance, which is nearly linear.
+    shares = 1 / (differences - (sign * low).unsqueeze(-2))
+    value = (1 + weights @ shares).squeeze(-2) * sign
+    slope = (weights @ (shares * (shares * low.unsqueeze(-2)))).squeeze(-2)
+    change = 1 - value / (value + slope)
+    # Rounding errors of the sums may lead beyond the next pole if poles nearly coincide.
+    return low * torch.minimum(change.clamp(min=1.0), ratio)
