@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from . import units  # noqa: F401  finds `provenance`
+from . import units
 
 STORED = Path(__file__).parent / "score.json"
 _UNRELATED = "fails without rewrites"
@@ -27,6 +27,9 @@ def record(results: Path) -> None:
 
     rows = list(read(results).values())
     score = merged(json.loads(STORED.read_text()), _score(rows))
+    for kind in {row["kind"] for row in rows}:
+        known = sum(len(unit.members) or 1 for unit in units.all_units((kind,)))
+        score["known"] = {**score["known"], kind: known}
     STORED.write_text(json.dumps(score, indent=1) + "\n")
     targets_page.PAGE.write_text(targets_page.page())
 
@@ -42,6 +45,7 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
             for key in ("verdicts", "places")
         },
         "failures": {**failures, **new["failures"]},
+        "known": old.get("known", {}),
     }
 
 
@@ -85,6 +89,8 @@ def lines() -> list[str]:
     for kind, title in _KINDS.items():
         count, places = stored["verdicts"][kind], sum(stored["places"][kind].values())
         cells = [str(count.get(v, 0)) if count else "not run" for v in _COLUMNS]
+        known, judged = stored.get("known", {}).get(kind, 0), sum(count.values())
+        title = f"{title}, {judged} of {known} judged" if judged < known else title
         result.append(f"| {title} | {' | '.join(cells)} | {places} |")
     result.append("")
     failed = {n: m for n, m in stored["failures"].items() if not m.startswith(_UNRELATED)}
