@@ -34,8 +34,9 @@ def compress_in_slices(value: Tensor, scheme: Scheme, layout: Layout) -> tuple[P
 
 
 def _square_sum(x: Tensor) -> float:
-    """Return the sum of squares, added up in float64."""
-    return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
+    """Return the sum of squares: of each row in float32, of the rows in float64."""
+    rows = x.flatten(1) if x.dim() > 1 else x.reshape(1, -1)
+    return float(torch.linalg.vector_norm(rows, dim=1).double().square().sum())
 
 
 def _concatenate(pieces: list[Tensor]) -> Tensor:
