@@ -115,14 +115,3 @@ def scan(steps: int) -> Call:
         return torch._higher_order_ops.scan(combine, torch.zeros(x.shape[1]), x)
 
     return run, (torch.randn(steps, 16),)
-
-
-def multinomial(x: Tensor) -> Tensor:
-    """Draw from a distribution with one possible result, so that eager torch draws the same."""
-    return torch.multinomial(x, 1)
-
-
-def certain() -> Tensor:
-    weights = torch.zeros(64, 30_522)
-    weights[torch.arange(64), ids(30_522, 64)] = 1.0
-    return weights

@@ -339,10 +339,6 @@ STATIC: dict[str, Callable[[], Call]] = {
         (torch.randn(8, 128, 128),),
     ),
     "vander 4,096": lambda: (lambda x: torch.vander(x, 16), (torch.rand(4_096),)),
-    "bernoulli mask 1M": lambda: (
-        lambda x: torch.bernoulli(x),
-        ((torch.rand(1_000_000) > 0.5).float(),),
-    ),
 }
 
 DYNAMIC: dict[str, Callable[[], Call]] = {

@@ -112,7 +112,6 @@ SELECTION: dict[str, Callable[[], Call]] = {
         torch.isin,
         (inputs.ids(50_000, 1_000_000), inputs.ids(50_000, 1_000)),
     ),
-    "multinomial 64x30,522": lambda: (inputs.multinomial, (inputs.certain(),)),
     "repeat_interleave 100,000": lambda: (
         lambda x, n: torch.repeat_interleave(x, n, 0),
         (torch.randn(100_000, 8), inputs.ids(4, 100_000)),
