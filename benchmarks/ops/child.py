@@ -24,8 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import CASES, define_nms
 from torch.utils import _pytree as pytree
+
+# The package of this file without its parent: beside that lies a `coreai_torch`, which would hide
+# the published one.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ops.cases import CASES, define_nms
 
 # A runtime thread may use the interpreter while it shuts down, which aborts the process.
 atexit.register(time.sleep, 0.3)

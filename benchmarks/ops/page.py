@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,15 @@ COST = """### Declared costs
 `tests/cost` measures every family at two sizes a factor of 8 apart, and fails if the number of ops,
 the bytes of the program or the time grows faster than this table says. All other lowerings are
 linear in their inputs and outputs.
+"""
+
+
+REAL = "### More calls at real sizes"
+_REAL_TEXT = """`python -m benchmarks.ops.sweep` runs {count} calls, each with a limit of 90
+processor seconds and 8 GB; `benchmarks/ops/real_sizes.json` has the figures of each, with its
+commit and versions. They were taken on a busy machine, so that a time may be too high by half.
+The slowest call takes {slowest} in all (convert, load, run), and the largest process {peak:,.0f}
+MB. These calls fail, are wrong or take more than 300 times the eager time:
 """
 
 
@@ -102,6 +111,30 @@ def write(figures: dict[str, dict[str, Any]], families: Iterable[Any]) -> None:
     """Replace the section in the page, which it ends."""
     text = PAGE.read_text()
     before = text.removesuffix(section_of(text)).rstrip("\n")
-    parts = (HEADING + "\n", INTRODUCTION, _measured(figures) + "\n", results_table(figures), COST)
+    parts = [HEADING + "\n", INTRODUCTION, _measured(figures) + "\n", results_table(figures)]
+    parts += [*([text[text.index(REAL) : text.index(COST)]] if REAL in text else []), COST]
     section = "\n".join([*parts, complexity_table(families)])
     PAGE.write_text(f"{before}\n\n{section}")
+
+
+def write_real_sizes(
+    figures: dict[str, dict[str, Any]],
+    complaint: Callable[[dict[str, Any]], str],
+    explained: dict[str, str],
+) -> None:
+    """Replace the part on the calls of `real_sizes.py`, which is before the declared costs."""
+    text = PAGE.read_text()
+    heading = COST.partition("\n")[0]
+    before = text[: text.index(REAL if REAL in text else heading)]
+    ran = [f for f in figures.values() if "problem" not in f]
+    total = max(f["convert"] + f["load"] + f["run"] for f in ran)
+    summary = _REAL_TEXT.format(
+        count=len(figures), slowest=_time(total), peak=max(f["peak"] for f in ran)
+    )
+    rows = [
+        [name, reason, explained.get(name, "")]
+        for name, f in figures.items()
+        if (reason := complaint(f))
+    ]
+    table = _markdown(["call", "result", "reason"], rows)
+    PAGE.write_text(f"{before}{REAL}\n\n{summary}\n{table}\n{text[text.index(heading) :]}")

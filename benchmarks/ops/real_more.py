@@ -76,7 +76,6 @@ STATIC: dict[str, Callable[[], Call]] = {
         functional.embedding,
         (inputs.ids(151_936, 1, 512), torch.randn(151_936, 1_024)),
     ),
-    "sort rows 1,000x1,000": lambda: (torch.sort, (torch.randn(1_000, 1_000),)),
     "argsort descending 1M": lambda: (
         lambda x: x.sort(descending=True, stable=True).indices,
         (torch.randn(1_000_000),),

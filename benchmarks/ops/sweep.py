@@ -5,6 +5,7 @@
 Each call runs in a fork and adds one line of JSON to FILE: its figures or its problem, the commit
 and the versions. A call with a line at this commit is skipped, so an interrupted sweep continues.
 `--report` prints the calls that fail, are wrong or take more than 300 times the eager time.
+`--store` merges FILE into `real_sizes.json`, and writes its table to `docs/benchmarks.md`.
 """
 
 from __future__ import annotations
@@ -14,21 +15,19 @@ import json
 import os
 import resource
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # child.py is a script beside its cases
-
-from benchmarks.ops import child, vision_ops
+from benchmarks.ops import child, page, vision_ops
 from benchmarks.ops.cases import CASES, define_nms
-from benchmarks.ops.real_sizes import REAL_SIZES
+from benchmarks.ops.real_sizes import EXPLAINED, REAL_SIZES
 from tests.provenance import current
 
 SECONDS, GIGABYTES, SLOW = 90, 8, 300
 WRONG = 1e-3
 ALL = REAL_SIZES | CASES
+STORED = Path(__file__).parent / "real_sizes.json"
 _GRACE = 10  # times the processor seconds that a call may take on a busy machine
 
 
@@ -114,12 +113,21 @@ def complaint(figures: dict[str, Any]) -> str:
     return f"{ratio:.0f} times eager" if ratio > SLOW and figures["run"] > 0.01 else ""
 
 
+def store(file: Path) -> None:
+    """Merge the lines of a sweep into the stored results; the last line of a call is kept."""
+    known = {line["name"]: line for line in json.loads(STORED.read_text())}
+    known |= {line["name"]: line for line in read(file)}
+    rows = [known[name] for name in sorted(known) if name in ALL]
+    STORED.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    page.write_real_sizes({row["name"]: row["figures"] for row in rows}, complaint, EXPLAINED)
+
+
 def report(file: Path) -> None:
     """Print the calls with a complaint, by their last line."""
     last = {line["name"]: line["figures"] for line in read(file)}
     for name, figures in last.items():
         if reason := complaint(figures):
-            print(f"{name}: {reason}")
+            print(f"{name}: {reason}; {EXPLAINED.get(name, 'not explained')}")
     print(f"{len(last)} of {len(ALL)} calls have run")
 
 
@@ -131,8 +139,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--commit", default="")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--store", action="store_true")
     options = parser.parse_intermixed_args()
-    if not options.report:
+    if options.store:
+        store(options.file)
+    elif not options.report:
         sweep(options)
     report(options.file)
 
