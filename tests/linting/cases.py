@@ -373,6 +373,7 @@ QUIET = [
     ("HAZ28", converted(lambda x: (x > 0).sum(), X)),
     ("HAZ29", converted(lambda x: (x != 1).int().cumsum(1), INDEX)),
     ("HAZ30", converted(_route, X)),
+    ("HAZ30", converted(lambda x: torch.histc(x, 4, 0, 3), X)),
     ("HAZ47", converted(States((1, 4096, 4), write=add_whole), X)),
     ("HAZ48", converted(States((2, 4), (2, 4), (2, 4), write=add_whole), X)),
     ("HAZ51", converted(nn.Sequential(nn.RMSNorm(8), nn.Sigmoid(), nn.ReLU()).half(), HALF)),

@@ -42,7 +42,14 @@ def _is_unchecked_scatter(view: FunctionView, op: Op) -> bool:
     if indices is not None and kind(indices) in ("argsort", "argmax"):
         length = _length(view, indices, 1)
         return not 0 < length <= _length(view, op, 3) or last not in (None, length - 1)
-    return indices is None or kind(indices) not in ("constant", "minimum", "maximum")
+    return not _is_bounded(view, indices)
+
+
+def _is_bounded(view: FunctionView, op: Op | None) -> bool:
+    """Return whether indices are constants, clamped, or selected from such indices."""
+    if op is not None and kind(op) == "where":
+        return all(_is_bounded(view, view.origin(value)) for value in op.operands[1:3])
+    return op is not None and kind(op) in ("constant", "minimum", "maximum")
 
 
 def _selected(view: FunctionView, value: int) -> tuple[Op | None, int | None]:
