@@ -34,9 +34,9 @@ linear in their inputs and outputs.
 REAL = "### More calls at real sizes"
 _REAL_TEXT = """`python -m benchmarks.ops.sweep` runs {count} calls, each with a limit of 90
 processor seconds and 8 GB; `benchmarks/ops/real_sizes.json` has the figures of each, with its
-commit and versions. They were taken on a busy machine, so that a time may be too high by half.
-The slowest call takes {slowest} in all (convert, load, run), and the largest process {peak:,.0f}
-MB. These calls fail, are wrong or take more than 300 times the eager time:
+commit and versions. They are processor seconds on a busy machine, not quiet timings. The slowest
+call takes {slowest} in all (convert, load, run), and the largest process {peak:,.0f} MB. These
+calls fail, are wrong or take more than 300 times the eager time:
 """
 
 
