@@ -33,9 +33,10 @@ _REPORT = "report this with the model; verify(...) names the op that crashed"
 def run_step(step: Callable[[], None], doing: str) -> bool:
     """Run the step in a child; return False if it must run in this process instead.
 
-    An exception of the step is raised here. A crash raises a `NativeError`.
+    An exception of the step is raised here. A crash raises a `NativeError`. With the environment
+    variable `COREAI_TORCH_FORK=0`, no child is started.
     """
-    if not sys.platform.startswith("linux"):
+    if not sys.platform.startswith("linux") or os.environ.get("COREAI_TORCH_FORK") == "0":
         return False
     sys.stdout.flush()  # the child must not print it again
     logs, results = os.pipe(), os.pipe()

@@ -20,6 +20,11 @@ from coreai_torch.errors import NativeError, SaveError
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
 
 
+@pytest.fixture(autouse=True)
+def with_forks(monkeypatch):
+    monkeypatch.delenv("COREAI_TORCH_FORK")
+
+
 def converted(**options):
     model, x = nn.Linear(512, 512), torch.ones(1, 512)
     return coreai_torch.convert(model, (x,), verify=False, **options)
