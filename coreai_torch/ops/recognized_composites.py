@@ -32,7 +32,6 @@ from ..passes.recognize.composites import (
 )
 from ..passes.recognize.pattern import arguments
 from ..torch_compat import schema_of
-from .nn.rotary import rotate
 
 _SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 
@@ -49,8 +48,6 @@ class CompositeLowering:
     target: Any
     fn: Callable[..., Tensor]
     attrs: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    # Emits a faster body; returns None for arguments that it does not support.
-    emit: Callable[[Mapping[str, Any]], Value | None] = lambda given: None
     origin: str = BUILT_IN
     cases: Sequence[Case] = ()
 
@@ -60,9 +57,6 @@ class CompositeLowering:
         tensors = {name: node for name, node in given.items() if isinstance(node, fx.Node)}
 
         def body(*values: Value) -> list[Any]:
-            emitted = self.emit({**given, **dict(zip(tensors, values, strict=True))})
-            if emitted is not None:
-                return [emitted]
             graph, inputs = trace(self.fn, call.node, builtin_decompositions())
             by_node = dict(zip(reversed(tensors.values()), reversed(values), strict=True))
             return lower_subgraph(graph, [by_node[node] for node in inputs])
@@ -90,7 +84,7 @@ def lowerings() -> Iterator[CompositeLowering]:
     yield CompositeLowering(
         rms_norm, compute_rms_norm, lambda given: {"axes": -1, "eps": given["eps"]}
     )
-    yield CompositeLowering(rope, compute_rope, _rope_attrs, rotate)
+    yield CompositeLowering(rope, compute_rope, _rope_attrs)
     yield CompositeLowering(
         attention,
         compute_attention,
