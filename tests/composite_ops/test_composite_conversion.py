@@ -65,6 +65,12 @@ def rope_arguments(steps, batch=2, **more):
     return {"input": drawn(4, batch, 2, steps, 8), **more}
 
 
+def infinite(x):
+    """Return the tensor with an infinite feature."""
+    x[..., 0] = float("inf")
+    return x
+
+
 def positions(steps, start=0):
     return torch.arange(start, start + steps)[None]
 
@@ -82,6 +88,9 @@ ROWS |= {
         rope_arguments(5, position_ids=positions(5, 3)),
         {**SEQ_AXES, "position_ids": {1: SEQ}},
         rope_arguments(7, position_ids=positions(7, 2)),
+    ),
+    "rope_infinite": Row(
+        RoPE(), {"input": infinite(drawn(4, 2, 2, 5, 8)), "position_ids": positions(5, 3)}
     ),
     "rope_scale_base": Row(RoPE(scale=0.5, base=500.0), rope_arguments(5)),
     "rope_dims": Row(RoPE(dims=4), rope_arguments(5), SEQ_AXES, rope_arguments(8)),
