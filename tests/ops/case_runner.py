@@ -203,8 +203,9 @@ def _are_equal(some, others):
 
 
 def _bytes(value):
-    """Return the bytes of a tensor; an empty one cannot be viewed in another dtype."""
-    return value.flatten().view(torch.uint8) if value.numel() else value
+    """Return the bytes of a tensor; one that is empty or has a stride of 0 has no such view."""
+    dense = value.clone(memory_format=torch.contiguous_format).flatten()
+    return dense.view(torch.uint8) if value.numel() else dense
 
 
 def _is_float8(value):

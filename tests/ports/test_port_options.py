@@ -87,4 +87,4 @@ def test_wrong_image_is_wrong_usage(capsys, image):
 def test_missing_file_of_labels_is_wrong_usage(capsys):
     code, found = convert(capsys, "--labels", "cat,dog")
     assert (code, found["error"]["code"]) == (2, "usage")
-    assert "no file 'cat,dog' with labels" in found["error"]["message"]
+    assert "the file 'cat,dog' does not exist" in found["error"]["message"]

@@ -42,7 +42,7 @@ def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float, compute_mode: int | None
     cases=[case(f32(5, 3, fixed=True), p) for p in _NORMS],
 )
 def pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
-    """Compute all pairs, then select: a gather of rows takes 40 times as long as a difference."""
+    # Computes all pairs, then selects: a gather of rows takes 40 times as long as a difference.
     count = x.shape[0]
     first, second = torch.triu_indices(count, count, 1)
     return _norm(x.unsqueeze(-2) - x.unsqueeze(-3), p).flatten()[first * count + second]
