@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
@@ -46,6 +47,17 @@ Checkpoint = Annotated[
 DType = Annotated[
     str, typer.Option(help="Convert the model and its float inputs: float16, bfloat16, float32.")
 ]
+Target = Annotated[
+    str, typer.Option(help="Rewrite what fails on neural_engine, gpu, cpu, or any of them.")
+]
+
+
+class Verify(StrEnum):
+    """How much of a program is compared with PyTorch."""
+
+    QUICK = "quick"
+    FULL = "full"
+    NONE = "none"
 
 
 _pending: list[str] = []  # JSON output, printed after everything else

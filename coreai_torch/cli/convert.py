@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,8 @@ from .console import (
     Inputs,
     Json,
     Source,
+    Target,
+    Verify,
     answer,
     check_asset_path,
     counted,
@@ -54,14 +55,6 @@ Metadata = Annotated[
         help="key=value: author, license, model_description, or any key; can be repeated."
     ),
 ]
-
-
-class Verify(StrEnum):
-    """How much of the program is compared with PyTorch."""
-
-    QUICK = "quick"
-    FULL = "full"
-    NONE = "none"
 
 
 def convert(
@@ -103,9 +96,7 @@ def convert(
     keep: Keep = None,
     calibration: Calibration = None,
     half_ports: HalfPorts = False,
-    target: Annotated[
-        str, typer.Option(help="Rewrite what fails on neural_engine, gpu, cpu, or any of them.")
-    ] = "",
+    target: Target = "",
     safe: Annotated[
         bool, typer.Option("--safe/--no-safe", help="Whether --target rewrites anything.")
     ] = True,

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .console import Checkpoint, DType, Inputs, Json, Source, answer, size, table
+from .console import (
+    Checkpoint,
+    DType,
+    Inputs,
+    Json,
+    Source,
+    Target,
+    Verify,
+    answer,
+    size,
+    table,
+)
 from .half import Calibration, HalfPorts, Keep, Precision, half_options
 from .ports import BoolPorts, Images, Labels, Outputs, port_options
 
@@ -26,14 +36,6 @@ manifest.json, with the ports and the order of the parts.
 """
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20}
 _UNITS["GIB"] = 2**30
-
-
-class Verify(StrEnum):
-    """How much of each part is compared with PyTorch."""
-
-    QUICK = "quick"
-    FULL = "full"
-    NONE = "none"
 
 
 def split(
@@ -53,9 +55,7 @@ def split(
     keep: Keep = None,
     calibration: Calibration = None,
     half_ports: HalfPorts = False,
-    target: Annotated[
-        str, typer.Option(help="Rewrite what fails on neural_engine, gpu, cpu, or any of them.")
-    ] = "",
+    target: Target = "",
     outputs: Outputs = "",
     image: Images = None,
     bool_ports: BoolPorts = "bool",
