@@ -21,8 +21,9 @@ from . import windows
 from .fourier import Signal, unit_circle
 
 DENSE = 1_024  # up to this upper bound, one product with the full matrix is faster
-LONGEST = 1_000_000  # a byte of a position times 2 n needs at most 31 bits up to 2**21
-_BYTE = 256
+LONGEST = 20_000_000  # without a bound, the matrix of the last factor then takes 12 GB
+_DIGIT = 16  # a digit of a position times 3 n needs at most 31 bits up to 44,000,000
+_DIGITS = 6  # of the largest position
 _RADIX = 32  # a static factor of a dynamic length
 
 
@@ -38,16 +39,16 @@ def upper_bound(size: Any) -> int | None:
 def _square_modulo(position: Value, period: Value) -> Value:
     """Return `position² mod period` without a product that exceeds 32 bits.
 
-    The second factor is split into three bytes, and the sum is reduced after each.
+    The second factor is split into digits, and the sum is reduced after each.
     """
     rest, digits = position, []
-    for _ in range(2):
-        upper = cai.floor_divide(rest, cai.i32(_BYTE))
-        digits.append(cai.sub(rest, cai.mul(upper, cai.i32(_BYTE))))
+    for _ in range(_DIGITS - 1):
+        upper = cai.floor_divide(rest, cai.i32(_DIGIT))
+        digits.append(cai.sub(rest, cai.mul(upper, cai.i32(_DIGIT))))
         rest = upper
     found = cai.modulo(cai.mul(position, rest), period)
     for digit in reversed(digits):
-        shifted = cai.mul(found, cai.i32(_BYTE))
+        shifted = cai.mul(found, cai.i32(_DIGIT))
         found = cai.modulo(cai.add(shifted, cai.mul(position, digit)), period)
     return found
 
