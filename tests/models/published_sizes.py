@@ -6,8 +6,10 @@ the commit and the versions that they were measured with, and `page.py` prints t
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +39,37 @@ def _store(verdicts: dict[str, Any], runs: list[dict[str, str]]) -> None:
 
 
 def collect(files: list[Path]) -> None:
-    """Add the lines of `published_sweep.py` to the stored verdicts, later lines last."""
+    """Store the models that pass in lines of `published_sweep.py`, later lines last.
+
+    A model whose last line fails loses its verdict, so that it counts as not judged.
+    """
     import page
     from zoo.judge import Verdict
 
     kept = load()
     runs = list(kept["runs"])
-    for file in files:
-        for line in map(json.loads, file.read_text().splitlines()):
-            verdict = Verdict(**{**line["verdict"], "error": line["verdict"]["error"] or 0.0})
-            stored = {**page.summary(verdict), "commit": line["run"]["commit"]}
-            kept["models"][line["name"]] = stored
-            runs.append(line["run"])
+    for line in itertools.chain.from_iterable(map(read_lines, files)):
+        name, result = line["name"], line["verdict"]
+        if result["failure"]:
+            sys.stdout.write(f"{name} fails: {result['failure'].splitlines()[0][:160]}\n")
+            kept["models"].pop(name, None)
+            continue
+        verdict = Verdict(**{**result, "error": result["error"] or 0.0})
+        kept["models"][name] = {**page.summary(verdict), "commit": line["run"]["commit"]}
+        runs.append(line["run"])
     _store(kept["models"], runs)
     page.main([])
+
+
+def read_lines(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines that have a verdict, without those that a killed process cut off."""
+    for text in file.read_text().splitlines() if file.exists() else ():
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            continue
+        if "verdict" in line:
+            yield line
 
 
 def main(arguments: list[str]) -> None:

@@ -10,7 +10,7 @@ of each family comes first, then the second of each, so that a short sweep cover
     --seconds S     start no model after S seconds, and stop the rest 20 seconds later
     --libraries A,B only models of these libraries
     --commit HASH   the commit, if the folder is not a repository
-    --collect       add the lines of all FILEs to published_sizes.json, and write the page
+    --collect       store the models that pass in all FILEs, and write the page
     NAME ...        only models whose names contain one of these
 """
 
@@ -21,8 +21,10 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -58,9 +60,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def judged_names(file: Path, commit: str) -> set[str]:
-    """Return the models that have a line at a commit."""
-    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    return {line["name"] for line in lines if line["run"]["commit"] == commit}
+    """Return the models that have a verdict at a commit."""
+    from published_sizes import read_lines
+
+    return {line["name"] for line in read_lines(file) if line["run"]["commit"] == commit}
 
 
 def _chosen(options: argparse.Namespace, done: set[str]) -> list[str]:
@@ -115,24 +118,29 @@ def _cause(code: int) -> str:
 
 
 class _Forks:
-    """Running models by process, each with its start."""
+    """Running models by process, each with its start and its temporary folder.
+
+    This process removes the folder: a fork that is killed at a limit leaves its asset there.
+    """
 
     def __init__(self, file: Path, run: dict[str, str], limit: float) -> None:
         self.file, self.run, self.limit = file, run, limit
-        self.running: dict[int, tuple[str, float]] = {}
+        self.running: dict[int, tuple[str, float, Path]] = {}
 
     def start(self, name: str) -> None:
+        folder = Path(tempfile.mkdtemp())
         process = os.fork()
         if not process:
             sink = os.open(os.devnull, os.O_WRONLY)
             os.dup2(sink, 2)
+            os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
             _work(name, self.file, self.run)
             os._exit(0)
-        self.running[process] = (name, time.monotonic())
+        self.running[process] = (name, time.monotonic(), folder)
 
     def collect(self) -> Iterator[str]:
         """Yield the models whose processes have ended."""
-        for process, (name, start) in list(self.running.items()):
+        for process, (name, start, folder) in list(self.running.items()):
             ended, status = os.waitpid(process, os.WNOHANG)
             if not ended and time.monotonic() - start > self.limit:
                 os.kill(process, signal.SIGKILL)
@@ -142,6 +150,7 @@ class _Forks:
                 cause = _cause(os.waitstatus_to_exitcode(status))
             if ended:
                 del self.running[process]
+                shutil.rmtree(folder, ignore_errors=True)
                 if cause:
                     self._add_failure(name, cause)
                 yield name
@@ -153,9 +162,10 @@ class _Forks:
 
     def stop(self) -> None:
         """End the running models without a line: they are judged in the next sweep."""
-        for process in self.running:
+        for process, (_, _, folder) in self.running.items():
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
+            shutil.rmtree(folder, ignore_errors=True)
         self.running.clear()
 
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
 import published_sizes
 import published_sweep
 import pytest
@@ -56,6 +63,34 @@ def test_sweep_continues_after_the_judged_models(tmp_path):
     published_sweep._add(file, {**verdict, "name": "opt 2048 tokens"}, {"commit": "b"})
     assert published_sweep.judged_names(file, "a") == {"bert 512 tokens"}
     assert published_sweep.judged_names(tmp_path / "none.jsonl", "a") == set()
+
+
+def test_sweep_skips_lines_without_a_verdict(tmp_path):
+    file = tmp_path / "lines.jsonl"
+    run = {"commit": "a"}
+    marker = json.dumps({"name": "gpt2 1024 tokens", "run": run})
+    file.write_text(f'{{"name": "cut o\n{marker}\n')
+    published_sweep._add(file, {"name": "bert 512 tokens", "error": 0.0}, run)
+    assert published_sweep.judged_names(file, "a") == {"bert 512 tokens"}
+
+
+def test_sweep_removes_the_temporary_folder_of_a_killed_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "results").mkdir()
+    file = tmp_path / "results" / "lines.jsonl"
+
+    def leave_a_file(*_):
+        Path(tempfile.mkdtemp(), "model.aimodel").write_bytes(b"weights")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(published_sweep, "_work", leave_a_file)
+    forks = published_sweep._Forks(file, {"commit": "a"}, 60.0)
+    forks.start("bert 512 tokens")
+    while not list(forks.collect()):
+        time.sleep(0.01)
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+    (line,) = published_sizes.read_lines(file)
+    assert line["verdict"]["failure"] == "SIGKILL"
 
 
 def test_sweep_takes_one_model_of_each_family_in_turn():
