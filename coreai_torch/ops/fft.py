@@ -23,6 +23,7 @@ from ..torch_compat import aten
 from ._lib import fourier_dynamic as dynamic
 from ._lib import windows
 from ._lib.fourier import DENSE, Signal, inverse_to_real, transform, transform_of_real
+from ._lib.size_bounds import upper_bound
 
 _LONG = (
     "sums of n terms of both signs: the absolute error grows with the sum of their sizes, "
@@ -88,7 +89,7 @@ class _Convolution:
         """Return the plan of a transform, or None if its full matrix is faster."""
         if isinstance(size, int):
             return None
-        found = dynamic.upper_bound(size)
+        found = upper_bound(size)
         if found is not None and found > dynamic.LONGEST:
             ctx.refuse(
                 f"a Fourier transform of a dynamic length of up to {found:,} is not supported",

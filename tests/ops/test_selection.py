@@ -47,6 +47,34 @@ def test_median_of_a_long_axis(kind, function):
     _check(lambda x: function(x, 1), _tensor(kind))
 
 
+@pytest.mark.parametrize("function", [torch.median, torch.nanmedian])
+def test_median_of_equal_elements_has_the_index_of_torch(function):
+    x = torch.tensor([1.0, 2.0, 2.0, _NAN])[torch.randint(0, 4, (2, _LENGTH))]
+    x[1] = x[1].nan_to_num(3.0)
+    values, places = run(convert(lambda x: function(x, 1), (x,)), (x,))
+    want = function(x, 1)
+    assert torch.equal(places.long(), want.indices)
+    assert torch.equal(values.nan_to_num(7e7), want.values.nan_to_num(7e7))
+
+
+def test_order_statistics_of_a_dynamic_axis():
+    def statistics(x):
+        return *x.kthvalue(3, 0), *x.median(0), torch.nanmedian(x)
+
+    shapes = ({0: torch.export.Dim.DYNAMIC},)
+    program = convert(statistics, (torch.randn(20, 3),), dynamic_shapes=shapes)
+    values = torch.tensor([1.0, _NAN, 3.0, -_INF, 3.0, _INF, -0.0, 2.0])
+    for count in (3, 20, 4_100):
+        x = values[torch.randint(0, 8, (count, 3))]
+        smallest, place, median, middle, center = run(program, (x,))
+        found = x.gather(0, place.long()[None])[0]
+        want = x.kthvalue(3, 0).values, x.median(0).values, torch.nanmedian(x)
+        for one, other in zip((smallest, median, center), want, strict=True):
+            assert torch.equal(one.nan_to_num(7e7), other.nan_to_num(7e7))
+        assert torch.equal(found.nan_to_num(7e7), smallest.nan_to_num(7e7))
+        assert torch.equal(middle.long(), x.median(0).indices)
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize("largest", [True, False])
 def test_topk_of_a_long_axis(kind, largest):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -25,15 +24,6 @@ LONGEST = 20_000_000  # without a bound, the matrix of the last factor then take
 _DIGIT = 16  # a digit of a position times 3 n needs at most 31 bits up to 44,000,000
 _DIGITS = 6  # of the largest position
 _RADIX = 32  # a static factor of a dynamic length
-
-
-def upper_bound(size: Any) -> int | None:
-    """Return the largest value of a size, or None if it has none."""
-    if isinstance(size, int):
-        return size
-    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
-    is_bounded = upper.is_finite and upper < torch.iinfo(torch.int32).max
-    return int(upper) if is_bounded else None
 
 
 def _square_modulo(position: Value, period: Value) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ...ir import dialect as cai
@@ -13,6 +15,7 @@ from .._lib.ranges import count_not_above
 
 _SUM, _MEAN, _MAX = 0, 1, 2
 _NAN, _INF = float("nan"), float("inf")
+_RADIX = 3  # rows of a block, and blocks of a block of the next level
 
 
 @lowers(
@@ -109,21 +112,92 @@ def embedding_bag(
     bag = count_not_above(starts, indices.shape[0]).to(starts.dtype) - 1
     counts = (indices != padding_idx).to(indices.dtype)
     size = torch.zeros_like(starts).to(indices.dtype).index_add(0, bag, counts)
-    rows = weight[indices]
     if mode == _MAX:
-        out, first = _max_per_bag(rows, bag, counts, starts.shape[0])
+        out, first = _max_per_bag(weight[indices], bag, counts, starts.shape[0])
         selected = torch.where(size.unsqueeze(1) > 0, indices[first], 0)
         return torch.where(size.unsqueeze(1) > 0, out, 0), bag, size, selected
-    # Torch sums float16 and bfloat16 in float32.
-    values = torch.where(counts.unsqueeze(1) > 0, rows, 0).float()
-    if per_sample_weights is not None:
-        values = values * per_sample_weights.unsqueeze(1)
-    total = values.new_zeros(starts.shape[0], rows.shape[1]).index_add(0, bag, values)
+    total = _sum_per_bag(weight, indices, starts, per_sample_weights, padding_idx)
     if mode == _SUM:
         zeros = torch.zeros_like(size)
         return total.to(weight.dtype), indices.new_empty(0), zeros, zeros.clone()
     mean = total / size.clamp(min=1).unsqueeze(1)
     return mean.to(weight.dtype), bag, size, size.clone()
+
+
+def _levels(count: Any, bags: Any) -> int:
+    """Return how often `_sum_per_bag` sums blocks before it scatters them.
+
+    A scatter takes 82 ns for each element (coreai-core 1.0.0b3, x86). A level divides the scattered
+    rows by `_RADIX`, and takes 39 ns for each element of the result. Two levels are as fast as none
+    if each bag has one row.
+    """
+    if not (isinstance(count, int) and isinstance(bags, int)):
+        return 2
+    return 1 if count < 2 * bags else 2 if count < 8 * bags else 3
+
+
+def _sum_per_bag(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    starts: torch.Tensor,
+    per_sample_weights: torch.Tensor | None,
+    padding_idx: int,
+) -> torch.Tensor:
+    """Return the sum of each bag in float32, as torch sums also float16 and bfloat16.
+
+    Sum aligned blocks of rows, and blocks of blocks. A bag consists of blocks of the last level,
+    which are scattered into their bags, and of a few blocks of each lower level at both of its
+    ends, which are gathered. No sum includes a row of another bag: it may be infinite.
+    """
+    count, bags = indices.shape[0], starts.shape[0]
+    levels = _levels(count, bags)
+    block = _RADIX**levels
+    padded = ((count + block - 1) // block + 1) * block  # at least one block of zeros at the end
+    zeros = indices.new_zeros(padded - count)
+    rows = aten.embedding.default(weight, torch.cat([indices, zeros])).float()
+    if per_sample_weights is not None:
+        factors = torch.cat([per_sample_weights, per_sample_weights.new_zeros(padded - count)])
+        rows = rows * factors.unsqueeze(1)
+    if padding_idx >= 0:
+        is_counted = torch.cat([indices != padding_idx, zeros > 0])
+        rows = torch.where(is_counted.unsqueeze(1), rows, 0)
+    else:
+        rows = torch.slice_scatter(rows, rows.new_zeros(padded - count, rows.shape[1]), 0, count)
+    limits = torch.cat([starts, starts.new_full((1,), count)])
+    total: torch.Tensor | float = 0.0
+    begin, end = starts, limits[1:]
+    for _ in range(levels):
+        outside, begin, end = _rows_at_ends(rows, begin, end)
+        total = total + outside
+        rows = rows.unflatten(0, (-1, _RADIX)).sum(1)
+    bag = count_not_above(limits, padded).unflatten(0, (-1, block)) - 1
+    first, last = bag[:, 0], bag[:, -1]
+    place = torch.where(first == last, first, bags).to(torch.int64)
+    inside = rows.new_zeros(bags + 1, rows.shape[1]).index_add(0, place, rows)[:bags]
+    return total + inside
+
+
+def _rows_at_ends(
+    rows: torch.Tensor, begin: torch.Tensor, end: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the sum of the rows of each bag outside full blocks, and its first and last block.
+
+    The last row is zero.
+    """
+    first, last = (begin + _RADIX - 1) // _RADIX, end // _RADIX
+    left_end = torch.minimum(first * _RADIX, end)
+    right_begin = torch.maximum(last * _RADIX, left_end)
+    steps = torch.arange(_RADIX - 1, device=rows.device)
+    nothing = rows.shape[0] - 1
+    places = [
+        torch.where(at < limit.unsqueeze(1), at, nothing)
+        for at, limit in (
+            (begin.unsqueeze(1) + steps, left_end),
+            (right_begin.unsqueeze(1) + steps, end),
+        )
+    ]
+    gathered = aten.embedding.default(rows, torch.cat(places, 1))
+    return gathered.sum(1), first, torch.maximum(first, last)
 
 
 def _max_per_bag(

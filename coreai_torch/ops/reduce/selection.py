@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from ...ir import dialect as cai
 from ...ir import graph, shapes
 from ...ir.dialect import Value
+from .._lib.size_bounds import upper_bound
 from .cumulative import positions
 
 _LONG = 4096  # sorting is faster than selection on a shorter axis
@@ -21,10 +23,19 @@ _TOP_BIT = 1 << 30
 _MANTISSA = 1 << 23
 
 
-def is_long(x: Value, axis: int) -> bool:
-    """Return whether an axis is static and long enough for selection."""
-    extent: int = x.type.shape[axis]
-    return extent >= _LONG  # a dynamic size is negative here
+def is_long(x: Value, axis: int, size: Any) -> bool:
+    """Return whether an axis is long enough for selection, or may be if its size is dynamic.
+
+    `size` is the size of the axis in the exported graph.
+    """
+    if not x.type.is_dynamic_dim(axis):
+        return bool(x.type.shape[axis] >= _LONG)
+    bound = upper_bound(size)
+    return not cai.may_be_empty(x) and (bound is None or bound >= _LONG)
+
+
+def _last_place(x: Value, axis: int) -> Value:
+    return shapes.number(shapes.sub(cai.size(x, axis), 1))
 
 
 def _searched(x: Value) -> Value:
@@ -50,10 +61,9 @@ def _smallest_with(x: Value, rank: Value, axis: int) -> Value:
     `x` determines one bit of each result.
     """
     zero = cai.like(x, 0)
-    below_zero = cai.raw_cast(cai.less(x, zero), torch.int32)
-    negative = cai.greater(cai.reduce_sum(below_zero, [axis]), rank)
+    negative = cai.greater(_count(cai.less(x, zero), axis), rank)
     floats = cai.is_float(x)
-    most_later = cai.sub(cai.i32(x.type.shape[axis] - 1), rank)
+    most_later = cai.sub(_last_place(x, axis), rank)
 
     def number(bits: Value) -> Value:
         if not floats:
@@ -66,8 +76,7 @@ def _smallest_with(x: Value, rank: Value, axis: int) -> Value:
         wanted = cai.add(bits, bit)
         ahead = cai.sub(wanted, cai.i32(1))
         tried = cai.where(negative, wanted, ahead) if floats else ahead
-        later = cai.raw_cast(cai.greater(x, number(tried)), torch.int32)
-        keeps = cai.greater(cai.reduce_sum(later, [axis]), most_later)
+        keeps = cai.greater(_count(cai.greater(x, number(tried)), axis), most_later)
         if floats:  # a greater magnitude is a smaller number
             keeps = cai.logical_xor(keeps, negative)
         return [cai.floor_divide(bit, cai.i32(2)), cai.where(keeps, wanted, bits)]
@@ -78,26 +87,34 @@ def _smallest_with(x: Value, rank: Value, axis: int) -> Value:
     return number(bits)
 
 
-def element_at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
-    """Return value and first index of the element of a rank (from 0), keepdim; NaN is last.
+def element_at(x: Value, rank: Value, axis: int, stable: bool) -> tuple[Value, Value]:
+    """Return value and index of the element of a rank (from 0), keepdim; NaN is last.
 
-    `rank` is an si32 tensor with the sizes of the result.
+    `rank` is an si32 tensor with the sizes of the result. The index is that of a stable sort, or
+    else of the first element with this value, which is faster.
     """
     keys = _searched(x)
     is_nan = cai.not_equal(keys, keys)
     numbers = cai.where(is_nan, cai.like(keys, _INF), keys) if cai.is_float(x) else keys
     least = _smallest_with(numbers, rank, axis)
-    place, far = positions(x, axis), cai.i32(2**31 - 1)
-    wanted = cai.equal(keys, least)
+    place, far, last = positions(x, axis), cai.i32(2**31 - 1), _last_place(x, axis)
+    wanted, earlier = cai.equal(keys, least), cai.less(keys, least)
     if cai.is_float(x):
         reached = cai.logical_not(cai.less(numbers, least))
         nearest = cai.reduce_min(cai.where(reached, numbers, cai.like(keys, _INF)), [axis])
-        nans = cai.reduce_sum(cai.raw_cast(is_nan, torch.int32), [axis])
-        among_nans = cai.greater(cai.add(rank, nans), cai.i32(x.type.shape[axis] - 1))
+        among_nans = cai.greater(cai.add(rank, _count(is_nan, axis)), last)
         wanted = cai.where(among_nans, is_nan, cai.equal(keys, nearest))
+        earlier = cai.where(among_nans, cai.logical_not(is_nan), cai.less(keys, nearest))
+    if stable:
+        seen = cai.scan(cai.raw_cast(wanted, torch.int32), axis, "sum")
+        wanted = cai.greater(seen, cai.sub(rank, _count(earlier, axis)))
     found = cai.reduce_min(cai.where(wanted, place, far), [axis])
-    found = cai.minimum(found, cai.i32(x.type.shape[axis] - 1))
+    found = cai.minimum(found, last)
     return cai.gather_along_axis(x, found, axis), found
+
+
+def _count(is_counted: Value, axis: int) -> Value:
+    return cai.reduce_sum(cai.raw_cast(is_counted, torch.int32), [axis])
 
 
 def block_size(extent: int, k: int, elements: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -164,10 +165,10 @@ def _flat(x: Value) -> Value:
     return cai.reshape(x, [shapes.product(cai.sizes(x))])
 
 
-def _at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
+def _at(x: Value, rank: Value, axis: int, size: Any, stable: bool) -> tuple[Value, Value]:
     """Return value and index of the element of each rank; the axis has its size in `rank`."""
-    if is_long(x, axis):
-        return element_at(x, rank, axis)
+    if is_long(x, axis, size):
+        return element_at(x, rank, axis, stable)
     place = cai.gather_along_axis(order(x, axis), rank, axis)
     return cai.gather_along_axis(x, place, axis), place
 
@@ -186,10 +187,10 @@ def _at(x: Value, rank: Value, axis: int) -> tuple[Value, Value]:
 def kthvalue(ctx: Ctx, x: Value, k: Dim, dim: Axis, keepdim: bool) -> list[Value]:
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    if is_long(x, dim):
+    if is_long(x, dim, ctx.fake("self").shape[dim]):
         kept = [1 if a == dim else size for a, size in enumerate(cai.sizes(x))]
         rank = cai.broadcast_to(shapes.number(shapes.sub(k, 1)), kept)
-        pair = element_at(x, rank, dim)
+        pair = element_at(x, rank, dim, stable=False)  # torch's index may be any
     else:
         place = cai.slice_axis(order(x, dim), dim, shapes.sub(k, 1), k)
         pair = cai.gather_along_axis(x, place, dim), place
@@ -200,17 +201,22 @@ def _whole(number: Dim) -> Value:
     return cai.i32(number) if isinstance(number, int) else number
 
 
-def _median(x: Value, axis: int, ignore_nan: bool) -> tuple[Value, Value]:
-    """Return the lower median and its index (keepdim); the first NaN unless NaN is ignored."""
+def _median(
+    x: Value, axis: int, size: Any, ignore_nan: bool, with_index: bool
+) -> tuple[Value, Value]:
+    """Return the lower median and its index (keepdim); the first NaN unless NaN is ignored.
+
+    `size` is the size of the axis in the exported graph. Torch's index is that of a stable sort.
+    """
     extent = cai.size(x, axis)
     is_nan = cai.raw_cast(cai.not_equal(x, x), torch.int32)
     numbers = cai.sub(_whole(extent), cai.reduce_sum(is_nan, [axis]))
     if ignore_nan:
         middle = cai.floor_divide(cai.sub(numbers, cai.i32(1)), cai.i32(2))
-        return _at(x, cai.maximum(middle, cai.i32(0)), axis)
+        return _at(x, cai.maximum(middle, cai.i32(0)), axis, size, with_index)
     half = _whole(shapes.floordiv(shapes.sub(extent, 1), 2))
     has_nan = cai.less(numbers, _whole(extent))
-    return _at(x, cai.where(has_nan, numbers, half), axis)
+    return _at(x, cai.where(has_nan, numbers, half), axis, size, with_index)
 
 
 _MEDIANS = [
@@ -232,36 +238,38 @@ _MEDIANS_OF_ALL = [
 ]
 
 
-def _median_along(x: Value, dim: Axis, keepdim: bool, ignore_nan: bool) -> list[Value]:
+def _median_along(ctx: Ctx, x: Value, dim: Axis, keepdim: bool, ignore_nan: bool) -> list[Value]:
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    return [drop_axes(v, [dim], keepdim) for v in _median(x, dim, ignore_nan)]
+    pair = _median(x, dim, ctx.fake("self").shape[dim], ignore_nan, ctx.uses(1))
+    return [drop_axes(v, [dim], keepdim) for v in pair]
 
 
-def _median_of_all(x: Value, ignore_nan: bool) -> Value:
+def _median_of_all(ctx: Ctx, x: Value, ignore_nan: bool) -> Value:
     if not x.type.rank:
         return x
-    return drop_axes(_median(_flat(x), 0, ignore_nan)[0], [0], False)
+    size = ctx.fake("self").numel()
+    return drop_axes(_median(_flat(x), 0, size, ignore_nan, False)[0], [0], False)
 
 
 @lowers(aten.median.dim, cases=_MEDIANS)
 def median_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value]:
-    return _median_along(x, dim, keepdim, ignore_nan=False)
+    return _median_along(ctx, x, dim, keepdim, ignore_nan=False)
 
 
 @lowers(aten.nanmedian.dim, cases=_MEDIANS)
 def nanmedian_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value]:
-    return _median_along(x, dim, keepdim, ignore_nan=True)
+    return _median_along(ctx, x, dim, keepdim, ignore_nan=True)
 
 
 @lowers(aten.median.default, cases=_MEDIANS_OF_ALL)
 def median(ctx: Ctx, x: Value) -> Value:
-    return _median_of_all(x, ignore_nan=False)
+    return _median_of_all(ctx, x, ignore_nan=False)
 
 
 @lowers(aten.nanmedian.default, cases=_MEDIANS_OF_ALL)
 def nanmedian(ctx: Ctx, x: Value) -> Value:
-    return _median_of_all(x, ignore_nan=True)
+    return _median_of_all(ctx, x, ignore_nan=True)
 
 
 def shifted(x: Value, axis: int) -> Value:
