@@ -226,3 +226,6 @@ CASES: dict[str, Callable[[], Call]] = {
     "scan 4,096 steps": lambda: scan(4_096),
     "while_loop 10,000 steps": lambda: counted_loop(10_000),
 }
+
+# Calls that return values and places of a sort, in any order of equal numbers.
+UNSTABLE_SORTS = ("sort 100,000",)

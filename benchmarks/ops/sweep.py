@@ -36,7 +36,7 @@ def _figures(name: str) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_DATA, (GIGABYTES << 30, GIGABYTES << 30))
     library = _library(name)
     try:
-        return child.measure(ALL[name], False, name.endswith("dynamic"))
+        return child.measure(name, ALL[name], False, name.endswith("dynamic"))
     except Exception as problem:
         return {"problem": f"{type(problem).__name__}: {problem}"[:400]}
     finally:

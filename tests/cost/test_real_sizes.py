@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.ops import sweep
+import torch
+
+from benchmarks.ops import child, sweep
 from benchmarks.ops.real_sizes import EXPLAINED
 
 
@@ -18,3 +20,21 @@ def test_stored_calls_meet_the_limits_or_are_explained():
 
 def test_stored_calls_are_in_the_list():
     assert {row["name"] for row in json.loads(sweep.STORED.read_text())} <= set(sweep.ALL)
+
+
+def test_unstable_sort_may_have_any_order_of_equal_numbers():
+    x = torch.tensor([2.0, 1.0, 2.0, float("nan")])
+    wanted = list(x.sort(stable=True))
+    other_order = torch.tensor([1, 2, 0, 3])
+    assert child.sort_error([wanted[0], wanted[1]], wanted, x) == 0
+    assert child.sort_error([wanted[0], other_order], wanted, x) == 0
+    assert child.error([wanted[0], other_order], wanted) > 0
+
+
+def test_unstable_sort_must_return_a_permutation_that_sorts():
+    x = torch.tensor([2.0, 1.0, 2.0])
+    wanted = list(x.sort(stable=True))
+    for places in ([1, 0, 0], [0, 1, 2], [1, 0, 3], [1, 0]):
+        assert child.sort_error([wanted[0], torch.tensor(places)], wanted, x) == float("inf")
+    places = torch.tensor([0, 1, 2])
+    assert child.sort_error([x, places], wanted, x) > sweep.WRONG
