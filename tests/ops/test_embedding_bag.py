@@ -19,7 +19,7 @@ def _call(count, bags):
     return weight, torch.randint(0, 30, (count,)), torch.cat([torch.zeros_like(starts[:1]), starts])
 
 
-@pytest.mark.parametrize(("count", "bags"), [(2, 2), (26, 2), (27, 9), (28, 28), (200, 7)])
+@pytest.mark.parametrize(("count", "bags"), [(26, 2), (27, 9), (28, 28), (200, 7)])
 def test_bags_of_different_sizes(count, bags):
     def sums(weight, indices, starts):
         return (
@@ -30,12 +30,13 @@ def test_bags_of_different_sizes(count, bags):
     check(sums, _call(count, bags), optimized=(True,))
 
 
+@pytest.mark.slow
 def test_dynamic_bags():
     def mean(weight, indices, starts):
         return functional.embedding_bag(indices, weight, starts, mode="mean")
 
     dynamic = {0: torch.export.Dim.DYNAMIC}
-    calls = [_call(*sizes) for sizes in ((11, 3), (2, 2), (18, 5), (100, 40), (300, 3))]
+    calls = [_call(*sizes) for sizes in ((11, 3), (2, 2), (100, 40))]
     check(mean, *calls, dynamic_shapes=(None, dynamic, dynamic), optimized=(True,))
 
 

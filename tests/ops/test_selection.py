@@ -64,7 +64,7 @@ def test_order_statistics_of_a_dynamic_axis():
     shapes = ({0: torch.export.Dim.DYNAMIC},)
     program = convert(statistics, (torch.randn(20, 3),), dynamic_shapes=shapes)
     values = torch.tensor([1.0, _NAN, 3.0, -_INF, 3.0, _INF, -0.0, 2.0])
-    for count in (3, 20, 4_100):
+    for count in (3, 4_100):
         x = values[torch.randint(0, 8, (count, 3))]
         smallest, place, median, middle, center = run(program, (x,))
         found = x.gather(0, place.long()[None])[0]

@@ -14,7 +14,7 @@ from ...lowering import Axis, Ctx, case, lowers
 from ...lowering.cases import b1, bf16, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 from .cumulative import positions
-from .reductions import drop_axes, greatest, index_of_extreme
+from .reductions import drop_axes, extreme_and_index, greatest
 from .selection import block_size, element_at, fill_last_block, greatest_blocks, is_long
 
 _NAN, _INF = float("nan"), float("inf")
@@ -121,8 +121,7 @@ def topk(ctx: Ctx, x: Value, k: Dim, dim: Axis, largest: bool) -> list[Value]:
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
     if isinstance(k, int) and k == 1 and largest:
-        most = greatest(x, [dim])
-        return [most, index_of_extreme(most, x, dim)]
+        return [*extreme_and_index(greatest, x, dim)]
     elements = abs(math.prod(x.type.shape))  # a dynamic size makes it large
     block = block_size(x.type.shape[dim], k, elements) if isinstance(k, int) else 0
     if block and not cai.may_be_empty(x):
