@@ -11,7 +11,9 @@ import asyncio
 import json
 import os
 import pickle
+import select
 import shutil
+import signal
 import struct
 import sys
 import tempfile
@@ -214,8 +216,28 @@ def _places(model: Any) -> dict[int, str]:
     return known
 
 
+def _end_with_parent(folder: str) -> None:
+    """Start a process that kills this one and removes its folder if the parent ends first.
+
+    A native call that does not return reads no input and may hold the interpreter lock, so a
+    thread cannot do this.
+    """
+    worker = os.getpid()
+    if os.fork():
+        return
+    os.closerange(1, 16)  # the parent recognizes a crash by the end of the pipe
+    until_closed = select.poll()
+    until_closed.register(0, 0)  # no event but the end of the pipe, which the parent writes to
+    until_closed.poll()
+    if os.getppid() == worker:
+        os.kill(worker, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
 def main(folder: str, detailed: bool) -> None:
     """Serve requests until the other side closes."""
+    _end_with_parent(folder)
     replies = os.fdopen(os.dup(1), "wb")
     log = os.open(os.path.join(folder, "log"), os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
     os.dup2(log, 1)

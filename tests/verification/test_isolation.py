@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from verification.models import Net
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.asset.mlir_module import write_module
 from coreai_torch.errors import NativeError, NativeTimeout
-from coreai_torch.verification.isolation import Isolated, ProgramFile
+from coreai_torch.verification.isolation import Isolated, ProgramFile, worker_path
 
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 
@@ -81,3 +82,27 @@ def test_the_child_exits_and_cleans_up_when_its_parent_is_killed(source, tmp_pat
             return
         time.sleep(0.1)
     pytest.fail(f"left: {os.listdir(tmp_path)}, child {'alive' if child.exists() else 'gone'}")
+
+
+_STOP_WORKER_AND_DIE = """
+import os, pathlib, signal, subprocess, sys, time
+worker = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+while not (pathlib.Path(sys.argv[-2]) / "trace").exists():
+    time.sleep(0.01)
+os.kill(worker.pid, signal.SIGSTOP)  # as in a native call, it does not read its input
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_worker_ends_if_its_parent_is_killed(tmp_path):
+    folder = tmp_path / "worker"
+    folder.mkdir()
+    worker = [sys.executable, "-P", worker_path(), str(folder), "plain"]
+    command = [sys.executable, "-c", _STOP_WORKER_AND_DIE, *worker]
+    # run() returns at the end of the output, that is when the worker has ended.
+    ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    until = time.monotonic() + 10
+    while folder.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not folder.exists()
