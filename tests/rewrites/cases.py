@@ -61,6 +61,7 @@ CASES = [
     ("HAZ11", torch.round, (TIES,)),
     ("HAZ11", torch.round, (TIES.half(),)),
     ("HAZ11", lambda x: (x.floor(), x.ceil(), x.trunc(), x.frac()), (X,)),
+    ("HAZ11", lambda x: torch.special.zeta(x, 0.7), (torch.linspace(1.5, 9, 20),)),
     ("HAZ12", lambda x: torch.trunc(x), (X,)),
     ("HAZ13", lambda x: ((x > 0) & (x < 1) | ~(x < -1) ^ (x > 1)).float(), (X,)),
     ("HAZ13", lambda x: ((x > 0) & (x < 1))[:, None].expand(4, 3, 8).half(), (X,)),
