@@ -25,13 +25,21 @@ def record(results: Path) -> None:
 
     from .sweep import read
 
-    rows = list(read(results).values())
+    rows = read(results)
+    known = {kind: _names(kind) for kind in {row["kind"] for row in rows}}
+    for row in rows:  # without cases that exist no more
+        row["verdicts"] = {n: v for n, v in row["verdicts"].items() if n in known[row["kind"]]}
+        row["failures"] = {n: f for n, f in row["failures"].items() if n in known[row["kind"]]}
     score = merged(json.loads(STORED.read_text()), _score(rows))
-    for kind in {row["kind"] for row in rows}:
-        known = sum(len(unit.members) or 1 for unit in units.all_units((kind,)))
-        score["known"] = {**score["known"], kind: known}
+    score["known"] |= {kind: len(names) for kind, names in known.items()}
     STORED.write_text(json.dumps(score, indent=1) + "\n")
     targets_page.PAGE.write_text(targets_page.page())
+
+
+def _names(kind: str) -> set[str]:
+    """Return the names of all cases or models of a kind."""
+    found = units.all_units((kind,))
+    return {name for unit in found for name in [m[0] for m in unit.members] or [unit.name]}
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 
 Each batch of cases and each model runs in a forked child: a crash affects only that unit, and a
 batch that crashed runs again case by case. Results are lines of JSON; a second run with the same
-file skips the units that passed. `--record` writes score.json and docs/targets.md from the file.
+file skips the cases and models that passed. `--record` writes score.json and docs/targets.md from the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> int:
     measured = _measured(options.commit)
     done = _passed(options.out)
     chosen = [u for u in units.all_units(tuple(options.kinds)) if _selected(u, options)]
-    waiting = [unit for unit in chosen if unit.key not in done]
+    waiting = [rest for unit in chosen if (rest := unit.without(done)) is not None]
     print(f"{len(waiting)} of {len(chosen)} units to run", flush=True)
     forked.preload(*["transformers.modeling_utils"] * ("model" in options.kinds))
     until = time.monotonic() + options.seconds
@@ -50,7 +50,7 @@ def main() -> int:
         from . import score
 
         score.record(options.out)
-    return 1 if any(row["failures"] for row in read(options.out).values()) else 0
+    return 1 if any(row["failures"] for row in read(options.out)) else 0
 
 
 def _options() -> Any:
@@ -88,16 +88,28 @@ def _measured(commit: str | None) -> dict[str, str]:
     return {**found, "commit": commit} if commit else found
 
 
-def read(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the latest row of each unit."""
-    if not file.exists():
-        return {}
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    return {f"{row['kind']} {row['name']}": row for row in rows}
+def read(file: Path) -> list[dict[str, Any]]:
+    """Return the rows, each case and model only with its latest verdict.
+
+    The batches of cases change between commits, so a case may be in two rows of other names.
+    """
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    seen: set[tuple[str, str]] = set()
+    latest = []
+    for row in reversed(rows):
+        new = [name for name in row["verdicts"] if (row["kind"], name) not in seen]
+        seen.update((row["kind"], name) for name in new)
+        if new:
+            latest.append({**row, **{key: _only(new, row[key]) for key in ("verdicts", "failures")}})
+    return latest[::-1]
+
+
+def _only(names: list[str], found: dict[str, str]) -> dict[str, str]:
+    return {name: found[name] for name in names if name in found}
 
 
 def _passed(file: Path) -> set[str]:
-    return {key for key, row in read(file).items() if not row["failures"]}
+    return {f"{r['kind']} {name}" for r in read(file) for name in r["verdicts"].keys() - r["failures"]}
 
 
 def _outcome(unit: Unit, result: dict[str, Any] | None, failure: str) -> Outcome:

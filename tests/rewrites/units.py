@@ -30,6 +30,13 @@ class Unit:
     def key(self) -> str:
         return f"{self.kind} {self.name}"
 
+    def without(self, done: set[str]) -> Unit | None:
+        """Return the unit without the cases or the model that `done` names; None if it is empty."""
+        if not self.members:
+            return None if self.key in done else self
+        left = tuple(m for m in self.members if f"{self.kind} {m[0]}" not in done)
+        return replace(self, members=left) if left else None
+
     def after_crash(self) -> list[Unit]:
         """Return a unit for each case; a single one runs without rewrites, but only once."""
         if len(self.members) < 2:
