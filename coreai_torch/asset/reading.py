@@ -165,6 +165,11 @@ def read(source: Source, *, largest: int | None = None) -> Program:
     return Program({function.name: function for function in read_})
 
 
+def read_op(op: Any) -> Op:
+    """Read one op of a raw module; values are numbered within it."""
+    return _Reader({}, None, {})._op(op)
+
+
 class _Reader:
     """Reads one graph; values are numbered in order of appearance.
 

@@ -10,7 +10,7 @@ import typer
 
 from . import llm_running
 from .console import Json, answer, size
-from .llm_running import Bundle
+from .llm_running import Bundle, Expand
 
 HELP = """Export, check and run language models.
 
@@ -198,11 +198,14 @@ def evaluate(
         int | None, typer.Option(min=1, help="Windows, and questions of each task.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="A file that stores the results.")] = None,
+    expand_weights: Expand = None,
     as_json: Json = False,
 ) -> None:
     """Measure a bundle."""
+    from ..compression.memory import keep_freed_memory
     from ..llm import evaluate as evaluate_bundle
 
+    keep_freed_memory()
     report = evaluate_bundle(
         bundle,
         text=text,
@@ -213,5 +216,6 @@ def evaluate(
         window=window,
         limit=limit,
         resume=resume,
+        expand_weights=expand_weights,
     )
     answer(report.as_dict(), str(report), as_json=as_json, ok=True)

@@ -34,6 +34,13 @@ Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of the sampling.
 Stop: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="A text at which to stop; may be repeated.")
 ]
+Expand: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        help="Expand compressed weights when they are loaded; by default if the memory suffices.",
+        show_default=False,
+    ),
+]
 
 GENERATE = """Continue a prompt and print the new text as it is generated.
 
@@ -65,15 +72,18 @@ def generate(
     image: Annotated[
         list[Path] | None, typer.Option(exists=True, help="An image; may be repeated.")
     ] = None,
+    expand_weights: Expand = None,
     as_json: Json = False,
 ) -> None:
     """Continue a prompt."""
     if (prompt is None) == (file is None):
         raise typer.BadParameter("pass a prompt or --file")
     text = prompt if file is None else file.read_text("utf-8")
+    from ..compression.memory import keep_freed_memory
     from ..llm import load
 
-    pieces = load(bundle).stream(
+    keep_freed_memory()
+    pieces = load(bundle, expand_weights=expand_weights).stream(
         text,
         max_new_tokens,
         temperature=temperature,
@@ -113,12 +123,15 @@ def chat(
     repetition_penalty: Penalty = None,
     seed: Seed = None,
     stop: Stop = None,
+    expand_weights: Expand = None,
     as_json: Json = False,
 ) -> None:
     """Talk to a bundle."""
+    from ..compression.memory import keep_freed_memory
     from ..llm import load
 
-    model = load(bundle)
+    keep_freed_memory()
+    model = load(bundle, expand_weights=expand_weights)
     messages: list[dict[str, Any]] = []
     if system is not None:
         messages.append({"role": "system", "content": system})
@@ -177,12 +190,15 @@ def bench(
     prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 128,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to decode.")] = 32,
     trials: Annotated[int, typer.Option(min=1, help="Measurements.")] = 3,
+    expand_weights: Expand = None,
     as_json: Json = False,
 ) -> None:
     """Measure prompt and decoding speed."""
+    from ..compression.memory import keep_freed_memory
     from ..llm.bundle.benchmark import measure
 
-    result = measure(bundle, prompt, tokens, trials)
+    keep_freed_memory()
+    result = measure(bundle, prompt, tokens, trials, expand_weights)
     text = [
         f"{bundle}  {size(result.asset_bytes)}, loaded in {result.load_s:.2f} s",
         f"  prompt  {result.prompt_tokens_per_s:8.1f} tokens/s  ({prompt} tokens)",

@@ -170,6 +170,14 @@ def _hows(op: Op, parameters: Sequence[registry.Parameter]) -> list[str]:
     return hows
 
 
+def evaluate(op: Op, operands: Sequence[Any]) -> Any:
+    """Return the result of one op for these operands."""
+    made = registry.implementation(op)
+    convert = {"tensor": lambda x: x, "list": lambda x: x.tolist(), "item": lambda x: x.item()}
+    hows = _hows(op, made.parameters)
+    return made.function(*[convert[how](x) for how, x in zip(hows, operands, strict=True)])
+
+
 def _runner(op: Op, plan: ExecutionPlan) -> Runner:
     made = registry.implementation(op)
     hows = _hows(op, made.parameters)

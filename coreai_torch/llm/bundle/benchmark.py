@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import GenerationError
+from .host_loading import fast_loading
 from .opening import open_bundle
 from .runtime import Sequence
 from .verifying import random_tokens
@@ -27,10 +28,16 @@ class Speed:
     decode_ms: float
 
 
-def measure(bundle: Path | str, prompt: int, tokens: int, trials: int) -> Speed:
+def measure(
+    bundle: Path | str,
+    prompt: int,
+    tokens: int,
+    trials: int,
+    expand_weights: bool | None = None,
+) -> Speed:
     """Run a random prompt and decode single tokens, several times, after one warm-up."""
     start = time.perf_counter()
-    runtime = open_bundle(bundle)
+    runtime = open_bundle(bundle, load=fast_loading(expand_weights))
     load_s = time.perf_counter() - start
     metadata = runtime.metadata
     if prompt + tokens > metadata.max_context_length:

@@ -16,6 +16,7 @@ from torch import Tensor
 from ...errors import GenerationError
 from ...progress import progress
 from .eval_tasks import Question, read_task
+from .host_loading import fast_loading
 from .opening import open_bundle
 from .prompt_cache import fingerprint
 from .runtime import BundleRuntime
@@ -83,6 +84,7 @@ def evaluate(
     window: int = 512,
     limit: int | None = None,
     resume: Path | str | None = None,
+    expand_weights: bool | None = None,
 ) -> EvaluationReport:
     """Measure the perplexity of a text and the accuracy of multiple-choice tasks.
 
@@ -101,8 +103,9 @@ def evaluate(
         window: the number of tokens of the text that are scored together.
         limit: the maximum number of windows and of questions of each task.
         resume: a file that stores each result; a second call continues from it.
+        expand_weights: expand compressed weights when they are loaded; see `load`.
     """
-    runtime = open_bundle(bundle, engine, device)
+    runtime = open_bundle(bundle, engine, device, fast_loading(expand_weights))
     tokenizer = load_tokenizer(Path(bundle) / FOLDER)
     units: list[_Window | _Choice] = [
         *_windows(text, tokenizer, runtime, window, limit),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...errors import GenerationError
 from . import prompt_cache as cache_file
+from .host_loading import fast_loading
 from .metadata import GENERATION_KEY, BundleMetadata
 from .opening import open_bundle
 from .prompts import Prompt, cut_at, read_prompt
@@ -42,11 +43,18 @@ class LanguageModel:
     one as far as their tokens are equal. Concurrent calls from several threads are not allowed.
     """
 
-    def __init__(self, bundle: Path | str, *, engine: str = "runtime", device: str = "cpu") -> None:
+    def __init__(
+        self,
+        bundle: Path | str,
+        *,
+        engine: str = "runtime",
+        device: str = "cpu",
+        expand_weights: bool | None = None,
+    ) -> None:
         """Load the asset and the tokenizer of a bundle."""
         from .decoder import BundleDecoder
 
-        runtime = open_bundle(bundle, engine, device)
+        runtime = open_bundle(bundle, engine, device, fast_loading(expand_weights))
         self.metadata: BundleMetadata = runtime.metadata
         self._reused = 0
         folder = Path(bundle) / FOLDER

@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import runtime
+from .host_loading import Load
 from .metadata import BundleMetadata
 from .runtime import BundleRuntime
 
 
-def open_bundle(bundle: Path | str, engine: str = "runtime", device: str = "cpu") -> BundleRuntime:
-    """Load a bundle to run on the runtime of this machine, or in torch on a device."""
+def open_bundle(
+    bundle: Path | str, engine: str = "runtime", device: str = "cpu", load: Load | None = None
+) -> BundleRuntime:
+    """Load a bundle to run on the runtime of this machine, or in torch on a device.
+
+    Without `load`, the runtime runs the program as it is written.
+    """
     metadata = BundleMetadata.read(Path(bundle))
     if metadata.is_static:
         from .static.runtime import open_static
@@ -19,5 +25,5 @@ def open_bundle(bundle: Path | str, engine: str = "runtime", device: str = "cpu"
     if metadata.kind == "vlm":
         from .vision.runtime import VisionRuntime
 
-        return VisionRuntime(bundle, engine, device)
-    return runtime.open_bundle(bundle, engine, device)
+        return VisionRuntime(bundle, engine, device, load)
+    return runtime.open_bundle(bundle, engine, device, load)

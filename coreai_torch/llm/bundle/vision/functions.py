@@ -21,20 +21,21 @@ from ....asset.worker import to_numpy
 from ....errors import GenerationError
 from ....numerics.arrays import array, tensor
 from ...generator import EXIT_DELAY, load_model
+from ..host_loading import Load
 from ..metadata import MAIN
 
 
 class NativeFunction:
     """A function on the runtime of this machine."""
 
-    def __init__(self, asset: Path) -> None:
+    def __init__(self, asset: Path, load: Load = load_model) -> None:
         # The thread has its own event loop: a notebook already runs one in the main thread.
         self._thread = ThreadPoolExecutor(1, "coreai-vision")
         self._loop = asyncio.new_event_loop()
         weakref.finalize(self, _release, self._thread, self._loop)
         atexit.register(time.sleep, EXIT_DELAY)
         # Keep the model: functions return garbage once it is garbage-collected.
-        self._model = self._wait(load_model(resources.asset_at(asset)))
+        self._model = self._wait(load(resources.asset_at(asset)))
         self.function_names = list(self._model.function_names)
         _check_main(asset, self.function_names)
         self._function = self._model.load_function(MAIN)

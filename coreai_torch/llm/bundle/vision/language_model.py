@@ -45,9 +45,16 @@ class VisionLanguageModel(LanguageModel):
     placeholder for each image, `placeholder`.
     """
 
-    def __init__(self, bundle: Path | str, *, engine: str = "runtime", device: str = "cpu") -> None:
+    def __init__(
+        self,
+        bundle: Path | str,
+        *,
+        engine: str = "runtime",
+        device: str = "cpu",
+        expand_weights: bool | None = None,
+    ) -> None:
         """Load the assets and the tokenizer of a bundle."""
-        super().__init__(bundle, engine=engine, device=device)
+        super().__init__(bundle, engine=engine, device=device, expand_weights=expand_weights)
         runtime = self._decoder.pool.runtime
         assert isinstance(runtime, VisionRuntime)
         self._runtime = runtime

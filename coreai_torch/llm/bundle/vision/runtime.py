@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ....errors import GenerationError
+from ..host_loading import Load
 from ..isolated import IsolatedFunction
 from ..metadata import EMBEDDING, LOGITS, MAIN, VISION
 from ..runtime import BundleRuntime, States
@@ -27,10 +28,16 @@ class VisionRuntime(BundleRuntime):
     # An image must not be split: in Gemma 3 its first rows see its last ones.
     whole_prompt = sys.maxsize
 
-    def __init__(self, bundle: Path | str, engine: str = "runtime", device: str = "cpu") -> None:
+    def __init__(
+        self,
+        bundle: Path | str,
+        engine: str = "runtime",
+        device: str = "cpu",
+        load: Load | None = None,
+    ) -> None:
         """Load the assets of a bundle; the engine "isolated" is the runtime in child processes."""
         self.engine, self.device_name = engine, device
-        super().__init__(bundle)
+        super().__init__(bundle, load)
         self._starts: dict[str, int] = {}
         self._rows = torch.zeros(0)
 
@@ -49,7 +56,7 @@ class VisionRuntime(BundleRuntime):
             elif self.engine == "isolated":
                 self.functions[role] = IsolatedFunction(path)
             else:
-                self.functions[role] = NativeFunction(path)
+                self.functions[role] = NativeFunction(path, self.load_asset)
         self.state_shape, self.state_dtype = self.functions[MAIN].state(STATES[0])
 
     def store(self, content: Tensor) -> object:
