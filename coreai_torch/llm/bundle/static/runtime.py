@@ -117,7 +117,7 @@ class StaticRuntime(BundleRuntime):
             value.copy_(tensor(to_numpy(given[key])))
         return {key: tensor(to_numpy(value)) for key, value in results.items()}
 
-    def states(self, slots: int = 0, fill: float = 0.0) -> StaticStates:
+    def states(self, slots: int | None = None, fill: float = 0.0) -> StaticStates:
         """Return states for the context, all with one value; the engine has one size only."""
         keys, values = (
             torch.full(self.state_shape, fill, dtype=self.state_dtype) for _ in range(2)

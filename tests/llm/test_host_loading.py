@@ -1,0 +1,157 @@
+"""The form in which `llm.load` runs a bundle on Linux: other ops, the same numbers."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import architectures
+import pytest
+import torch
+from decoders import decoder
+from tiny_tokenizer import tiny_tokenizer
+
+from coreai_torch import llm
+from coreai_torch.asset import reading, resources
+from coreai_torch.asset.host_edits import Editor
+from coreai_torch.asset.host_program import can_edit
+from coreai_torch.asset.mlir_module import mlir_module_of
+from coreai_torch.errors import ConversionError
+from coreai_torch.llm.bundle import host_loading
+from coreai_torch.llm.bundle.host_loading import fast_loading
+from coreai_torch.llm.bundle.metadata import KEYS, VALUES
+from coreai_torch.llm.bundle.opening import open_bundle
+from coreai_torch.llm.bundle.runtime import Sequence
+
+pytestmark = pytest.mark.skipif(not can_edit(), reason="programs are not edited on this machine")
+
+PIECES = (17, 1, 1, 41, 1, 29, 1)  # the second and the last but one exceed 64 slots
+PALETTES = {
+    "kmeans_palettization_config": {
+        "global_config": {
+            "op_state_spec": {
+                "weight": {
+                    "n_bits": 4,
+                    "granularity": {"type": "per_grouped_channel", "axis": 0, "group_size": 8},
+                }
+            }
+        }
+    }
+}
+
+
+def _export(path, model, **options):
+    return llm.export(model, path, tokenizer=tiny_tokenizer(), verify=False, **options)
+
+
+@pytest.fixture(scope="module")
+def compressed(tmp_path_factory):
+    model = decoder("llama", num_hidden_layers=1)
+    path = _export(tmp_path_factory.mktemp("four") / "four", model, compression="4bit")
+    return SimpleNamespace(path=path, asset=next(path.glob("*.aimodel")))
+
+
+def _logits(runtime, fill):
+    """Return all logits and the used rows of a sequence that grows, and that is rewound."""
+    tokens = torch.randint(2, 90, (sum(PIECES),), generator=torch.Generator().manual_seed(0))
+    sequence = Sequence(runtime, runtime.states(fill=fill))
+    found = [sequence.append(piece) for piece in tokens.split(PIECES)]
+    found += [sequence.states.content(name)[:, :, :, : len(tokens)] for name in (KEYS, VALUES)]
+    sequence.rewind(5)
+    return [*found, sequence.append(tokens[50:52])]
+
+
+def _check_equal(path, expand_weights=True):
+    written = open_bundle(path)
+    faster = open_bundle(path, load=fast_loading(expand_weights))
+    for fill in (0.0, float("nan")):
+        for want, got in zip(_logits(written, fill), _logits(faster, fill), strict=True):
+            # Narrow layers leave columns of the states unused.
+            torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=want.dim() == 5)
+            assert want.dim() == 5 or not bool(want.isnan().any())
+
+
+def test_logits_and_states_are_equal(llama_bundle):
+    _check_equal(llama_bundle.path)
+
+
+def test_logits_of_expanded_weights_are_equal(compressed):
+    _check_equal(compressed.path)
+
+
+def test_bundle_does_not_change(compressed):
+    def content():
+        return {p: p.read_bytes() for p in sorted(compressed.path.rglob("*")) if p.is_file()}
+
+    before = content()
+    model = llm.load(compressed.path, expand_weights=True)
+    assert model.generate(torch.tensor([[5, 6]]), 2).shape == (1, 4)
+    assert content() == before
+
+
+@pytest.mark.parametrize(
+    ("expand_weights", "memory", "is_expanded"),
+    [(True, 0, True), (False, 1 << 40, False), (None, 1 << 40, True), (None, 1 << 10, False)],
+)
+def test_weights_are_expanded_on_request_or_if_the_memory_suffices(
+    compressed, monkeypatch, expand_weights, memory, is_expanded
+):
+    monkeypatch.setattr(host_loading, "available_memory", lambda: memory)
+    program = resources.asset_at(compressed.asset).program
+    module = mlir_module_of(program)
+    with module.context:
+        host_loading._edit(module, expand_weights)
+    names = [op.name for op in reading.read(program, largest=64).functions["main"].body.ops]
+    assert ("coreai.blockwise_shift_scale" not in names) == is_expanded
+    assert names.count("coreai.slice_update") > 0
+
+
+def test_cache_is_read_by_two_splits_for_each_state(llama_bundle):
+    program = resources.asset_at(next(llama_bundle.path.glob("*.aimodel"))).program
+    module = mlir_module_of(program)
+    with module.context:
+        editor = Editor(module)
+        assert editor.split_states() == 2 * llama_bundle.model.config.num_hidden_layers
+        assert editor.split_states() == 0
+        assert editor.join_reshapes() > 0
+        assert editor.join_reshapes() == 0
+    ops = reading.read(program, largest=64).functions["main"].body.ops
+    reads = {op.results[0] for op in ops if op.name == "coreai.read_handle"}
+    assert not [op for op in ops if op.name == "coreai.slice" and op.operands[0] in reads]
+    assert sum(op.name == "coreai.split" for op in ops) == 4
+
+
+def test_program_that_does_not_compile_runs_as_written(llama_bundle, monkeypatch):
+    async def fail(*_):
+        raise ConversionError("the edited program does not compile: broken")
+
+    monkeypatch.setattr(host_loading, "load_edited", fail)
+    with pytest.warns(UserWarning, match="runs as it is written: .* broken"):
+        model = llm.load(llama_bundle.path)
+    assert model.generate(torch.tensor([[5, 6]]), 2).shape == (1, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["gemma3", "gpt2", "mixtral", "gpt_oss", "deepseek_v3", "gemma4", "falcon", "phi3"]
+)
+def test_logits_of_architectures_are_equal(name, tmp_path):
+    _check_equal(_export(tmp_path / name, architectures.build(name)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compression", ["8bit", "mixed", PALETTES])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_logits_of_compressions_are_equal(compression, dtype, tmp_path):
+    if isinstance(compression, dict):
+        path = tmp_path / "palettes.yaml"
+        path.write_text(json.dumps(compression))
+        compression = path
+    model = decoder("llama").to(dtype)
+    _check_equal(_export(tmp_path / "bundle", model, compression=compression))
+
+
+@pytest.mark.slow
+def test_logits_with_an_int8_cache_are_equal(tmp_path):
+    path = _export(tmp_path / "int8", decoder("llama"), compression="4bit", kv_cache="int8")
+    _check_equal(path)
