@@ -25,7 +25,7 @@ from coreai_torch.llm.bundle.runtime import Sequence
 
 pytestmark = pytest.mark.skipif(not can_edit(), reason="programs are not edited on this machine")
 
-PIECES = (17, 1, 1, 41, 1, 29, 1)  # the second and the last but one exceed 64 slots
+PIECES = (17, 1, 1, 41, 1, 29, 1)  # more than 64 slots
 PALETTES = {
     "kmeans_palettization_config": {
         "global_config": {
@@ -54,7 +54,7 @@ def compressed(tmp_path_factory):
 def _logits(runtime, fill):
     """Return all logits and the used rows of a sequence that grows, and that is rewound."""
     tokens = torch.randint(2, 90, (sum(PIECES),), generator=torch.Generator().manual_seed(0))
-    sequence = Sequence(runtime, runtime.states(fill=fill))
+    sequence = Sequence(runtime, runtime.states(64, fill))
     found = [sequence.append(piece) for piece in tokens.split(PIECES)]
     found += [sequence.states.content(name)[:, :, :, : len(tokens)] for name in (KEYS, VALUES)]
     sequence.rewind(5)
