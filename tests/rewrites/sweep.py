@@ -3,7 +3,8 @@
 
 Each batch of cases and each model runs in a forked child: a crash affects only that unit, and a
 batch that crashed runs again case by case. Results are lines of JSON; a second run with the same
-file skips the cases and models that passed. `--record` writes score.json and docs/targets.md from the file.
+file skips the cases and models that passed. `--record` writes score.json and docs/targets.md from
+the file.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ def read(file: Path) -> list[dict[str, Any]]:
         new = [name for name in row["verdicts"] if (row["kind"], name) not in seen]
         seen.update((row["kind"], name) for name in new)
         if new:
-            latest.append({**row, **{key: _only(new, row[key]) for key in ("verdicts", "failures")}})
+            kept = {key: _only(new, row[key]) for key in ("verdicts", "failures")}
+            latest.append({**row, **kept})
     return latest[::-1]
 
 
@@ -109,7 +111,11 @@ def _only(names: list[str], found: dict[str, str]) -> dict[str, str]:
 
 
 def _passed(file: Path) -> set[str]:
-    return {f"{r['kind']} {name}" for r in read(file) for name in r["verdicts"].keys() - r["failures"]}
+    return {
+        f"{row['kind']} {name}"
+        for row in read(file)
+        for name in row["verdicts"].keys() - row["failures"]
+    }
 
 
 def _outcome(unit: Unit, result: dict[str, Any] | None, failure: str) -> Outcome:
