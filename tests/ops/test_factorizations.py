@@ -92,6 +92,30 @@ def test_blocked_cholesky_and_substitution_agree_with_torch(upper):
     )
 
 
+def test_lu_of_three_blocks_agrees_with_torch():
+    check(
+        torch.linalg.lu,
+        (torch.randn(140, 135),),
+        tolerance=(1e-3, 1e-3),  # 135 steps of rounding
+        optimized=(True,),
+    )
+
+
+def test_finished_rows_and_the_other_triangle_are_not_read():
+    matrix = torch.rand(6, 6) + 6 * torch.eye(6)
+    broken = matrix.clone()
+    broken[2, 3], broken[0, 5] = float("inf"), float("nan")
+    check(
+        lambda a, b: (
+            torch.linalg.solve_triangular(a, b, upper=False),
+            torch.linalg.solve_triangular(a.mT, b, upper=True, unitriangular=True),
+            torch.linalg.lu_factor_ex(a)[0],
+        ),
+        (broken, torch.randn(6, 2)),
+        optimized=(True,),
+    )
+
+
 def test_blocked_qr_agrees_with_torch():
     # 66 columns: one block of 64, and a rest.
     check(

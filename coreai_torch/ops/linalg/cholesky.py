@@ -18,7 +18,6 @@ from .._lib.loops import (
     conjugate_transposed,
     conjugated,
     place,
-    row,
     static_size,
     steps,
 )
@@ -43,31 +42,33 @@ def substitute(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
         return _substitute_by_rows(matrix, rhs, upper, unit)
     solved: list[Tensor] = []
     for block in reversed(blocks(rows)) if upper else blocks(rows):
-        known = rhs[..., block, :]
-        if solved:
-            across = slice(block.stop, rows) if upper else slice(0, block.start)
-            known = known - matrix[..., block, across] @ torch.cat(solved, -2)
+        size = block.stop - block.start
+        here, later = (-size, slice(0, block.start)) if upper else (0, slice(block.stop, rows))
+        known = rhs.narrow(-2, here, size)
         part = _substitute_by_rows(matrix[..., block, block], known, upper, unit)
         solved = [part, *solved] if upper else [*solved, part]
+        if len(solved) < len(blocks(rows)):
+            others = rhs[..., :-size, :] if upper else rhs[..., size:, :]
+            rhs = others - matrix[..., later, block] @ part
     return torch.cat(solved, -2)
 
 
 def _substitute_by_rows(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
+    """Solve one row in each step, from the rows that are known; the others are zero in `found`."""
     rows = matrix.shape[-1]
     lead = torch.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+    strict = matrix.triu(1) if upper else matrix.tril(-1)
+    pivots = matrix.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
 
-    def body(k: Step, rhs: Tensor, matrix: Tensor) -> list[Tensor]:
-        at = rows - 1 - k if upper else k
-        positions = torch.arange(rows).unsqueeze(-1)
-        known, coefficients = row(rhs, at), column(matrix, at)
+    def body(k: Step, found: Tensor, rhs: Tensor, strict: Tensor, pivots: Tensor) -> list[Tensor]:
+        at = place(rows - 1 - k if upper else k)
+        known = rhs.index_select(-2, at) - strict.index_select(-2, at) @ found
         if not unit:
-            known = known / coefficients.index_select(-1, place(at))
-        known = known.unsqueeze(-2)
-        rest = rhs - coefficients.unsqueeze(-1) * known
-        remaining = positions < at if upper else positions > at
-        return [torch.where(remaining, rest, torch.where(positions == at, known, rhs))]
+            known = known / pivots.index_select(-2, at)
+        return [found.index_copy(-2, at, known)]
 
-    return steps(rows, body, [rhs.expand(*lead, *rhs.shape[-2:])], [matrix])[0]
+    found = rhs.new_zeros((*lead, rows, rhs.shape[-1]))
+    return steps(rows, body, [found], [rhs, strict, pivots])[0]
 
 
 def first_failure(bad: Tensor) -> Tensor:
@@ -166,20 +167,24 @@ def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _factor_by_columns(matrix: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    def body(k: Step, matrix: Tensor, pivots: Tensor) -> list[Tensor]:
-        positions = torch.arange(rows)
-        pivot = _real(column(matrix, k).index_select(-1, place(k)))
-        factor = column(matrix, k) / pivot.sqrt()
-        rest = matrix - factor.unsqueeze(-1) * conjugated(factor).unsqueeze(-2)
-        remaining = (positions > k) & (positions > k).unsqueeze(-1)
-        matrix = torch.where(
-            remaining, rest, torch.where(positions == k, factor.unsqueeze(-1), matrix)
-        )
-        return [matrix, torch.where(positions == k, pivot, pivots)]
+    """Write one column in each step, and subtract its products from all elements.
+
+    Elements of finished rows and columns are not read again.
+    """
+
+    def body(k: Step, matrix: Tensor, found: Tensor, pivots: Tensor) -> list[Tensor]:
+        given, at = column(matrix, k), place(k)
+        pivot = _real(given.index_select(-1, at))
+        factor = given / pivot.sqrt()
+        return [
+            matrix - factor.unsqueeze(-1) * conjugated(factor).unsqueeze(-2),
+            found.index_copy(-2, at, factor.unsqueeze(-2)),
+            pivots.index_copy(-1, at, pivot),
+        ]
 
     pivots = torch.zeros_like(_real(matrix[..., 0])) if rows else _real(matrix.sum(-1))
-    factor, pivots = steps(rows, body, [matrix, pivots])
-    return factor.tril(), pivots
+    _, found, pivots = steps(rows, body, [matrix, torch.zeros_like(matrix), pivots])
+    return found.mT.tril(), pivots
 
 
 @decomposes(

@@ -40,64 +40,97 @@ def lu_factor(op: str, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if columns <= BLOCK or not rows:
         factors, pivots, permutation = _factor_by_columns(matrix, rows, columns)
         return factors, pivots.to(torch.int32), permutation
-    finished: list[Tensor] = []
+    panels: list[Tensor] = []  # columns of blocks, from the first row of the block
+    upper: list[Tensor] = []  # rows of blocks, from the first column after the block
+    orders: list[Tensor] = []
     all_pivots: list[Tensor] = []
-    remaining = matrix  # the rows from the start of the block, all columns
-    permutation = torch.arange(rows).expand(matrix.shape[:-1])
     for block in blocks(min(rows, columns)):
         size = block.stop - block.start
         panel, pivots, order_below = _factor_by_columns(
-            remaining[..., block], rows - block.start, size
+            matrix[..., :size], rows - block.start, size
         )
-        before = permute_rows(remaining[..., : block.start], order_below)
-        upper, lower = [before[..., :size, :], panel[..., :size, :]], panel[..., size:, :]
-        below = [before[..., size:, :], lower]
-        if block.stop < columns:
-            after = permute_rows(remaining[..., block.stop :], order_below)
-            upper.append(substitute(upper[-1], after[..., :size, :], False, True))
-            below.append(after[..., size:, :] - lower @ upper[-1])
-        finished.append(torch.cat(upper, -1))
-        remaining = torch.cat(below, -1)
+        panels.append(panel)
+        orders.append(order_below)
         all_pivots.append(pivots + block.start)
-        moved = permutation[..., block.start :].gather(-1, order_below)
-        permutation = torch.cat([permutation[..., : block.start], moved], -1)
-    factors = torch.cat([*finished, remaining], -2)
+        if block.stop < columns:
+            after = permute_rows(matrix[..., size:], order_below)
+            upper.append(substitute(panel[..., :size, :], after[..., :size, :], False, True))
+            if block.stop < rows:
+                matrix = after[..., size:, :] - panel[..., size:, :] @ upper[-1]
+    factors, permutation = _join_blocks(panels, upper, orders)
     return factors, torch.cat(all_pivots, -1).to(torch.int32), permutation
 
 
+def _join_blocks(
+    panels: list[Tensor], upper: list[Tensor], orders: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return the matrix of all blocks, and the permutation of all rows.
+
+    The rows of a panel are permuted by the blocks after it.
+    """
+    rows = panels[0].shape[-2]
+    moved, permutation = [panels[-1]], orders[-1]
+    for panel, order_below in zip(panels[-2::-1], orders[-2::-1], strict=True):
+        size = panel.shape[-1]
+        first = torch.arange(size).expand(*panel.shape[:-2], size)
+        later = torch.cat([first, permutation + size], -1)
+        moved.insert(0, permute_rows(panel, later))
+        permutation = order_below.gather(-1, later)
+    starts = [rows - panel.shape[-2] for panel in panels]
+    strips = []
+    for at, panel in enumerate(panels):
+        across = [
+            m.narrow(-2, starts[at] - start, panel.shape[-1])
+            for start, m in zip(starts, moved[: at + 1], strict=False)
+        ]
+        strips.append(torch.cat([*across, *upper[at : at + 1]], -1))
+    end = starts[-1] + panels[-1].shape[-1]
+    if end < rows:
+        below = [m[..., end - start :, :] for start, m in zip(starts, moved, strict=True)]
+        strips.append(torch.cat(below, -1))
+    return torch.cat(strips, -2), permutation
+
+
 def _factor_by_columns(matrix: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the factors, the pivots and the row permutation; rows move once, at the end."""
+    """Return the factors, the pivots and the row permutation; rows move once, at the end.
+
+    A step writes a column of the lower and a row of the upper factor, and subtracts their products
+    from all elements. Elements of finished rows and columns are not read again.
+    """
     count = min(rows, columns)
 
-    def body(k: Step, matrix: Tensor, order: Tensor, done: Tensor, pivots: Tensor) -> list[Tensor]:
-        down, given = torch.arange(rows), column(matrix, k)
-        size = torch.where(down >= k, _magnitude(given).gather(-1, order), -1.0)
-        chosen = size.argmax(-1, keepdim=True)
+    def body(
+        k: Step, matrix: Tensor, order: Tensor, lower: Tensor, upper: Tensor, pivots: Tensor
+    ) -> list[Tensor]:
+        at, given = place(k), column(matrix, k)
+        size = _magnitude(given).gather(-1, order)
+        chosen = torch.where(torch.arange(rows) >= k, size, -1.0).argmax(-1, keepdim=True)
         order = _exchange(order, k, chosen)
-        pivot_at = order.index_select(-1, place(k))
-        done = done | (down == pivot_at)
+        pivot_at = order.index_select(-1, at)
         pivot = given.gather(-1, pivot_at)
-        factors = (given / torch.where(pivot == 0, 1.0, pivot)).unsqueeze(-1)
+        factors = given / torch.where(pivot == 0, 1.0, pivot)
         pivot_row = matrix.gather(-2, pivot_at.unsqueeze(-1).expand(*pivot_at.shape, columns))
-        keeps = done.unsqueeze(-1) | (torch.arange(columns) <= k)
         return [
-            torch.where(keeps, matrix, matrix - factors * pivot_row),
+            matrix - factors.unsqueeze(-1) * pivot_row,
             order,
-            done,
-            torch.where(torch.arange(count) == k, chosen + 1, pivots),
+            lower.index_copy(-2, at, factors.unsqueeze(-2)),
+            upper.index_copy(-2, at, pivot_row),
+            pivots.index_copy(-1, at, chosen + 1),
         ]
 
-    order = torch.arange(rows).expand(matrix.shape[:-1])
-    pivots = torch.zeros((*matrix.shape[:-2], count), dtype=torch.int64)
+    lead, order = matrix.shape[:-2], torch.arange(rows).expand(matrix.shape[:-1])
+    pivots = torch.zeros((*lead, count), dtype=torch.int64)
     if not count:
         return matrix, pivots, order
-    matrix, order, _, pivots = steps(count, body, [matrix, order, order < 0, pivots])
-    matrix = permute_rows(matrix, order)
-    pivot = matrix.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
-    scaled = matrix[..., :count] / torch.where(pivot == 0, 1.0, pivot)
-    is_lower = torch.arange(rows).unsqueeze(-1) > torch.arange(count)
-    parts = [torch.where(is_lower, scaled, matrix[..., :count]), matrix[..., count:]]
-    return torch.cat(parts[: 1 + (count < columns)], -1), pivots, order
+    lower, upper = matrix.new_zeros((*lead, count, rows)), matrix.new_zeros((*lead, count, columns))
+    _, order, lower, upper, pivots = steps(count, body, [matrix, order, lower, upper, pivots])
+    lower = permute_rows(lower.mT, order)
+    is_lower = torch.arange(count).unsqueeze(-1) > torch.arange(count)
+    square = torch.where(is_lower, lower[..., :count, :], upper[..., :count])
+    if count < rows:
+        return torch.cat([square, lower[..., count:, :]], -2), pivots, order
+    parts = [square, upper[..., count:]] if count < columns else [square]
+    return torch.cat(parts, -1), pivots, order
 
 
 def order(pivots: Tensor, rows: int) -> Tensor:
