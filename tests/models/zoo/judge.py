@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import re
 import resource
 import tempfile
 import time
@@ -180,17 +179,17 @@ def _exported(row: Any, model: Any, inputs: dict[str, Any]) -> Any:
 
 def _count(program: Any, verdict: Verdict) -> None:
     """Count the operations of the optimized program, and its composites by name."""
-    from coreai_torch.asset.mlir_module import mlir_module_of
+    from coreai_torch.asset import reading
+    from coreai_torch.asset.summary import ops_of
 
-    module = mlir_module_of(getattr(program, "program", program))
-    text = module.operation.get_asm(large_elements_limit=4, large_resource_limit=4)
-    verdict.operations = len(
-        re.findall(r"^ +(?:%\S+ = )?coreai\.(?!graph|constant|output)", text, re.M)
-    )
-    declared = r"@(\S+?)\(.*composite_declaration<\"(\w+)\""
-    named = dict(re.findall(declared, text))
-    called = re.findall(r"coreai\.invoke @(\S+?)\(", text)
-    verdict.composites = dict(collections.Counter(named[c] for c in called if c in named))
+    functions = reading.read(program, largest=0).functions
+    ops = [op for function in functions.values() for op in ops_of(function.body)]
+    verdict.operations = sum(not op.name.startswith(_NOT_COUNTED) for op in ops)
+    called = [functions[op.attributes["callee"]] for op in ops if op.name == "coreai.invoke"]
+    verdict.composites = dict(collections.Counter(f.composite for f in called if f.composite))
+
+
+_NOT_COUNTED = ("coreai.graph", "coreai.constant", "coreai.output")
 
 
 def _run(program: Any, calls: list[dict[str, Any]], dtype: Any) -> list[dict[str, Any]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from . import published_others, published_sizes
-from .published_changes import CHANGES
+from .published_changes import CHANGES, SHORT, SMALL_VOCABULARY
 from .published_transformers import published
 from .row import Row
 
@@ -20,9 +21,18 @@ def rows(zoo: Iterable[Row]) -> dict[str, Row]:
     for row in zoo:
         known = _OTHER_NAMES.get(row.name, row.name) in covered
         if not known and row.source and row.library == "transformers" and not row.refused:
-            derived = published(row, **CHANGES.get(row.name, {}))
+            derived = published(row, **_changes(row.name))
             found[derived.name] = derived
     return found
+
+
+def _changes(name: str) -> dict[str, Any]:
+    changes = dict(CHANGES.get(name, {}))
+    if name in SMALL_VOCABULARY | SHORT:
+        changes["vocabulary"] = 8_192
+    if name in SHORT:
+        changes["length"] = 256
+    return changes
 
 
 def standing_for(name: str, published_names: Iterable[str]) -> str | None:

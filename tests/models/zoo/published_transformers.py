@@ -61,21 +61,27 @@ _KEPT = {
 }
 
 
+_VOCABULARY = 32_000  # rows of a table of tokens: enough to be large, and few to be initialized
+_LENGTH = 512  # tokens, unless the model has fewer positions
+
+
 def _is_size(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return bool(value) and all(map(_is_size, value))
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def without_sizes(config: dict[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]:
+def without_sizes(
+    config: dict[str, Any], kept: Iterable[str] = (), vocabulary: int = _VOCABULARY
+) -> dict[str, Any]:
     """Return a small configuration without its sizes, except the depth and those named `kept`."""
     left: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, dict):
-            if inner := without_sizes(value, kept):
+            if inner := without_sizes(value, kept, vocabulary):
                 left[name] = inner
-        elif name == "vocab_size" and value < _VOCABULARY:
-            left[name] = _VOCABULARY
+        elif name == "vocab_size" and value < vocabulary:
+            left[name] = vocabulary
         elif _keeps(name, value, kept):
             left[name] = value
     return _one_layer_of_each_kind(left)
@@ -86,8 +92,6 @@ def _keeps(name: str, value: Any, kept: Iterable[str]) -> bool:
     return is_token or name in _KEPT or name in kept or not _is_size(value)
 
 
-_VOCABULARY = 32_000  # rows of a table of tokens: enough to be large, and few to be initialized
-_LENGTH = 512  # tokens, unless the model has fewer positions
 _ONE_LAYER = {"num_hidden_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"}
 _PATTERNS = {
     "attn_layer_indices",
@@ -115,9 +119,10 @@ def published(row: Row, **changes: Any) -> Row:
     """Return the row of a model at its published sizes."""
     assert row.source is not None, f"{row.name} is built by a function"
     class_name, small = row.source
-    kept = changes.pop("kept", ())
-    config = _merged(without_sizes(small, kept), changes.pop("config", {}))
-    inputs = {name: _input(name, given) for name, given in row.inputs.items()}
+    sizes = without_sizes(small, changes.pop("kept", ()), changes.pop("vocabulary", _VOCABULARY))
+    config = _merged(sizes, changes.pop("config", {}))
+    length = changes.pop("length", _LENGTH)
+    inputs = {name: _input(name, given, length) for name, given in row.inputs.items()}
     inputs |= changes.pop("inputs", {})
     size = changes.pop("size", 224)
     if size and "pixel_values" in inputs and len(inputs["pixel_values"].shape) == 4:
@@ -147,12 +152,12 @@ def _merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _input(name: str, given: Tensor) -> Tensor:
+def _input(name: str, given: Tensor, length: int) -> Tensor:
     """Return an input of the usual size, if its name says what it is."""
     if name == "input_ids" and given.values is None:
-        return tokens(1, _LENGTH, below=given.below)
+        return tokens(1, length, below=given.below)
     if name == "decoder_input_ids":
         return tokens(1, 64, below=given.below)
     if name == "attention_mask" and (given.kind == "ones" or given.values is not None):
-        return ones(1, _LENGTH)
+        return ones(1, length)
     return given
