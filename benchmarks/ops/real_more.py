@@ -109,22 +109,13 @@ STATIC: dict[str, Callable[[], Call]] = {
         lambda x: torch.histogram(x, 64, range=(-4.0, 4.0)).hist,
         (torch.randn(100_000),),
     ),
-    "bincount 1M": lambda: (
-        lambda x: torch.bincount(x, minlength=1_000),
-        (inputs.ids(1_000, 1_000_000),),
-    ),
     "bincount weighted 100,000": lambda: (
         lambda x, w: torch.bincount(x, w, 1_000),
         (inputs.ids(1_000, 100_000), torch.rand(100_000)),
     ),
-    "unique 1M": lambda: (torch.unique, (inputs.ids(5_000, 1_000_000),)),
     "unique with counts 100,000": lambda: (
         lambda x: torch.unique(x, return_inverse=True, return_counts=True),
         (inputs.ids(5_000, 100_000),),
-    ),
-    "unique_consecutive 1M": lambda: (
-        torch.unique_consecutive,
-        (torch.sort(inputs.ids(5_000, 1_000_000)).values,),
     ),
     "searchsorted rows 64x1,000": lambda: (
         torch.searchsorted,
@@ -135,10 +126,6 @@ STATIC: dict[str, Callable[[], Call]] = {
         (torch.sort(torch.randn(1_000)).values, torch.randn(1_000_000)),
     ),
     "index_put accumulate 100,000x16": lambda: _graph(100_000),
-    "scatter_add 1M": lambda: (
-        lambda x, i, y: x.scatter_add(0, i, y),
-        (torch.zeros(10_000), inputs.ids(10_000, 1_000_000), torch.randn(1_000_000)),
-    ),
     "scatter 1,000x1,000": lambda: (
         lambda x, i, y: x.scatter(1, i, y),
         (

@@ -41,11 +41,6 @@ SELECTION: dict[str, Callable[[], Call]] = {
         lambda x: torch.bincount(x, minlength=1_000),
         (inputs.ids(1_000, 1_000_000),),
     ),
-    "histc 1M": lambda: (lambda x: torch.histc(x, 100, -3.0, 3.0), (torch.randn(1_000_000),)),
-    "histogram 100,000": lambda: (
-        lambda x: torch.histogram(x, 256, range=(-3.0, 3.0))[0],
-        (torch.randn(100_000),),
-    ),
     "searchsorted rows 1,000x1,000": lambda: (
         torch.searchsorted,
         (torch.sort(torch.randn(1_000, 1_000)).values, torch.randn(1_000, 100)),

@@ -7,7 +7,8 @@ import json
 import torch
 
 from benchmarks.ops import child, sweep
-from benchmarks.ops.real_sizes import EXPLAINED
+from benchmarks.ops.cases import CASES
+from benchmarks.ops.real_sizes import EXPLAINED, PARTS
 
 
 def test_stored_calls_meet_the_limits_or_are_explained():
@@ -16,6 +17,10 @@ def test_stored_calls_meet_the_limits_or_are_explained():
     complaints = {row["name"]: sweep.complaint(row["figures"]) for row in rows}
     unexplained = {name: text for name, text in complaints.items() if text}
     assert set(unexplained) <= set(EXPLAINED), unexplained
+
+
+def test_every_call_is_defined_once():
+    assert len(sweep.ALL) == len(CASES) + sum(map(len, PARTS))
 
 
 def test_stored_calls_are_in_the_list():

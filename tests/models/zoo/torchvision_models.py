@@ -25,9 +25,7 @@ def _row(
     return Row(f"torchvision_{name}", "torchvision", family, build, inputs, **more)
 
 
-def _picture(
-    path: str, size: int = 64, batch: int = 1, *, more: Any = None, **keywords: Any
-) -> Row:
+def _picture(path: str, batch: int = 1, *, more: Any = None, **keywords: Any) -> Row:
     keywords = {"num_classes": 10, **keywords}
     inputs = {"x": normal(batch, 3, 64, 64)}
     return _row(path.lower(), "vision", inputs, lambda: _build(path, keywords), **(more or {}))
