@@ -1,11 +1,11 @@
-"""Measure the time of a decoded token: a bundle beside `llm.convert` and the model in torch.
+"""Measure the time of a decoded token: bundles beside `llm.convert` and the model in torch.
 
     python -m benchmarks.llm_decode
 
-The model is a Llama with 28 million weights. All three run in this process, by turns, so that other
-work on the machine slows them alike. For each, `ms` is the least time of a token over the turns and
-`processor_ms` the least processor time, in all threads. Results are stored in `llm_decode.json`;
-`--no-save` prints them only.
+The model is a Llama with 28 million weights. A bundle runs as `llm.load` loads it, and as it is
+written. All ways run in this process, by turns, so that other work on the machine slows them alike.
+For each, `ms` is the least time of a token over the turns and `processor_ms` the least processor
+time, in all threads. Results are stored in `llm_decode.json`; `--no-save` prints them only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from .llm_export import commit
 
 RESULTS = Path(__file__).with_suffix(".json")
-PROMPT, TOKENS = 16, 32
+TOKENS = 32  # after each prompt
 
 
 def build(dtype):
@@ -50,21 +50,26 @@ def build(dtype):
 
 
 def steps_of_bundle(model, tokenizer, folder, compression="none"):
-    """Return a function that decodes after a prompt with a bundle."""
+    """Return functions that decode after a prompt with a bundle: as loaded, and as written."""
     from coreai_torch import llm
+    from coreai_torch.llm.bundle.host_loading import fast_loading
     from coreai_torch.llm.bundle.opening import open_bundle
     from coreai_torch.llm.bundle.runtime import Sequence
 
     path = Path(folder) / f"bundle_{compression}"
     llm.export(model, path, tokenizer=tokenizer, compression=compression, verify=False)
-    sequence = Sequence(open_bundle(path))
 
-    def run(tokens):
-        sequence.rewind(0)
-        sequence.append(tokens[:PROMPT])
-        return (lambda one=one: sequence.append(one) for one in tokens[PROMPT:].split(1))
+    def steps(load):
+        sequence = Sequence(open_bundle(path, load=load))
 
-    return run
+        def run(tokens):
+            sequence.rewind(0)
+            sequence.append(tokens[:-TOKENS])
+            return (lambda one=one: sequence.append(one) for one in tokens[-TOKENS:].split(1))
+
+        return run
+
+    return {"llm.load": steps(fast_loading(None)), "as written": steps(None)}
 
 
 def steps_of_program(model):
@@ -74,7 +79,7 @@ def steps_of_program(model):
     generator = llm.Generator(llm.convert(model, 256, verify=False))
 
     def run(tokens):
-        stream = generator.stream(tokens[None, :PROMPT], TOKENS + 1)
+        stream = generator.stream(tokens[None, :-TOKENS], TOKENS + 1)
         next(stream)
         return (lambda: next(stream) for _ in range(TOKENS))
 
@@ -87,22 +92,34 @@ def steps_of_torch(model):
 
     def run(tokens):
         with torch.no_grad():
-            cache = model(tokens[None, :PROMPT], use_cache=True).past_key_values
+            cache = model(tokens[None, :-TOKENS], use_cache=True).past_key_values
 
         def step(one):
             with torch.no_grad():
                 model(one[None], past_key_values=cache, use_cache=True)
 
-        return (lambda one=one: step(one) for one in tokens[PROMPT:].split(1))
+        return (lambda one=one: step(one) for one in tokens[-TOKENS:].split(1))
 
     return run
 
 
-def measure(runs, turns):
+def ways(model, tokenizer, folder):
+    """Return the ways to decode, each a function of prompt and tokens."""
+    plain = steps_of_bundle(model, tokenizer, folder)
+    four = steps_of_bundle(model, tokenizer, folder, "4bit")
+    return {
+        **{f"bundle, {way}": run for way, run in plain.items()},
+        **{f"4bit bundle, {way}": run for way, run in four.items()},
+        "llm.convert": steps_of_program(model),
+        "eager": steps_of_torch(model),
+    }
+
+
+def measure(runs, prompt, turns):
     """Return the least time of a token for each way to decode, over several turns."""
     import torch
 
-    tokens = torch.randint(2, 4096, (PROMPT + TOKENS,), generator=torch.Generator().manual_seed(0))
+    tokens = torch.randint(2, 4096, (prompt + TOKENS,), generator=torch.Generator().manual_seed(0))
     least = {name: [float("inf")] * 2 for name in runs}
     for _ in range(turns):
         for name, run in runs.items():
@@ -121,6 +138,7 @@ def main():
     """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--dtype", choices=("float32", "float16"), nargs="+", default=["float32"])
+    parser.add_argument("--prompt", type=int, nargs="+", default=[16, 220], help="lengths")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--commit", help="by default that of this checkout")
@@ -130,26 +148,22 @@ def main():
     for dtype in given.dtype:
         model, tokenizer = build(dtype)
         with tempfile.TemporaryDirectory() as folder:
-            runs = {
-                "bundle": steps_of_bundle(model, tokenizer, folder),
-                "bundle, 4bit": steps_of_bundle(model, tokenizer, folder, "4bit"),
-                "llm.convert": steps_of_program(model),
-                "eager": steps_of_torch(model),
-            }
-            times = measure(runs, given.turns)
-        result = {
-            "dtype": dtype,
-            "weights": sum(one.numel() for one in model.parameters()),
-            **times,
-            "commit": given.commit or commit(),
-            "torch": metadata.version("torch"),
-            "transformers": metadata.version("transformers"),
-            "coreai": metadata.version("coreai-core"),
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-        }
-        print(json.dumps(result), flush=True)
-        found.append(result)
+            runs = ways(model, tokenizer, folder)
+            for prompt in given.prompt:
+                result = {
+                    "dtype": dtype,
+                    "weights": sum(one.numel() for one in model.parameters()),
+                    "prompt": prompt,
+                    **measure(runs, prompt, given.turns),
+                    "commit": given.commit or commit(),
+                    "torch": metadata.version("torch"),
+                    "transformers": metadata.version("transformers"),
+                    "coreai": metadata.version("coreai-core"),
+                    "python": platform.python_version(),
+                    "cores": os.cpu_count(),
+                }
+                print(json.dumps(result), flush=True)
+                found.append(result)
     if not given.no_save:
         given.results.write_text(json.dumps(found, indent=1) + "\n")
 

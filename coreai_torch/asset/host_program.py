@@ -16,6 +16,7 @@ from typing import Any
 from coreai.authoring import AIModelAsset
 from coreai.runtime import AIModel
 
+from ..compression.memory import release_freed_memory
 from ..errors import ConversionError
 from .mlir_module import mlir_module_of
 
@@ -32,6 +33,7 @@ async def load_edited(asset: AIModelAsset, edit: Callable[[Any], None]) -> Any:
     """Return the model of an asset whose module `edit` changed; raise if it does not compile."""
     with TemporaryDirectory(suffix=".aimodelx") as folder:
         await asyncio.to_thread(_compile, asset, edit, Path(folder))
+        release_freed_memory()
         return await AIModel.load(path=folder, specialization_options=None)
 
 
