@@ -16,7 +16,7 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 def apply(op: Operation) -> Sequence[Value] | None:
     """Replace `round` and floor division by 1."""
     if kind(op) == "round" and d.dtype(op.operands[0]) in _FLOATS:
-        return [_rounded_constant(op.operands[0]) or rounded(op.operands[0])]
+        return [rounded(op.operands[0])]
     if kind(op) != "floor_divide" or d.dtype(op.operands[0]) not in _FLOATS:
         return None
     divisor = known(op.operands[1])
@@ -24,16 +24,6 @@ def apply(op: Operation) -> Sequence[Value] | None:
         return None
     x = op.operands[0]
     return [within_fractions(x, floor(x))] if x.type == op.results[0].type else None
-
-
-def _rounded_constant(x: Value) -> Value | None:
-    """Return a rounded constant; None for other values.
-
-    Loading `zeta(x, 0.7)` did not return: the compiler of coreai-core 1.0.0b3 did not finish
-    folding `rounded` of a constant.
-    """
-    numbers = known(x)
-    return None if numbers is None else d.tensor_constant(numbers.round(), "rounded")
 
 
 def floor(x: Value) -> Value:

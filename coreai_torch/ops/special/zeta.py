@@ -26,6 +26,14 @@ _DENOMINATORS = (
 _TERMS = 9  # summed directly before the correction
 
 
+def _increment(value: Value) -> Value:
+    """Add one; to a constant here, for the compiler takes minutes to fold a chain of sums."""
+    number = cai.known_number(value)
+    if number is None or value.type.rank:
+        return cai.add(value, cai.like(value, 1))
+    return cai.like(value, float(torch.tensor(number, dtype=cai.dtype(value)) + 1))
+
+
 def _power(a: Value, x: Value) -> Value:
     return cai.pow_(a, cai.neg(x))
 
@@ -35,11 +43,11 @@ def _sum_terms(x: Value, q: Value) -> tuple[Value, Value, Value]:
 
     Nine terms suffice for positive `q`; a negative `q` is incremented up to nine in a loop.
     """
-    one, nine = cai.like(q, 1), cai.like(q, 9)
+    nine = cai.like(q, 9)
     argument, total = q, _power(q, x)
     term = total
     for _ in range(_TERMS):
-        argument = cai.add(argument, one)
+        argument = _increment(argument)
         term = _power(argument, x)
         total = cai.add(total, term)
 
@@ -49,7 +57,7 @@ def _sum_terms(x: Value, q: Value) -> tuple[Value, Value, Value]:
     def step(state: Sequence[Value]) -> list[Value]:
         argument, total, term, exponent = state
         active = below(state)
-        argument = cai.where(active, cai.add(argument, one), argument)
+        argument = cai.where(active, _increment(argument), argument)
         term = cai.where(active, _power(argument, exponent), term)
         total = cai.where(active, cai.add(total, term), total)
         return [argument, total, term, exponent]
@@ -66,7 +74,9 @@ def _zeta(x: Value, q: Value) -> Value:
     pole = cai.logical_and(not_positive, cai.equal(q, floor(q)))
     # The loop would take long from a pole far below nine, and would not end from -inf.
     skip = cai.logical_or(pole, cai.not_equal(q, q))
-    argument, total, term = _sum_terms(x, cai.where(skip, one, q))
+    number = cai.known_number(q)
+    start = q if number is not None and number > 0 else cai.where(skip, one, q)
+    argument, total, term = _sum_terms(x, start)
     half = cai.mul(term, cai.like(x, 0.5))
     total = cai.add(total, cai.sub(cai.div(cai.mul(term, argument), cai.sub(x, one)), half))
     factor, k = term, 0
