@@ -183,7 +183,7 @@ FAMILIES = (
     Family("topk of few", "n", _of(lambda x: x.topk(5)), n=8_192, constants="n"),
     Family("topk of many", "n log n", reason=_SORT),
     Family(
-        "median, nanmedian, kthvalue (n from 4096, or dynamic)",
+        "median, nanmedian, kthvalue (of 4,096 elements or more, or dynamic)",
         "n",
         _of(lambda x: x.kthvalue(5)),
         n=4_096,

@@ -17,7 +17,7 @@ from ...ir.dialect import Value
 from .._lib.size_bounds import upper_bound
 from .cumulative import positions
 
-_LONG = 4096  # sorting is faster than selection on a shorter axis
+_LONG, _MANY = 64, 4096  # sorting a shorter axis or fewer elements is faster
 _INF = float("inf")
 _TOP_BIT = 1 << 30
 _MANTISSA = 1 << 23
@@ -28,10 +28,13 @@ def is_long(x: Value, axis: int, size: Any) -> bool:
 
     `size` is the size of the axis in the exported graph.
     """
+    if cai.may_be_empty(x):
+        return False
     if not x.type.is_dynamic_dim(axis):
-        return bool(x.type.shape[axis] >= _LONG)
+        extent, elements = int(x.type.shape[axis]), abs(math.prod(x.type.shape))
+        return extent >= _LONG and elements >= _MANY
     bound = upper_bound(size)
-    return not cai.may_be_empty(x) and (bound is None or bound >= _LONG)
+    return bound is None or bound >= _MANY
 
 
 def _last_place(x: Value, axis: int) -> Value:
@@ -127,7 +130,7 @@ def block_size(extent: int, k: int, elements: int) -> int:
     if extent < 0:
         return 64 if k <= 64 else 16 if k <= 1024 else 0
     block = math.isqrt(extent // max(k, 1))
-    return block if extent >= 64 and elements >= _LONG and block >= 4 else 0
+    return block if extent >= 64 and elements >= _MANY and block >= 4 else 0
 
 
 def fill_last_block(x: Value, block: int, largest: bool) -> Value:
