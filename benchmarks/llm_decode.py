@@ -6,6 +6,7 @@ The model is a Llama with 28 million weights. A bundle runs as `llm.load` loads 
 written. All ways run in this process, by turns, so that other work on the machine slows them alike.
 For each, `ms` is the least time of a token over the turns and `processor_ms` the least processor
 time, in all threads. Results are stored in `llm_decode.json`; `--no-save` prints them only.
+`--page` writes the stored results to docs/language-models.md.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from .llm_export import commit
 
 RESULTS = Path(__file__).with_suffix(".json")
 TOKENS = 32  # after each prompt
+PAGE = Path(__file__).parents[1] / "docs" / "language-models.md"
+START = "<!-- decode: python -m benchmarks.llm_decode --page -->"
+END = "<!-- end of decode -->"
 
 
 def build(dtype):
@@ -134,6 +138,20 @@ def measure(runs, prompt, turns):
     }
 
 
+def page_with_table(text, rows):
+    """Return the page with a table of the results between its markers."""
+    names = [name for name, value in rows[0].items() if isinstance(value, dict)]
+    cells = [
+        ["", *(f"after {row['prompt']} tokens" for row in rows)],
+        ["---"] * (len(rows) + 1),
+        *([name, *(str(row[name]["ms"]) for row in rows)] for name in names),
+    ]
+    lines = [f"| {' | '.join(line)} |" for line in cells]
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    return "".join([before, start, "\n\n", "\n".join(lines), "\n\n", end, after])
+
+
 def main():
     """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -143,7 +161,12 @@ def main():
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--commit", help="by default that of this checkout")
     parser.add_argument("--no-save", action="store_true")
+    parser.add_argument("--page", action="store_true", help="write the stored results to the docs")
     given = parser.parse_args()
+    if given.page:
+        rows = json.loads(given.results.read_text())
+        PAGE.write_text(page_with_table(PAGE.read_text(), rows))
+        return
     found = []
     for dtype in given.dtype:
         model, tokenizer = build(dtype)

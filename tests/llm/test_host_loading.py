@@ -11,11 +11,13 @@ import torch
 from decoders import decoder
 from tiny_tokenizer import tiny_tokenizer
 
+from benchmarks import llm_decode
 from coreai_torch import llm
 from coreai_torch.asset import reading, resources
 from coreai_torch.asset.host_edits import Editor
 from coreai_torch.asset.host_program import can_edit
 from coreai_torch.asset.mlir_module import mlir_module_of
+from coreai_torch.compression import memory
 from coreai_torch.errors import ConversionError
 from coreai_torch.llm.bundle import host_loading
 from coreai_torch.llm.bundle.host_loading import fast_loading
@@ -129,6 +131,23 @@ def test_program_that_does_not_compile_runs_as_written(llama_bundle, monkeypatch
     with pytest.warns(UserWarning, match="runs as it is written: .* broken"):
         model = llm.load(llama_bundle.path)
     assert model.generate(torch.tensor([[5, 6]]), 2).shape == (1, 4)
+
+
+def test_page_shows_the_times_of_a_token():
+    rows = json.loads(llm_decode.RESULTS.read_text())
+    page = llm_decode.PAGE.read_text()
+    assert page == llm_decode.page_with_table(page, rows)
+
+
+def test_freed_memory_is_kept_by_options_of_the_c_library(monkeypatch):
+    given = []
+    monkeypatch.setattr(memory, "_function", lambda name: lambda *each: given.append((name, each)))
+    memory.keep_freed_memory()
+    assert [(name, option.value) for name, (option, _) in given] == [
+        ("mallopt", -3),
+        ("mallopt", -1),
+        ("mallopt", -2),
+    ]
 
 
 @pytest.mark.slow
