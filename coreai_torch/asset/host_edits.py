@@ -131,6 +131,8 @@ class Editor:
         state, starts, ends, strides = op.operands
         if made_by(state, "read_handle") is None or state.type.rank != _SLOTS + 2:
             return None
+        if int(state.type.shape[_SLOTS]) != types.DYNAMIC:
+            return None  # a cache of a fixed length may be much longer than its used part
         start, stop, steps = self._numbers(starts), self._entries(ends), self._numbers(strides)
         if start is None or stop is None or steps != [1] * len(start):
             return None
@@ -156,10 +158,8 @@ class Editor:
         axis = self._scalar(_LAYERS)
         pair = RankedTensorType.get([2], end.type.element_type)
         parts = self._cast(gen.ConcatOp(axis, [end, rest], results=[pair]).result, torch.uint32)
+        used = gen.SplitOp(state, parts, self._scalar(_SLOTS), results=[state.type] * 2).results[0]
         layers, *others = (int(size) for size in state.type.shape)
-        others[_SLOTS - 1] = types.DYNAMIC
-        half = RankedTensorType.get([layers, *others], state.type.element_type)
-        used = gen.SplitOp(state, parts, self._scalar(_SLOTS), results=[half] * 2).results[0]
         if is_shrunk:
             others = others[1:]
             type_ = RankedTensorType.get([layers, *others], state.type.element_type)

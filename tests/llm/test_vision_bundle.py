@@ -15,6 +15,8 @@ from vision_models import IMAGE, VISION_MODELS, vision_model
 from coreai_torch import llm
 from coreai_torch.cli import main
 from coreai_torch.errors import ConversionError, GenerationError
+from coreai_torch.llm.bundle.opening import open_bundle
+from coreai_torch.llm.bundle.runtime import Sequence
 from coreai_torch.llm.bundle.vision.families import family_of
 from coreai_torch.llm.bundle.vision.family import Step
 from coreai_torch.llm.bundle.vision.images import to_pixels
@@ -86,6 +88,16 @@ def test_logits_equal_the_model(bundle, loaded, images):
     with torch.no_grad():
         want = bundle.model(**inputs).logits[0]
     assert difference(got, want) < HALF
+
+
+def test_logits_equal_those_of_the_program_as_written(bundle, loaded):
+    found = []
+    for runtime in (open_bundle(bundle.path), loaded._runtime):
+        image = runtime.add_image(_pixels(1))
+        sequence = Sequence(runtime)
+        pieces = [torch.tensor([5, 6, *image, 7]), torch.tensor([8]), torch.tensor([9])]
+        found.append(torch.cat([sequence.append(piece) for piece in pieces]))
+    assert torch.equal(*found)
 
 
 def test_generated_tokens_equal_the_model(bundle, loaded):
