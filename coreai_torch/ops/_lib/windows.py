@@ -233,6 +233,17 @@ class Slide:
         missing = shapes.sub(shapes.add(last, self.reach - self.padding), extent)
         return self.padding, shapes.maximum(missing, self.padding)
 
+    def trimmed(self, extent: Dim) -> Slide:
+        """Return a slide whose only window ends with the axis, if it is larger than the axis.
+
+        In ceil mode a window may be of any size: EfficientNet averages 7 x 7 elements with a window
+        of 1,280 x 1,280, and padding the axes to that takes 8 GB for 1,280 channels.
+        """
+        if not self.ceil or self.dilation > 1 or not isinstance(extent, int):
+            return self
+        taps = min(self.kernel - self.padding, extent)
+        return Slide(taps, extent) if self.windows(extent) == 1 else self
+
     def starts(self, extent: Dim) -> Table:
         """Return the start of each window; negative inside the padding."""
         return sub(mul(count(self.windows(extent)), self.stride), self.padding)

@@ -84,7 +84,12 @@ def _pooled_sizes(x: Value, slides: Sequence[Slide]) -> list[Dim]:
     return [batch, channels, *(s.windows(e) for s, e in zip(slides, extents, strict=True))]
 
 
+def _trimmed(x: Value, slides: Sequence[Slide]) -> list[Slide]:
+    return [s.trimmed(e) for s, e in zip(slides, cai.sizes(x)[2:], strict=True)]
+
+
 def _max(x: Value, slides: Sequence[Slide]) -> Value:
+    slides = _trimmed(x, slides)
     return cai.max_pool(
         shapes.tensor_type(_pooled_sizes(x, slides), x),
         _padded(x, slides, _lowest(x)),
@@ -147,6 +152,7 @@ def _max_pool(ctx: Ctx, x: Value, slides: Sequence[Slide]) -> list[Value | None]
         case(f32(2, 3, 7, 8, values=_TIES), [3, 3], [2, 2], [1, 1], [2, 2]),
         case(f32(3, 8, 9), [3], [2], [1], [1], True),
         case(f32(1, 1, 4, 5), [2, 2], [3, 3], [1, 1], [1, 1], True),
+        case(_PLANE, [1_280, 9], [1_280, 12], [0, 2], [1, 1], True),
         case(f32(1, 2, 5, 6, values=_ODD), [3, 3], [1, 2], [1, 1]),
         case(f16(1, 2, 4, 4), [2, 2]),
         case(bf16(1, 2, 4, 4), [2, 2], [1]),
@@ -264,8 +270,9 @@ def _divisor(slide: Slide, extent: Dim, include_pad: bool) -> Table:
 
 def _average(x: Value, slides: Sequence[Slide], include_pad: bool, override: int | None) -> Value:
     wide, rank = _wide(x), x.type.rank
-    windows = [s.kernel for s in slides], [s.stride for s in slides], [s.dilation for s in slides]
-    total = cai.sum_pool(_padded(wide, slides, 0), *windows)
+    used = _trimmed(x, slides)
+    windows = [s.kernel for s in used], [s.stride for s in used], [s.dilation for s in used]
+    total = cai.sum_pool(_padded(wide, used, 0), *windows)
     places: Table = torch.tensor(1 if override is None else override)
     if override is None:
         for axis, (slide, extent) in enumerate(zip(slides, cai.sizes(x)[2:], strict=True), 2):
@@ -332,6 +339,8 @@ def avg_pool1d(
         case(_PLANE, [3, 3], [2, 1], [1, 1], False, False),
         case(_PLANE, [3, 2], [2], [1], True, False),
         case(_PLANE, [3], [2], [1], True, True, 5),
+        case(_PLANE, [1_280, 9], [1_280, 12], [0, 2], True),
+        case(_PLANE, [1_280], [], [2], True, False),
         case(f32(1, 1, 4, 5, values=(1.0, _INF, _NAN, 2.0, -3.0, 4.0, 0.5)), [2, 2], [1]),
         case(bf16(1, 2, 6, 6), [2, 2]),
         case(i64(2, 6, 7), [2, 3], [2, 2], [1, 1]),
