@@ -165,6 +165,13 @@ class Windows:
         full_shape = [*dims[:axis], self.windows, self.taps, *dims[axis + 1 :]]
         return cai.reshape(take(x, flat, axis), full_shape)
 
+    def of_table(self, table: Table, axis: int) -> Value:
+        """Gather the windows of a table, in torch if it is known."""
+        if isinstance(table, torch.Tensor) and isinstance(self.positions, torch.Tensor):
+            taken = table.index_select(axis, self.positions.reshape(-1).long())
+            return value(taken.unflatten(axis, self.positions.shape))
+        return self.of(value(table), axis)
+
     def filled(self, x: Value, axis: int, filler: float) -> Value:
         """Gather the windows of `x`, with `filler` for taps outside the axis."""
         windows = self.of(x, axis)

@@ -184,7 +184,7 @@ def _rows_at_ends(
 
     The last row is zero.
     """
-    first, last = (begin + _RADIX - 1) // _RADIX, end // _RADIX
+    first, last = (begin + (_RADIX - 1)) // _RADIX, end // _RADIX
     left_end = torch.minimum(first * _RADIX, end)
     right_begin = torch.maximum(last * _RADIX, left_end)
     steps = torch.arange(_RADIX - 1, device=rows.device)

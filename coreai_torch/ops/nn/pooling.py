@@ -27,6 +27,7 @@ from .._lib.windows import (
     maximum,
     minimum,
     mul,
+    reshape,
     sub,
     value,
 )
@@ -116,21 +117,21 @@ def _greatest_and_places(x: Value, plans: Sequence[Plan]) -> list[Value]:
     first_axis = x.type.rank - len(plans)
     extents = cai.sizes(x)[first_axis:]
     numbers = count(shapes.product(extents))
-    places = cai.reshape(value(numbers), [1] * first_axis + list(extents))
+    places: Table = reshape(numbers, [1] * first_axis + list(extents))
     for axis in reversed(range(first_axis, x.type.rank)):
         windows = plans[axis - first_axis](cai.size(x, axis))
         taps = windows.filled(x, axis, _lowest(x))
-        at = windows.of(places, axis)
+        at = windows.of_table(places, axis)
         x = cai.reduce_max(taps, [axis + 1])
         inside = value(along(windows.inside, axis, taps.type.rank))
         found = cai.logical_and(cai.equal(taps, x), inside)
-        places = cai.reduce_min(cai.where(found, at, cai.like(at, 2**31 - 1)), [axis + 1])
+        place = cai.reduce_min(cai.where(found, at, cai.like(at, 2**31 - 1)), [axis + 1])
         if cai.is_float(x):
             nans = cai.where(cai.not_equal(taps, taps), at, cai.like(at, -1))
             last = cai.reduce_max(nans, [axis + 1])
-            places = cai.where(cai.greater(last, cai.like(last, -1)), last, places)
-        x, places = cai.shrink_dims(x, [axis + 1]), cai.shrink_dims(places, [axis + 1])
-    return [x, places]
+            place = cai.where(cai.greater(last, cai.like(last, -1)), last, place)
+        x, places = cai.shrink_dims(x, [axis + 1]), cai.shrink_dims(place, [axis + 1])
+    return [x, value(places)]
 
 
 _PLANE = f32(2, 3, 7, 8)
