@@ -256,7 +256,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "perceiver": {"inputs": {"inputs": normal(1, 2_048, 768)}},
     # The library loops over patches of 32 values in Python: torch.export of 16,384 values, the
     # longest context, takes over 90 s.
-    "timesfm2_5": {"inputs": {"past_values": normal(1, 2_048)}},
+    "timesfm2_5": {
+        "inputs": {"past_values": normal(1, 1_024)},
+        "config": {"context_length": 1_024},
+    },
     "patchtst": {
         "inputs": {"past_values": normal(1, 512, 7)},
         "config": {
@@ -304,7 +307,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "bloom": {"config": {"hidden_size": 1_024, "n_head": 16}},
     # The library unrolls its scan, as in `mamba`: torch.export of 512 tokens takes too long.
     "falcon_mamba": {"inputs": {"input_ids": tokens(1, 256)}, "config": {"hidden_size": 4_096}},
-    "rwkv": {"inputs": {"input_ids": tokens(1, 64)}, "config": {"num_hidden_layers": 2}},
+    # And the same; the library divides by the number of layers less one.
+    "rwkv": {
+        "inputs": {"input_ids": tokens(1, 64)},
+        "config": {"num_hidden_layers": 2, "hidden_size": 768, "attention_hidden_size": 768},
+    },
     "blenderbot": {"inputs": {"input_ids": tokens(1, 128)}},
     "luke": {"config": {"entity_vocab_size": 1_000, "max_position_embeddings": 514}},
     "canine": {"inputs": {"input_ids": tokens(1, 2_048)}},
