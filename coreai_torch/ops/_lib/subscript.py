@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -24,6 +25,7 @@ class Subscript:
     columns: tuple[Value, ...]  # si32, not negative
     shape: tuple[Dim, ...]  # of the broadcast columns
     data_dependent: bool  # the number of entries depends on data and may be zero
+    known: tuple[torch.Tensor, ...] = ()  # the columns, if all are constant
 
     @property
     def adjacent(self) -> bool:
@@ -45,6 +47,7 @@ def subscript(
     """Read a list of index tensors and masks; `None` stands for a full slice."""
     axes: list[int] = []
     columns: list[Value] = []
+    tables: list[torch.Tensor | None] = []
     data_dependent = False
     axis = 0
     for i, index in enumerate(indices):
@@ -57,10 +60,22 @@ def subscript(
             data_dependent = data_dependent or constant is None
         else:
             new_columns = [wrap_index(index, cai.size(x, axis), constant)]
+        tables += _known_columns(constant, x.type.shape[axis]) or [None]
         axes += range(axis, axis + len(new_columns))
         columns += new_columns
         axis += len(new_columns)
-    return Subscript(tuple(axes), tuple(columns), common_shape(columns), data_dependent)
+    found = tuple(table for table in tables if table is not None)
+    all_known = found if len(found) == len(columns) else ()
+    return Subscript(tuple(axes), tuple(columns), common_shape(columns), data_dependent, all_known)
+
+
+def _known_columns(constant: torch.Tensor | None, extent: int) -> list[torch.Tensor]:
+    """Return the columns of a constant index or mask, not negative; none for other indices."""
+    if constant is None or (constant.dtype != torch.bool and extent == types.DYNAMIC):
+        return []
+    if constant.dtype == torch.bool:
+        return list(constant.nonzero(as_tuple=True))
+    return [torch.where(constant < 0, constant + extent, constant)]
 
 
 def _mask_columns(ctx: Ctx, mask: Value, constant: torch.Tensor | None) -> list[Value]:
@@ -118,7 +133,7 @@ def gather(x: Value, at: Subscript) -> Value:
         rest = [a for a in range(x.type.rank) if a not in at.axes]
         leading = tuple(range(len(at.axes)))
         transposed = cai.transpose(x, [*at.axes, *rest])
-        return gather(transposed, Subscript(leading, at.columns, at.shape, at.data_dependent))
+        return gather(transposed, replace(at, axes=leading))
     sizes = cai.sizes(x)
     row = shapes.product(sizes[at.axes[-1] + 1 :])
     may_be_empty = at.data_dependent and len(at.axes) > 1
@@ -147,7 +162,10 @@ def _gather_flat(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
     lead, last = at.axis, at.axis + len(at.axes)
     before, extents, after = sizes[:lead], sizes[lead:last], sizes[last:]
     flat = cai.reshape(x, [*before, shapes.product(extents), *after])
-    entries = linear(at.columns, extents)
+    if at.known and len(at.known) > 1 and shapes.is_static(extents):
+        entries = _known_places(at.known, [int(extent) for extent in extents])
+    else:
+        entries = linear(at.columns, extents)
     if len(at.shape) == 1:  # a reshape fails if a mask selects nothing
         count, vector = at.shape[0], cai.broadcast_to(entries, at.shape)
     else:
@@ -177,6 +195,16 @@ def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
         stride = shapes.mul(stride, extent)
     assert position is not None
     return position
+
+
+def _known_places(columns: Sequence[torch.Tensor], extents: Sequence[int]) -> Value:
+    """Return what `linear` does for constant columns, computed in torch."""
+    place, is_inside = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.bool)
+    for column, extent in zip(columns, extents, strict=True):
+        place = place * extent + column
+        is_inside = is_inside & (column >= 0) & (column < extent)
+    place = torch.where(is_inside, place, math.prod(extents))
+    return cai.tensor_constant(place.to(torch.int32), "positions")
 
 
 def concat_columns(columns: Sequence[Value], shape: Sequence[Dim]) -> Value:
