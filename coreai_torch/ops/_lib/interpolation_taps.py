@@ -15,6 +15,8 @@ from ...ir.dialect import Dim, Value
 from . import windows as tables
 from .windows import Table, Windows
 
+_LARGEST_RANK = 5  # of the neural engine
+
 
 @dataclass(frozen=True)
 class Line:
@@ -70,6 +72,9 @@ class Taps:
 
     def of(self, x: Value, axis: int) -> Value:
         """Return `x` resized along `axis`."""
+        times = self._repeats(cai.size(x, axis))
+        if times:
+            return _repeated(x, axis, times)
         result = self.windows.filled(x, axis, 0)
         if self.weights is not None:
             result = cai.mul(
@@ -77,6 +82,31 @@ class Taps:
             )
             result = cai.reduce_sum(result, [axis + 1])
         return cai.shrink_dims(result, [axis + 1])
+
+    def _repeats(self, extent: Dim) -> int:
+        """Return how often each element is copied if that is a known number, else 0."""
+        positions = self.windows.positions
+        if self.weights is not None or not isinstance(positions, torch.Tensor):
+            return 0
+        if not isinstance(extent, int) or not extent or positions.numel() % extent:
+            return 0
+        times = positions.numel() // extent
+        repeated = torch.arange(extent).repeat_interleave(times)
+        return times if torch.equal(positions.flatten().long(), repeated) else 0
+
+
+def _repeated(x: Value, axis: int, times: int) -> Value:
+    """Repeat each element along `axis`: a broadcast, which runs on every unit of a device."""
+    if times == 1:
+        return x
+    dims = cai.sizes(x)
+    before, after = dims[:axis], dims[axis + 1 :]
+    if len(dims) == _LARGEST_RANK:
+        x = cai.reshape(x, [shapes.product(before), dims[axis], *after])
+    first = x.type.rank - len(after)
+    wide = [*cai.sizes(x)[:first], times, *after]
+    copies = cai.broadcast_to(cai.expand_dims(x, [first]), wide)
+    return cai.reshape(copies, [*before, shapes.mul(dims[axis], times), *after])
 
 
 Sampler: TypeAlias = Callable[[Line], Taps]
