@@ -105,7 +105,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "mask2former": {"size": 384},
     "maskformer": {"size": 384},
     # The last block gets the queries: the first one needs another block.
-    "eomt": {"size": 640, "config": {"num_blocks": 1, "num_hidden_layers": 2}},
+    "eomt": {
+        "size": 640,
+        "config": {"num_blocks": 1, "num_hidden_layers": 2, "num_upscale_blocks": 1},
+    },
     "sam": {"size": 1_024},
     "sam2_image": {"size": 1_024},
     "vitmatte": {
