@@ -243,7 +243,15 @@ class _Call:
         args, kwargs = self.arguments(lane)
         if change is not None:
             args, kwargs = map_leaves((args, kwargs), change)
-        return self.node.target(*args, **kwargs)
+        try:
+            return self.node.target(*args, **kwargs)
+        except RuntimeError as error:
+            if "is_contiguous" not in str(error):
+                raise
+            # Kernels of torch 2.11 for half precision on an Intel CPU reject the layout that
+            # another kernel returned: "Expected X.is_contiguous(memory_format) to be true".
+            args, kwargs = map_leaves((args, kwargs), _contiguous)
+            return self.node.target(*args, **kwargs)
 
     def with_exact_integers(self, lane: int) -> _Call:
         """Return the call with the floats of a lane and the integers of the run without errors."""
@@ -257,6 +265,10 @@ class _Call:
             return self.evaluate(lane)
         except RuntimeError:  # a size that depends on the values
             return otherwise
+
+
+def _contiguous(value: Any) -> Any:
+    return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 
 class _NoisyBody(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
@@ -321,10 +333,13 @@ def allowed_error(scale: ErrorScale, dtype: torch.dtype) -> torch.Tensor:
 def _neighbours(scale: torch.Tensor) -> torch.Tensor:
     """Return the median over the neighbours of each element along the longest axis.
 
+    All elements of a small tensor are neighbours.
     A few noisy runs may all leave one element almost unchanged by chance.
     """
-    if scale.dim() == 0 or max(scale.shape) < _NEIGHBOURS:
+    if not scale.numel():
         return scale
+    if scale.dim() == 0 or max(scale.shape) < _NEIGHBOURS:
+        return scale.median().expand(scale.shape)
     axis = max(range(scale.dim()), key=lambda a: scale.shape[a])
     moved = scale.movedim(axis, -1)
     length = moved.shape[-1]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
-from coreai_torch.numerics.error_analysis import Analysis, error_scale
+from coreai_torch.numerics.error_analysis import Analysis, Lanes, _Call, error_scale
 from coreai_torch.numerics.float64 import run_in_float64
 from coreai_torch.numerics.rounding import Kind, kind_of
 
@@ -99,6 +101,23 @@ def test_few_runs_use_the_neighbours_of_an_element():
     (few,) = scales(lambda x: torch.exp(x) * torch.sin(x) - x, X.repeat(40), runs=2)
     (many,) = scales(lambda x: torch.exp(x) * torch.sin(x) - x, X.repeat(40), runs=16)
     assert (few > many / 16).all()
+
+
+def test_few_runs_use_all_elements_of_a_small_tensor():
+    base = torch.linspace(0.2, 0.3, 10).half()
+    noisy = base + 2**-12
+    noisy[3] = base[3]  # unchanged by chance in both runs
+    assert (error_scale(Lanes(base, (noisy, noisy))).scale > 0).all()
+
+
+def test_a_kernel_that_rejects_a_layout_runs_on_a_contiguous_copy():
+    def kernel(x):
+        if not x.is_contiguous():
+            raise RuntimeError("Expected X.is_contiguous(memory_format) to be true, but got false.")
+        return x + 1
+
+    call = _Call(SimpleNamespace(target=kernel), [((torch.zeros(2, 3).T,), {})])
+    assert torch.equal(call.evaluate(-1), torch.ones(3, 2))
 
 
 def test_a_branch_rounds_inside():
