@@ -117,12 +117,17 @@ def _outputs(outputs: Sequence[Output], by_node: dict[Any, Any]) -> list[Value]:
         for i, o in enumerate(outputs)
         if isinstance(o.value, torch.fx.Node)
         and free_unbacked_symbols(o.value.meta["val"])
-        and types.DYNAMIC in values[i].type.shape
+        and _is_dynamic(by_node[o.value])
     ]
     once = graph.compute_once([values[i] for i in dependent])
     for i, value in zip(dependent, once, strict=True):
         values[i] = value
     return values
+
+
+def _is_dynamic(stored: Any) -> bool:
+    """Return whether a result has a dynamic size; `x[mask]` with a constant mask does not."""
+    return isinstance(stored, Value) and types.DYNAMIC in stored.type.shape
 
 
 def _output(output: Output, by_node: dict[Any, Any]) -> Value:

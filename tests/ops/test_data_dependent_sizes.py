@@ -145,3 +145,23 @@ def test_sizes_that_do_not_depend_on_data_need_no_broadcast():
     exported = exported.run_decompositions(get_decomp_table())
     text = str(TorchConverter().add_exported_program(exported).to_coreai())
     assert "broadcast_to" not in text
+
+
+class ConstantMask(torch.nn.Module):
+    """Selects with a mask of two axes that is a buffer: torch exports a data-dependent size."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.tensor([[True, False, True], [False, True, True]]))
+
+    def forward(self, x):
+        return x[self.mask]
+
+
+def test_a_constant_mask_selects_a_known_number_of_rows():
+    x = torch.randn(2, 3, 4)
+    model = ConstantMask()
+    exported = torch.export.export(model, (x,)).run_decompositions(get_decomp_table())
+    program = TorchConverter().add_exported_program(exported).to_coreai()
+    (result,) = runtime.run(program, {"x": x}).values()
+    assert torch.equal(result, model(x))
