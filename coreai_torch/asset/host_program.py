@@ -59,7 +59,7 @@ def _compile(asset: AIModelAsset, edit: Callable[[Any], None], folder: Path) -> 
             )
             compiler.serialize_module(module=module, path=folder / "main-universal.odix")
         except Exception as cause:
-            told = "; ".join([str(cause), *reported])
-            raise ConversionError(f"the edited program does not compile: {told}") from cause
+            message = "; ".join([str(cause), *reported])
+            raise ConversionError(f"the edited program does not compile: {message}") from cause
         finally:
             handler.detach()

@@ -10,6 +10,7 @@ from ..asset.figures import FunctionSummary, PortSummary
 from ..asset.metadata import labels_of, read_metadata
 from ..asset.reading import Source
 from ..asset.summary import summarize
+from ..errors import ConversionError
 from .identifiers import comment, identifiers, text, type_name
 
 # The case of `ScalarType`, and the Swift type of an element; bits for types that Swift lacks.
@@ -98,6 +99,10 @@ def swift_source(source: Source, name: str | None = None) -> str:
         source: the path of an `.aimodel`, an `AIModelAsset` or a converted program.
         name: the name of the Swift type; that of the asset by default.
     """
+    if not isinstance(name, str | None):
+        raise ConversionError(
+            f"the name of a Swift type is a string, not {name!r}\n  try   pass name='Net'"
+        )
     path = getattr(source, "path", source)
     stem = Path(path).stem if isinstance(path, str | Path) else "model"
     summary, metadata = summarize(source), read_metadata(source)

@@ -16,6 +16,7 @@ from lazy_import import lazy_import
 from torch import nn
 
 import coreai_torch
+from coreai_torch.errors import ConversionError
 from coreai_torch.cli import main
 from coreai_torch.swift.identifiers import identifiers, text, type_name
 
@@ -144,3 +145,8 @@ def test_command_writes_the_file(tmp_path, monkeypatch, capsys):
     assert "public enum Other {" in out
     assert "public enum Relu {" in (tmp_path / "Relu.swift").read_text()
     assert json.dumps("relu") in out
+
+
+def test_a_name_that_is_not_a_string_is_rejected():
+    with pytest.raises(ConversionError, match="a Swift type is a string, not 5"):
+        coreai_torch.swift_source("net.aimodel", 5)
