@@ -16,8 +16,8 @@ from lazy_import import lazy_import
 from torch import nn
 
 import coreai_torch
-from coreai_torch.errors import ConversionError
 from coreai_torch.cli import main
+from coreai_torch.errors import ConversionError
 from coreai_torch.swift.identifiers import identifiers, text, type_name
 
 tree_sitter = lazy_import("tree_sitter")
