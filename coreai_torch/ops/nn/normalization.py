@@ -194,6 +194,28 @@ def native_batch_norm_functional(
     return [output, torch.empty(0), torch.empty(0), *statistics]
 
 
+@lowers(
+    aten.native_batch_norm.default,
+    ignore=("momentum",),
+    cases=_with_training_flag(False, _BATCH_NORM),
+)
+def native_batch_norm(
+    ctx: Ctx,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    training: bool,
+    eps: float,
+) -> list[Any]:
+    if running_mean is None or running_var is None:
+        return native_batch_norm_no_stats(ctx, x, weight, bias, eps)
+    if training:
+        _refuse_training(ctx, "batch")
+    return native_batch_norm_no_training(ctx, x, weight, bias, running_mean, running_var, eps)
+
+
 def _refuse_training(ctx: Ctx, kind: str) -> None:
     ctx.refuse(
         f"{kind} norm in training mode updates its running statistics, which is not supported",
