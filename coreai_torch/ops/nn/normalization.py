@@ -210,10 +210,13 @@ def native_batch_norm(
     eps: float,
 ) -> list[Any]:
     if running_mean is None or running_var is None:
-        return native_batch_norm_no_stats(ctx, x, weight, bias, eps)
+        mean, variance = _batch_moments(x)
+        output = _batch_norm(ctx, x, weight, bias, mean, variance, eps)
+        return [output, _statistic(ctx, 1, mean), _statistic(ctx, 2, _rstd(variance, eps))]
     if training:
         _refuse_training(ctx, "batch")
-    return native_batch_norm_no_training(ctx, x, weight, bias, running_mean, running_var, eps)
+    output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
+    return [output, torch.empty(0), torch.empty(0)]
 
 
 def _refuse_training(ctx: Ctx, kind: str) -> None:
