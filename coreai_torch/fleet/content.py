@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
@@ -16,6 +17,7 @@ from pathlib import Path
 from .task import Task
 
 _PACKAGE = Path(__file__).parents[1]
+_INPUT_FILE = re.compile(r"^(?:\w+=)?@(.+)")  # x=@file.npy
 
 
 class Hasher:
@@ -42,6 +44,7 @@ class Hasher:
     def _weights(self, task: Task, base: Path) -> list[str]:
         named = [task.checkpoint] if task.checkpoint else []
         named += [task.source] if task.source.endswith(".pt2") else []
+        named += [found[1] for given in task.inputs if (found := _INPUT_FILE.search(given))]
         folder = base / task.source.removeprefix("transformers:")
         if task.source.startswith("transformers:") and folder.is_dir():
             named += sorted(str(file) for file in folder.rglob("*") if file.is_file())
@@ -71,10 +74,17 @@ class Hasher:
         if file is None:
             yield _library_version(path.partition(".")[0])
             return
-        files = _imported(file, root)
-        for local in files:
-            yield f"{local.relative_to(root)} {self._file(local)}"
-        yield from sorted(map(_library_version, _libraries(files, root)))
+        imports = _Imports((root, *_search_folders(base)))
+        imports.follow(file, root)
+        for local, within in sorted(imports.files.items()):
+            yield f"{local.relative_to(within)} {self._file(local)}"
+        yield from sorted(map(_library_version, imports.libraries))
+
+
+def _search_folders(base: Path) -> list[Path]:
+    """Return the folders of a worker's `sys.path` that may have modules of the user."""
+    folders = [base, Path.cwd(), *map(Path, sys.path)]
+    return [folder.absolute() for folder in folders if not _is_installed_libraries(folder)]
 
 
 def _located(path: str, base: Path) -> tuple[Path, Path | None]:
@@ -83,12 +93,10 @@ def _located(path: str, base: Path) -> tuple[Path, Path | None]:
         file = (base / path).absolute()
         return file.parent, file
     top = path.partition(".")[0]
-    for folder in (base, Path.cwd(), *map(Path, sys.path)):
-        if _is_installed_libraries(folder):
-            continue
+    for folder in _search_folders(base):
         for name in (f"{path.replace('.', '/')}.py", f"{path.replace('.', '/')}/__init__.py"):
             if (folder / name).is_file():
-                return folder.absolute(), (folder / name).absolute()
+                return folder, folder / name
         if (folder / top).is_dir():
             break
     return base, None
@@ -100,34 +108,45 @@ def _is_installed_libraries(folder: Path) -> bool:
     return folder in {Path(paths[name]) for name in ("purelib", "platlib", "stdlib", "platstdlib")}
 
 
-def _imported(file: Path, root: Path) -> list[Path]:
-    """Return the file and all files under `root` that it imports, directly or not."""
-    found: dict[Path, None] = {}
-    waiting = [file]
-    while waiting:
-        current = waiting.pop()
-        if current in found or not current.is_file():
-            continue
-        found[current] = None
-        waiting += [path for name in _names(current, root) for path in _candidates(name, root)]
-    return sorted(found)
+class _Imports:
+    """The local files that a file imports, directly or not, and the libraries."""
 
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = list(dict.fromkeys(roots))
+        self._seen: set[str] = set()
+        self.files: dict[Path, Path] = {}  # with the folder that their imports start from
+        self.libraries: set[str] = set()
 
-def _libraries(files: list[Path], root: Path) -> set[str]:
-    """Return the installed libraries that local files import."""
-    names = {name.partition(".")[0] for file in files for name in _names(file, root)}
-    return {
-        name
-        for name in names - {""} - set(sys.stdlib_module_names)
-        if not any(path.is_file() for path in _candidates(name, root))
-    }
+    def follow(self, file: Path, root: Path) -> None:
+        """Add a file and what it imports."""
+        waiting = [(file, root)]
+        while waiting:
+            current, root = waiting.pop()
+            # `versions` has the digest of this package.
+            if current in self.files or not current.is_file() or _PACKAGE in current.parents:
+                continue
+            self.files[current] = root
+            for name in _names(current, root):
+                if name and name not in self._seen:
+                    self._seen.add(name)
+                    waiting += self._found(name)
+
+    def _found(self, name: str) -> list[tuple[Path, Path]]:
+        """Return the files of a module and of its packages; note a library."""
+        for root in self._roots:
+            if found := [(path, root) for path in _candidates(name, root) if path.is_file()]:
+                return found
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names:
+            self.libraries.add(top)
+        return []
 
 
 def _names(file: Path, root: Path) -> Iterator[str]:
     """Yield the full names of the modules, and of possible modules, that a file imports."""
     try:
         tree = ast.parse(file.read_bytes())
-    except SyntaxError:
+    except (SyntaxError, ValueError):  # the task reports it; a null byte is a ValueError
         return
     package = file.parent.relative_to(root).parts
     for node in ast.walk(tree):

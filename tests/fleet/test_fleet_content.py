@@ -73,3 +73,35 @@ def test_libraries_count_with_their_version(folder, monkeypatch):
     after = _key(folder)
     content._library_version.cache_clear()
     assert after != before
+
+
+def test_key_changes_with_a_module_beside_the_plan_that_a_model_in_a_folder_imports(folder):
+    (folder / "nets" / "model.py").write_text("from shared import layers\ndef net(): ...\n")
+    (folder / "shared").mkdir()
+    (folder / "shared" / "layers.py").write_text("width = 1\n")
+    before = _key(folder, source="nets/model.py:net")
+    (folder / "shared" / "layers.py").write_text("width = 2\n")
+    assert _key(folder, source="nets/model.py:net") != before
+
+
+@pytest.mark.parametrize("given", ["x=@input.npy", "@input.npy"])
+def test_key_changes_with_the_file_of_an_input(folder, given):
+    (folder / "input.npy").write_bytes(b"1")
+    before = _key(folder, inputs=[given])
+    (folder / "input.npy").write_bytes(b"2")
+    assert _key(folder, inputs=[given]) != before
+
+
+def test_source_of_this_package_is_read_once_for_all_tasks(folder, monkeypatch):
+    (folder / "models.py").write_text("import coreai_torch.pipeline\nfrom nets import layers\n")
+    parsed = []
+    names = content._names
+    monkeypatch.setattr(content, "_names", lambda *file: parsed.append(file) or names(*file))
+    _key(folder)
+    assert {file.name for file, _ in parsed} == {
+        "models.py",
+        "layers.py",
+        "norms.py",
+        "__init__.py",
+    }
+    assert len(parsed) == 4
