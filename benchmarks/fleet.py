@@ -1,7 +1,10 @@
 """Measure fleet runs: `python -m benchmarks.fleet [--tasks 100000]` writes benchmarks/fleet.json.
 
-Short synthetic tasks show the costs of the scheduler and of the client; tasks that sleep or compute
-show how the rate grows with the number of workers.
+Short synthetic tasks show the costs of the scheduler and of the client; tasks that sleep, compute
+or convert a model show how the rate grows with the number of workers. Set OMP_NUM_THREADS=1 for
+those, and use a machine with more cores than workers:
+
+    OMP_NUM_THREADS=1 python -m benchmarks.fleet --part compute convert --workers 1 2 4 8
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from coreai_torch.fleet import Plan, run
+from coreai_torch.fleet import Plan, parse_plan, read_rows, run
 from coreai_torch.fleet.columns import row
 from coreai_torch.fleet.dask_engine import DaskEngine
 from coreai_torch.fleet.local_engine import LocalEngine
@@ -112,21 +115,46 @@ def _cpu(process):
     return times.user + times.system
 
 
-def efficiency(function, counts, tasks, seconds):
-    """Return the time of a plan with different numbers of workers."""
-    plan = plan_of(function, tasks, seconds)
-    found = {}
+def block():
+    """Return an encoder whose conversion and verification take some seconds."""
+    import torch
+
+    layer = torch.nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), (
+        torch.randn(1, 16, 128),
+    )
+
+
+def conversions(tasks):
+    """Return a plan that converts and verifies a model with different random weights."""
+    model = {"source": "benchmarks.fleet:block", "grid": {"seeds": list(range(tasks))}}
+    return parse_plan({"models": [model], "steps": ["convert", "verify"]}, folder=HERE)
+
+
+def efficiency(plan, warm, counts, seconds=None):
+    """Return the time of a plan with different numbers of workers, and what the model predicts.
+
+    `seconds` is the work of one task; by default it is measured with the first number of workers.
+    `warm` makes the plan that starts each worker.
+    """
+    tasks, found = len(list(plan.tasks())), {}
     for workers in counts:
         with tempfile.TemporaryDirectory() as folder, DaskEngine(workers=workers) as engine:
-            run(plan_of("sleep", 2 * workers, 0.5), Path(folder) / "warm", engine=engine)
+            engine.client.wait_for_workers(workers)
+            run(warm(2 * workers), Path(folder) / "warm", engine=engine)
             began = time.monotonic()
             assert run(plan, Path(folder) / "out", engine=engine).ok
             wall = time.monotonic() - began
+            times = [found["seconds"] for found in read_rows(Path(folder) / "out")]
+        seconds = seconds or sum(times) / tasks
         found[workers] = {
             "seconds": round(wall, 2),
             "efficiency": round(tasks * seconds / (wall * workers), 3),
+            "predicted": round(tasks * seconds / workers + max(times) / 2, 2),
+            "seconds_per_task": round(sum(times) / tasks, 3),
         }
-    return {"tasks": tasks, "seconds_per_task": seconds, "workers": found}
+        print(workers, json.dumps(found[workers]), flush=True)
+    return {"tasks": tasks, "seconds_per_task": round(seconds, 3), "workers": found}
 
 
 def overhead(tasks=200):
@@ -153,25 +181,35 @@ def _descendants_cpu():
 
 
 def main():
+    cores = os.cpu_count() or 1
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tasks", type=int, default=100_000)
-    parser.add_argument("--part", choices=["scale", "sleep", "compute", "overhead"])
+    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument(
+        "--workers", nargs="+", type=int, default=[n for n in (1, 2, 4, 8) if n <= cores]
+    )
+    parser.add_argument("--out", type=Path, default=STORED)
     given = parser.parse_args()
-    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
-    parts = {
-        "overhead": overhead,
-        "scale": lambda: scale(given.tasks, 2),
-        "sleep": lambda: efficiency("sleep", (1, 2, 4), 12, 3.0),
-        "compute": lambda: efficiency("compute", (1, 2), 12, 2.0),
-    }
-    for name, measure in parts.items():
-        if given.part in (None, name):
-            load = round(os.getloadavg()[0], 1)
-            stored[name] = {**measure(), "cores": os.cpu_count(), "load_before": load}
-            stored[name]["measured"] = provenance.current("dask", "distributed", "pyarrow")
-            print(name, json.dumps(stored[name]), flush=True)
-            STORED.write_text(json.dumps(stored, indent=1) + "\n")
+    stored = json.loads(given.out.read_text()) if given.out.exists() else {}
+    for name in given.part:
+        load = round(os.getloadavg()[0], 1)
+        stored[name] = {**PARTS[name](given), "cores": cores, "load_before": load}
+        stored[name]["measured"] = provenance.current("dask", "distributed", "pyarrow")
+        print(name, json.dumps(stored[name]), flush=True)
+        given.out.write_text(json.dumps(stored, indent=1) + "\n")
 
+
+PARTS = {
+    "overhead": lambda given: overhead(),
+    "scale": lambda given: scale(given.tasks, 2),
+    "sleep": lambda given: efficiency(
+        plan_of("sleep", 24, 3.0), lambda n: plan_of("sleep", n, 0.5), given.workers, 3.0
+    ),
+    "compute": lambda given: efficiency(
+        plan_of("compute", 32, 2.0), lambda n: plan_of("sleep", n, 0.5), given.workers, 2.0
+    ),
+    "convert": lambda given: efficiency(conversions(24), conversions, given.workers),
+}
 
 if __name__ == "__main__":
     main()

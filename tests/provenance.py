@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from importlib.metadata import distributions, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -28,10 +28,17 @@ def current(*libraries: str, folders: dict[str, Path] | None = None) -> dict[str
     """
     found = {"commit": commit(), "python": platform.python_version()}
     for name in ("torch", "coreai-core", *libraries):
-        found[name] = version(name).partition("+")[0]
+        found[name] = _version(name)
     for name, folder in (folders or {}).items():
         (found[name],) = (d.version for d in distributions(name=name, path=[str(folder)]))
     return found
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name).partition("+")[0]
+    except PackageNotFoundError:  # the benchmark of the fleet needs neither torch nor coreai-core
+        return "not installed"
 
 
 def commit() -> str:

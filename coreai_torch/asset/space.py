@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
-from typing import Any
-
-from coreai._compiler.ir import Attribute, RankedTensorType
+from typing import TYPE_CHECKING, Any
 
 from ..errors import NativeError, SaveError
 from ..formatting import size
+
+if TYPE_CHECKING:
+    from coreai._compiler.ir import RankedTensorType
 
 _MARGIN = 64 << 10  # bytes of metadata, and of a file system's own tables
 _PER_OP = 200  # bytes of bytecode that an op takes, rounded up
@@ -57,6 +58,8 @@ def _full(path: Path, reason: str) -> SaveError:
 
 def saved_bytes(module: Any) -> int:
     """Return about how many bytes a module takes on disk: its weights, and a little for each op."""
+    from coreai._compiler.ir import Attribute, RankedTensorType  # a fleet report needs no compiler
+
     weights: dict[int, int] = {}
     count = 0
     for op in _ops(module.body):

@@ -276,5 +276,5 @@ def _local_cluster(distributed: Any, workers: int, memory: float) -> Any:
         memory_limit=0,  # the guard limits the child; the worker itself stays small
         resources={"memory": share},
         dashboard_address=":0",
-        silence_logs=40,
+        silence_logs=50,  # a worker that ends logs tracebacks of its last heartbeat as errors
     )
