@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -40,14 +41,45 @@ def as_list(given: Any, where: str) -> list[Any]:
 def text(given: Any, where: str) -> str:
     """Reject what is not a text."""
     if not isinstance(given, str):
-        raise PlanError(f"{where} is {given!r}, a {type(given).__name__}\n  try   give a text")
+        raise PlanError(f"{where} is {given!r}, which is not a text\n  try   give a text")
     return given
 
 
-def positive(given: Any, where: str, *, whole: bool = False) -> float:
-    """Reject what is not a positive number."""
+def flag(given: Any, where: str) -> bool:
+    """Reject what is neither true nor false: the text "no" would count as true."""
+    if not isinstance(given, bool):
+        raise PlanError(f"{where} is {given!r}\n  try   give true or false")
+    return given
+
+
+def choice(given: Any, where: str, known: Sequence[str]) -> str:
+    """Reject what is not one of the known values."""
+    if given not in known:
+        raise PlanError(
+            f"{where}: unknown value {given!r}{nearest(str(given), known)}\n"
+            f"  try   use {', '.join(known[:-1])} or {known[-1]}"
+        )
+    return str(given)
+
+
+def positive(given: Any, where: str, *, whole: bool = False, zero: bool = False) -> float:
+    """Reject what is not a finite number above zero, or at least zero."""
     kinds = int if whole else (int, float)
-    if isinstance(given, bool) or not isinstance(given, kinds) or given <= 0:
-        kind = "a positive integer" if whole else "a positive number"
-        raise PlanError(f"{where} is {given!r}\n  try   give {kind}")
-    return given
+    number = isinstance(given, kinds) and not isinstance(given, bool) and math.isfinite(given)
+    if not number or given < 0 or (given == 0 and not zero):
+        kind = "an integer" if whole else "a number"
+        least = "from 0" if zero else "above 0"
+        raise PlanError(f"{where} is {given!r}\n  try   give {kind} {least}")
+    return float(given) if not whole else given
+
+
+def without_repeats(values: Sequence[Any], where: str) -> tuple[Any, ...]:
+    """Reject an empty list and a repeated value, which would make two tasks with one id."""
+    if not values:
+        raise PlanError(f"{where} is empty\n  try   list a value, or remove the key")
+    seen: set[str] = set()
+    for value in values:
+        if repr(value) in seen:
+            raise PlanError(f"{where} lists {value!r} twice\n  try   remove one of them")
+        seen.add(repr(value))
+    return tuple(values)

@@ -11,20 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PlanError
-from .checks import as_list, check_keys, nearest, positive, text
+from .checks import as_list, check_keys, flag, nearest, positive, text, without_repeats
+from .options import checked_options
 from .task import STEPS, Limits, Task, task_id
 
 _PLAN = ("name", "models", "grid", "steps", "limits", "environments", "preload", "keep")
 _MODEL = ("name", "source", "inputs", "checkpoint", "config", "grid", "limits")
 _GRID = ("sizes", "precision", "scheme", "target", "environment", "seeds")
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "export": (),
-    "compress": ("block_size", "only", "skip", "least"),
-    "convert": ("recognize", "keep"),
-    "verify": ("mode",),
-    "lint": ("os", "units", "strict"),
-    "bench": ("runs", "warmup", "size"),
-}
 _PRECISIONS = ("float32", "float16", "bfloat16")
 LIBRARIES = ("transformers", "timm", "torchvision")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -105,14 +98,14 @@ def load_plan(path: Path | str) -> Plan:
         raise PlanError(f"there is no plan {path}\n  try   pass the path of a YAML file")
     try:
         data = _parse_text(path)
-    except ValueError as cause:
-        raise PlanError(f"{path} cannot be read: {cause}\n  try   correct that line") from cause
+    except (ValueError, OSError) as cause:
+        raise PlanError(f"{path} cannot be read: {cause}\n  try   correct the file") from cause
     return parse_plan(data, folder=path.parent.absolute(), name=path.stem)
 
 
 def _parse_text(path: Path) -> Any:
     if path.suffix == ".json":
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(), object_pairs_hook=_unique_keys)
     try:
         import yaml
     except ImportError as cause:
@@ -120,10 +113,31 @@ def _parse_text(path: Path) -> Any:
             "a YAML plan needs pyyaml, which is not installed\n"
             "  try   pip install coreai-torch[fleet], or write the plan as JSON"
         ) from cause
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
+        """Rejects a repeated key, whose first value would be ignored."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            for place, name in enumerate(names):
+                if name in names[:place] and name != "<<":
+                    line = node.value[place][0].start_mark.line + 1
+                    raise ValueError(f"line {line} repeats the key {name!r}")
+            return super().construct_mapping(node, deep)
+
     try:
-        return yaml.safe_load(path.read_text())
-    except yaml.YAMLError as cause:
+        return yaml.load(path.read_text(), Loader)
+    except (yaml.YAMLError, RecursionError) as cause:
         raise ValueError(" ".join(str(cause).split())) from cause
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r} is repeated")
+        found[name] = value
+    return found
 
 
 def parse_plan(data: Any, *, folder: Path | str = "", name: str = "plan") -> Plan:
@@ -134,7 +148,10 @@ def parse_plan(data: Any, *, folder: Path | str = "", name: str = "plan") -> Pla
     grid = _grid(data.get("grid", {}), Grid(), "grid")
     limits = _limits(data.get("limits", {}), Limits(), "limits")
     found: list[Model] = []
-    for place, entry in enumerate(as_list(data["models"], "models")):
+    entries = as_list(data["models"], "models")
+    if not entries:
+        raise PlanError("models is empty\n  try   list a model, as models.py:factory")
+    for place, entry in enumerate(entries):
         found += _models(entry, f"models[{place}]", base, grid, limits, call)
     plan = Plan(
         name=text(data.get("name", name), "name"),
@@ -144,7 +161,7 @@ def parse_plan(data: Any, *, folder: Path | str = "", name: str = "plan") -> Pla
         call=call,
         preload=tuple(text(m, "preload") for m in as_list(data.get("preload", []), "preload")),
         environments=_environments(data.get("environments", {}), base),
-        keep=bool(data.get("keep", False)),
+        keep=flag(data.get("keep", False), "keep"),
     )
     _check(plan)
     return plan
@@ -155,7 +172,7 @@ def _steps(given: Any) -> tuple[dict[str, dict[str, Any]], str]:
     found: dict[str, dict[str, Any]] = {}
     for place, entry in enumerate(as_list(given, "steps")):
         where = f"steps[{place}]"
-        pairs = entry if isinstance(entry, Mapping) else {entry: {}}
+        pairs = entry if isinstance(entry, Mapping) else {str(entry): {}}
         for step, options in pairs.items():
             if step == "call":
                 return {}, _call(options, where, alone=len(given) == 1)
@@ -164,8 +181,9 @@ def _steps(given: Any) -> tuple[dict[str, dict[str, Any]], str]:
                     f"{where}: unknown step {step!r}{nearest(str(step), STEPS)}\n"
                     f"  try   use some of {', '.join(STEPS)}"
                 )
-            check_keys(options or {}, _OPTIONS[step], f"{where}, options of {step}")
-            found[step] = dict(options or {})
+            if step in found:
+                raise PlanError(f"{where}: the step {step} is listed twice\n  try   remove one")
+            found[step] = checked_options(step, options, where)
     if not found:
         raise PlanError(f"steps is empty\n  try   use some of {', '.join(STEPS)}")
     return {step: found[step] for step in STEPS if step in found}, ""
@@ -183,21 +201,20 @@ def _call(function: Any, where: str, *, alone: bool) -> str:
 
 def _grid(given: Any, default: Grid, where: str) -> Grid:
     check_keys(given, _GRID, where)
-    changed: dict[str, Any] = {}
-    if "sizes" in given:
-        changed["sizes"] = tuple(_sizes(s, where) for s in as_list(given["sizes"], where))
-    if "seeds" in given:
-        seeds = as_list(given["seeds"], f"{where}.seeds")
-        if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds):
-            raise PlanError(f"{where}.seeds is {seeds}\n  try   list integers, as [0, 1]")
-        changed["seeds"] = tuple(seeds)
+    found: dict[str, list[Any]] = {
+        name: as_list(values, f"{where}.{name}") for name, values in given.items()
+    }
+    if "sizes" in found:
+        found["sizes"] = [_sizes(sizes, where) for sizes in found["sizes"]]
+    for seed in found.get("seeds", []):
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise PlanError(f"{where}.seeds has {seed!r}\n  try   list integers from 0, as [0, 1]")
     for name in ("precision", "scheme", "target", "environment"):
-        if name in given:
-            values = ["none" if v is None else text(v, where) for v in as_list(given[name], where)]
-            changed[name] = tuple(values)
-    if empty := [name for name, values in changed.items() if not values]:
-        raise PlanError(f"{where}.{empty[0]} is empty\n  try   list a value, or remove the key")
-    grid = replace(default, **changed)
+        if name in found:
+            place = f"{where}.{name}"
+            found[name] = ["none" if v is None else text(v, place) for v in found[name]]
+    unique = {name: without_repeats(values, f"{where}.{name}") for name, values in found.items()}
+    grid = replace(default, **unique)
     _check_values(grid, where)
     return grid
 
@@ -281,10 +298,40 @@ def _models(
     )
     if call:
         return [model]
+    _check_placeholders(model, where)
+    if model.checkpoint and not (base / model.checkpoint).exists():
+        raise PlanError(
+            f"{where}: the checkpoint {model.checkpoint} does not exist\n  try   correct the path"
+        )
+    model = replace(model, grid=_used_part(model, given.get("grid", {}), where))
     if source.endswith(".pt2"):
         return _exported_programs(model, where, base)
     _check_source(model, where, base)
     return [model]
+
+
+def _used_part(model: Model, own: Mapping[str, Any], where: str) -> Grid:
+    """Return the grid without values that have no effect on the model.
+
+    They would make several equal tasks, whose ids claim sizes and seeds that were not tested.
+    """
+    used = _placeholders(model)
+    if unused := sorted({name for sizes in own.get("sizes", ()) for name in sizes} - used):
+        raise PlanError(
+            f"{where}.grid.sizes: no input uses {{{unused[0]}}}\n"
+            f"  try   use it, as  inputs: ['x=f32[{{{unused[0]}}},3]'], or remove the size"
+        )
+    narrowed = ({n: v for n, v in sizes.items() if n in used} for sizes in model.grid.sizes)
+    unique = {json.dumps(sizes, sort_keys=True): sizes for sizes in narrowed}
+    grid = replace(model.grid, sizes=tuple(unique.values()))
+    if not model.source.endswith(".pt2"):
+        return grid
+    if "seeds" in own or model.inputs or model.checkpoint:
+        key = "grid.seeds" if "seeds" in own else "inputs" if model.inputs else "checkpoint"
+        raise PlanError(
+            f"{where}.{key}: a .pt2 file has its own inputs and weights\n  try   remove the key"
+        )
+    return replace(grid, seeds=(0,))
 
 
 def _exported_programs(model: Model, where: str, base: Path) -> list[Model]:
@@ -327,29 +374,41 @@ def _filled(model: Model, sizes: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _check(plan: Plan) -> None:
-    """Check what concerns several parts: sizes, schemes and unique ids."""
-    seen: dict[str, None] = {}
+    """Check what concerns several parts: environments, steps and unique ids."""
     for model in plan.models:
-        _check_placeholders(model)
         _check_environments(model, plan.environments)
-        if any(s != "none" for s in model.grid.scheme) and not plan.call:
-            if "compress" not in plan.steps:
-                raise PlanError("the grid has schemes\n  try   add the step compress")
-            if model.source.endswith(".pt2"):
-                raise PlanError(
-                    f"{model.name} cannot be compressed: a .pt2 file has no modules\n"
-                    "  try   give the model the grid {scheme: [none]}, or name its factory"
-                )
-    if "compress" in plan.steps and all(set(m.grid.scheme) == {"none"} for m in plan.models):
-        raise PlanError(
-            "the step compress needs a scheme\n  try   add  grid: {scheme: [none, int8]}"
-        )
+    if not plan.call:
+        _check_steps(plan)
+    seen: set[str] = set()
     for task in plan.tasks():
         if task.id in seen:
             raise PlanError(
                 f"two tasks have the id {task.id!r}\n  try   give one of the models another name"
             )
-        seen[task.id] = None
+        seen.add(task.id)
+
+
+def _check_steps(plan: Plan) -> None:
+    """Reject values of the grid that no step uses, and schemes that cannot be applied."""
+    used = {name for m in plan.models for name in m.grid.scheme if name != "none"}
+    if used and "compress" not in plan.steps:
+        raise PlanError("the grid has schemes\n  try   add the step compress")
+    if "compress" in plan.steps and not used:
+        raise PlanError(
+            "the step compress needs a scheme\n  try   add  grid: {scheme: [none, int8]}"
+        )
+    for model in plan.models:
+        if model.source.endswith(".pt2") and set(model.grid.scheme) != {"none"}:
+            raise PlanError(
+                f"{model.name} cannot be compressed: a .pt2 file has no modules\n"
+                "  try   give the model the grid {scheme: [none]}, or name its factory"
+            )
+    if set(plan.steps) <= {"export", "compress"}:
+        for name, default in (("precision", "float32"), ("target", "none")):
+            if any(set(getattr(model.grid, name)) != {default} for model in plan.models):
+                raise PlanError(
+                    f"grid.{name}: no step uses it\n  try   add the step convert, or remove the key"
+                )
 
 
 def _check_environments(model: Model, known: Mapping[str, str]) -> None:
@@ -361,12 +420,15 @@ def _check_environments(model: Model, known: Mapping[str, str]) -> None:
             )
 
 
-def _check_placeholders(model: Model) -> None:
-    used = {name for given in model.inputs for name in _PLACEHOLDER.findall(given)}
+def _placeholders(model: Model) -> set[str]:
+    return {name for given in model.inputs for name in _PLACEHOLDER.findall(given)}
+
+
+def _check_placeholders(model: Model, where: str) -> None:
     for sizes in model.grid.sizes:
-        if missing := sorted(used - set(sizes)):
+        if missing := sorted(_placeholders(model) - set(sizes)):
             raise PlanError(
-                f"{model.name}: the inputs use {{{missing[0]}}}, but the sizes are "
+                f"{where}: the inputs use {{{missing[0]}}}, but the sizes are "
                 f"{dict(sizes)}{nearest(missing[0], sizes)}\n"
                 f"  try   add  grid: {{sizes: [{{{missing[0]}: 1}}]}}"
             )

@@ -131,6 +131,24 @@ def test_task_survives_a_round_trip_through_json():
         ({"models": [{**NET, "config": {"depth": 2}}]}, "config is for transformers"),
         ({"models": [{"name": "net"}]}, "the key 'source' is missing"),
         ({"models": [7]}, "models[0].source is 7"),
+        ({"models": []}, "models is empty"),
+        ({"models": [{**NET, "checkpoint": "no.pt"}]}, "models[0]: the checkpoint no.pt does not"),
+        ({"models": [{**NET, "grid": {"sizes": [{"batch": 1, "n": 2}]}}]}, "no input uses {n}"),
+        ({"steps": [["convert"]]}, "steps[0]: unknown step"),
+        ({"steps": ["convert", {"convert": {}}]}, "steps[1]: the step convert is listed twice"),
+        ({"steps": [{"convert": {"recognize": "no"}}]}, "recognize is 'no'\n  try   give true or"),
+        ({"steps": [{"verify": {"mode": "quik"}}]}, "did you mean 'quick'?"),
+        ({"steps": [{"bench": {"runs": 0}}]}, "steps[0].bench.runs is 0"),
+        ({"steps": [{"bench": {"warmup": -1}}]}, "steps[0].bench.warmup is -1"),
+        ({"steps": [{"lint": {"units": ["gpus"]}}]}, "did you mean 'gpu'?"),
+        ({"steps": [{"lint": {"os": "x"}}]}, "steps[0].lint.os is 'x'"),
+        ({"keep": "no"}, "keep is 'no'\n  try   give true or false"),
+        ({"limits": {"memory": float("nan")}}, "limits.memory is nan"),
+        ({"grid": {**SIZES, "seeds": [0, 0]}}, "grid.seeds lists 0 twice"),
+        ({"grid": {**SIZES, "seeds": [-1]}}, "grid.seeds has -1"),
+        ({"grid": {**SIZES, "precision": [16]}}, "grid.precision is 16"),
+        ({"grid": {**SIZES, "precision": None}}, "grid.precision has no value"),
+        ({"grid": {**SIZES, "precision": ["float16"]}, "steps": ["export"]}, "no step uses it"),
     ],
 )
 def test_error_names_the_place_and_a_fix(changes, message):
@@ -138,6 +156,36 @@ def test_error_names_the_place_and_a_fix(changes, message):
         _plan(**changes)
     assert message in str(caught.value)
     assert "\n  try   " in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["plan.yaml", "plan.json"])
+def test_repeated_key_of_a_plan_is_rejected(tmp_path, name):
+    text = '{"models": ["timm:vit"],\n "steps": ["convert"], "models": ["timm:resnet18"]}'
+    (tmp_path / name).write_text(text)
+    with pytest.raises(PlanError, match="'models'"):
+        load_plan(tmp_path / name)
+
+
+def test_sizes_and_seeds_that_a_model_does_not_use_make_no_more_tasks(tmp_path):
+    (tmp_path / "a.pt2").touch()
+    (tmp_path / "m.py").touch()
+    models = ["a.pt2", "m.py:net", {"source": "m.py:wide", "inputs": ["x=f32[{batch},4]"]}]
+    sizes = [{"batch": 1, "n": 1}, {"batch": 1, "n": 2}, {"batch": 2, "n": 1}]
+    data = {"models": models, "steps": ["convert"], "grid": {"sizes": sizes, "seeds": [0, 1]}}
+    assert _ids(parse_plan(data, folder=tmp_path)) == [
+        *("a.pt2", "m.py:net", "m.py:net[seed=1]", "m.py:wide[batch=1]"),
+        *("m.py:wide[batch=1,seed=1]", "m.py:wide[batch=2]", "m.py:wide[batch=2,seed=1]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "key", [{"inputs": ["x=f32[1]"]}, {"checkpoint": "a.pt2"}, {"grid": {"seeds": [0, 1]}}]
+)
+def test_exported_program_has_its_own_inputs_and_weights(tmp_path, key):
+    (tmp_path / "a.pt2").touch()
+    data = {"models": [{"source": "a.pt2", **key}], "steps": ["convert"]}
+    with pytest.raises(PlanError, match="has its own inputs and weights"):
+        parse_plan(data, folder=tmp_path)
 
 
 def test_invalid_yaml_is_reported_with_its_line(tmp_path):
