@@ -231,7 +231,7 @@ FAMILIES = (
         "n",
         lambda n: (torch.nn.LSTM(4, 4), (torch.randn(n, 1, 4),)),
         n=64,
-        reason="loops, in blocks of 128 steps; over a dynamic length n², as a step copies all rows",
+        reason="loops, in blocks of 128 steps",
     ),
     Family("scan, map over n steps", "n", _scan, n=64, reason="like lstm"),
     Family("while_loop of n steps", "n", _while_loop, n=64),

@@ -107,6 +107,24 @@ def test_cost_grows_no_faster_than_declared(family):
         )
 
 
+def test_scans_of_a_dynamic_length_take_linear_time():
+    """A step that copies the stack of all rows would make the time grow 64 times."""
+
+    def scan(x):
+        def combine(state, row):
+            return state * 0.9 + row, state + row
+
+        return torch._higher_order_ops.scan(combine, torch.zeros(4_096), x)
+
+    steps = torch.export.Dim("steps", min=2, max=4_096)
+    short, long = torch.randn(256, 4_096), torch.randn(256 * FACTOR, 4_096)
+    program = coreai_torch.convert(
+        _Call(scan), (short,), dynamic_shapes=(({0: steps},),), verify=False
+    )
+    before, after = (asyncio.run(_run(program, (x,)))[1] for x in (short, long))
+    assert after <= before * FACTOR * SLACK["seconds"]
+
+
 @pytest.mark.parametrize("name", LOADED)
 def test_loading_takes_little_memory(name):
     command = [sys.executable, ROOT / "benchmarks" / "ops" / "child.py", name]

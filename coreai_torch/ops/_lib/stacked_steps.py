@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...ir import dialect as cai
-from ...ir import graph
+from ...ir import graph, shapes
 from ...ir.dialect import Dim, Value
 
 _BLOCK = 128
@@ -24,32 +24,43 @@ def stacked_steps(
 ) -> tuple[list[Value], list[Value]]:
     """Run `carried, rows = step(index, carried)` and return the last values and the stacks.
 
-    `empty(count)` returns a stack of `count` rows for each row that a step returns. A dynamic
-    length runs in one loop.
+    `empty(count)` returns a stack of `count` rows for each row that a step returns.
     """
-    if not isinstance(length, int) or length <= 2 * _BLOCK:
-        stop = cai.i32(length) if isinstance(length, int) else length
-        return _one_loop(cai.i32(0), stop, carried, empty(length), step)
-    blocks = -(-length // _BLOCK)
+    if isinstance(length, int) and length <= 2 * _BLOCK:
+        return _one_loop(cai.i32(0), cai.i32(length), carried, empty(length), step)
+    block = _block_size(length)
+    blocks = shapes.floordiv(shapes.add(length, shapes.sub(block, 1)), block)
+    padded = shapes.mul(blocks, block)
     count = len(carried)
 
     def going_on(state: Sequence[Value]) -> Value:
-        return cai.less(state[0], cai.i32(blocks))
+        return cai.less(state[0], _index(blocks))
 
     def body(state: Sequence[Value]) -> list[Value]:
-        block, values, stacks = state[0], state[1 : 1 + count], state[1 + count :]
-        start = cai.mul(block, cai.i32(_BLOCK))
-        steps = cai.minimum(cai.i32(_BLOCK), cai.sub(cai.i32(length), start))
-        updated, rows = _one_loop(start, steps, values, empty(_BLOCK), step)
-        end = cai.add(start, cai.i32(_BLOCK))
+        number, values, stacks = state[0], state[1 : 1 + count], state[1 + count :]
+        start = cai.mul(number, _index(block))
+        steps = cai.minimum(_index(block), cai.sub(_index(length), start))
+        updated, rows = _one_loop(start, steps, values, empty(block), step)
+        end = cai.add(start, _index(block))
         written = [_written(s, r, start, end) for s, r in zip(stacks, rows, strict=True)]
-        return [cai.add(block, cai.i32(1)), *updated, *written]
+        return [cai.add(number, cai.i32(1)), *updated, *written]
 
-    state = graph.loop([cai.i32(0), *carried, *empty(blocks * _BLOCK)], going_on, body)
+    state = graph.loop([cai.i32(0), *carried, *empty(padded)], going_on, body)
     stacks = state[1 + count :]
-    if blocks * _BLOCK > length:
+    if padded != length:
         stacks = [cai.slice_axis(s, 0, 0, length) for s in stacks]
     return state[1 : 1 + count], stacks
+
+
+def _block_size(length: Dim) -> Dim:
+    """Return 128, or a dynamic length below: 128 rows of 4 MB for three steps would be 512 MB."""
+    if isinstance(length, int):
+        return _BLOCK
+    return shapes.minimum(shapes.maximum(length, 1), _BLOCK)
+
+
+def _index(size: Dim) -> Value:
+    return cai.i32(size) if isinstance(size, int) else size
 
 
 def _one_loop(
