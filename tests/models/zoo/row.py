@@ -78,6 +78,7 @@ class Row:
     asset: Callable[[Any], Any] | None = None  # the asset, if the library exports
     gain: float = 1.0  # scales convolutions whose initial weights reduce the image to a constant
     tolerance: float = TOLERANCE
+    ranked_by: int | None = None  # the column of scores that orders rows; ties come in any order
     refused: str = ""  # part of the error message of a model that cannot be converted
     because: str = ""  # the reason for `refused` or for another tolerance
     source: tuple[str, dict[str, Any]] | None = None  # the class and configuration of a library

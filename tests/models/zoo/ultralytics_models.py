@@ -95,8 +95,9 @@ def at_size(row: Row, size: int) -> Row:
 
 # With the initial weights, two scores differ by less than their error.
 _SCORE_GAIN = 1.7
-# By default the library exports all positions of the maps; with `nms=False`, the best of them.
-_BEST = {"options": {"nms": False}}
+# By default the library exports all positions of the maps; with `nms=False`, the best of them:
+# rows of a box, its score and its class.
+_BEST = {"options": {"nms": False}, "ranked_by": 4}
 _HALF = {
     "options": {"quantize": 16},
     "dtype": "float16",
@@ -117,7 +118,7 @@ ROWS = [
     _row("yolo11n-cls", "vision"),
     _row("yolo12n"),
     _row("yolo26n", called="yolo26n_best", **_BEST),
-    _row("yolo26n-seg", "segmentation", called="yolo26n-seg_best", **_BEST),
+    _row("yolo26n-seg", "segmentation", called="yolo26n-seg_best", gain=_SCORE_GAIN, **_BEST),
     _row("yolo26n-pose", "keypoints", called="yolo26n-pose_best", gain=_SCORE_GAIN, **_BEST),
     _row("yolo26n-depth", "depth"),
     _row("rtdetr-l"),
