@@ -98,8 +98,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "table_transformer": _DETECTION,
     "deformable_detr": {"size": 640, "config": {"decoder_layers": 2, **_RESNET_50}},
     "rt_detr": {"size": 640, "config": _R18},
-    "rt_detr_v2": {"size": 640, "config": _R18},
-    "d_fine": {"size": 640, "config": {"decoder_layers": 2}},
+    # With the initial weights, eager torch selects other boxes if the image changes by 3e-7.
+    "rt_detr_v2": {"size": 640, "config": _R18, "gain": 2.0},
+    "d_fine": {"size": 640, "config": {"decoder_layers": 2}, "gain": 4.0},
     # Its head takes 500 GFLOP at 512 x 512, over 90 s on the runtime on Linux.
     "upernet": {"size": 256, "config": {"backbone_config": {"hidden_sizes": [96, 192, 384, 768]}}},
     "mask2former": {"size": 384},
@@ -367,7 +368,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     # The library computes chunk * tokens * heads * states elements at once: 8 to 17 GB with the
     # default chunks of 256 tokens.
-    "mamba2": {"config": {"chunk_size": 32}},
+    "mamba2": {
+        "config": {"chunk_size": 32},
+        "tolerance": 3e-4,
+        "because": "eager torch differs by 1.5e-4 from the same model in float64",
+    },
     "bamba": {"config": {"mamba_chunk_size": 16}},
     "falcon_h1": {"config": {"mamba_chunk_size": 16}},
     "nemotron_h": {"config": {"chunk_size": 32}},

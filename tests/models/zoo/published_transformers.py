@@ -128,6 +128,9 @@ def published(row: Row, **changes: Any) -> Row:
     if size and "pixel_values" in inputs and len(inputs["pixel_values"].shape) == 4:
         height, width = (size, size) if isinstance(size, int) else size
         inputs["pixel_values"] = normal(1, 3, height, width)
+    gain = changes.pop("gain", row.gain)
+    tolerance = changes.pop("tolerance", row.tolerance)
+    because = changes.pop("because", row.because)
     assert not changes, f"{row.name}: unknown changes {list(changes)}"
     return hf(
         f"{row.name} published",
@@ -136,10 +139,10 @@ def published(row: Row, **changes: Any) -> Row:
         config,
         inputs,
         flags=row.flags,
-        gain=row.gain,
-        tolerance=row.tolerance,
+        gain=gain,
+        tolerance=tolerance,
         refused=row.refused,
-        because=row.because,
+        because=because,
     )
 
 
