@@ -60,9 +60,9 @@ def compute_dtype(
         return torch.float32 if result.is_floating_point and result.itemsize < 4 else result
     known = operands(signature, arguments)
     dtype = result if kind is Promote.RESULT else common_dtype(known)
-    if dtype == result == torch.float16:
+    if dtype == result and dtype in (torch.float16, torch.bfloat16):
         numbers = [n for n in known if isinstance(n, int | float)]
-        return dtype if all(map(_fits_float16, numbers)) else torch.float32
+        return dtype if all(_fits(n, dtype) for n in numbers) else torch.float32
     return dtype
 
 
@@ -72,12 +72,13 @@ def _result_dtype(node: fx.Node) -> torch.dtype:
     return first.dtype
 
 
-def _fits_float16(number: float) -> bool:
-    """Whether float16 keeps the digits: 1e5 would be infinite there, and 1e-6 off by 1 %.
+def _fits(number: float, dtype: torch.dtype) -> bool:
+    """Whether a half dtype keeps the digits: 1e5 would be infinite in float16, and 1e-6 off by 1 %.
 
-    Torch computes `x * 1e5` in float32 and rounds the product.
+    Torch computes `x * 1e5` in float32 and rounds the product. The lowest float32, which masks
+    use, would be -inf in bfloat16, and its product with 0 NaN.
     """
-    info = torch.finfo(torch.float16)
+    info = torch.finfo(dtype)
     return not math.isfinite(number) or number == 0 or info.tiny <= abs(number) <= info.max
 
 

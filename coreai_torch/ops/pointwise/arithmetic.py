@@ -68,6 +68,7 @@ def sub(ctx: Ctx, x: Value, other: Value, alpha: Number) -> Value:
         case(f32(2, 3), f32(3)),
         case(f16(2, 3), 0.5),
         case(f16(2, 3, low=1e-4, high=1e-3), 1e5),
+        case(bf16(3, values=(0.0, -0.0, 0.5)), -3.4028234663852886e38),
         case(i32(4), 2.5),
         case(i64(3), i32(3)),
         case(b1(4), b1(4)),
