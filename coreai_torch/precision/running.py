@@ -144,11 +144,12 @@ class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow tor
         if n.target is aten.native_group_norm.default:
             args = (args[0].contiguous(), *args[1:])
         try:
-            return self.call_function(n.target, args, kwargs)
+            result = self.call_function(n.target, args, kwargs)
         except (RuntimeError, NotImplementedError) as error:
             if self._half is None:
                 raise
             raise HalfKernelMissing(n.name) from error
+        return result if self._half is None else _with_nan(n, args, result)
 
     def _record(self, n: fx.Node, value: Any) -> None:
         floats = tuple(v for v in _flat(value) if v.is_floating_point())
@@ -160,12 +161,30 @@ class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow tor
             self.products[n.name] = _multiply_adds(n, args, value)
 
 
+def _with_nan(node: fx.Node, args: Sequence[Any], result: Any) -> Any:
+    """Return NaN for attention with infinite or NaN queries or keys.
+
+    The CPU kernel of torch 2.13 returns zeros for them over fewer than 16 keys, so that queries
+    that overflow look right.
+    """
+    if "scaled_dot_product" not in str(node.target):
+        return result
+    if all(bool(torch.isfinite(operand).all()) for operand in args[:2]):
+        return result
+    return fx.node.map_aggregate(
+        result, lambda v: torch.full_like(v, torch.nan) if _is_float(v) else v
+    )
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
 def _chosen(value: Any, positions: Any) -> Any:
     """Return float results as computed, and integers as in another run."""
     if isinstance(value, tuple | list):
         return type(value)(_chosen(*pair) for pair in zip(value, positions, strict=True))
-    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value if is_float else positions
+    return value if _is_float(value) else positions
 
 
 def _stored(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:

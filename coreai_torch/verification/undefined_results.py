@@ -6,6 +6,8 @@
 - The order of a polynomial (`special_chebyshev_polynomial_t`), which torch casts to an integer.
 - Rows behind the last offset of `_grouped_mm`: torch leaves them uninitialized.
 - The factor of a matrix that is not positive definite: `linalg_cholesky_ex` stops at that row.
+- Attention over fewer than 16 keys with infinite or NaN queries or keys: torch's CPU kernel returns
+  zeros, and NaN over 16 keys or more (torch 2.13, x86-64).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from torch import fx
 from ..capture.feeding import feed
 
 _WIDEST = torch.int32  # of a program: 64 bits become 32
+_VECTOR = 16  # the numbers of one vector instruction
 
 
 def has_undefined_result(program: torch.export.ExportedProgram, leaves: Sequence[Any]) -> bool:
@@ -47,7 +50,13 @@ def _rule_of(node: fx.Node) -> Rule | None:
     for part, rule in _RULES:
         if part in name:
             return rule
-    return None
+    return _has_lost_nan if "scaled_dot_product" in name and _may_be_short(node) else None
+
+
+def _may_be_short(attention: fx.Node) -> bool:
+    """Return whether there may be fewer keys than a vector: others need no further run."""
+    keys = attention.args[1].meta["val"].shape[-2]
+    return not isinstance(keys, int) or keys < _VECTOR
 
 
 def _is_undefined_cast(node: fx.Node, args: Sequence[Any], result: Any) -> bool:
@@ -72,6 +81,13 @@ def _has_rows_left(node: fx.Node, args: Sequence[Any], result: Any) -> bool:
 
 def _is_indefinite(node: fx.Node, args: Sequence[Any], result: Any) -> bool:
     return bool((result[1] != 0).any())
+
+
+def _has_lost_nan(node: fx.Node, args: Sequence[Any], result: Any) -> bool:
+    query, key = args[:2]
+    return key.shape[-2] < _VECTOR and not bool(
+        torch.isfinite(query).all() and torch.isfinite(key).all()
+    )
 
 
 _RULES: tuple[tuple[str, Rule], ...] = (

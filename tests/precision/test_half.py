@@ -276,3 +276,23 @@ def test_command_line_converts_with_calibration_files(tmp_path, monkeypatch):
         )
     assert stop.value.code == 0
     assert (tmp_path / "net.aimodel").is_dir()
+
+
+class Attention(nn.Module):
+    """Attention over four keys, with queries that overflow float16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.query = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return F.scaled_dot_product_attention(self.query(x) * 1e6, x, x)
+
+
+def test_attention_with_queries_that_overflow_is_an_error():
+    x = torch.randn(1, 2, 4, 8)  # torch returns zeros for NaN queries over fewer than 16 keys
+    half, report = to_half(exported(Attention(), x), [[x]])
+    assert report.error_before == float("inf")
+    assert "mul" in {island.node for island in report.islands}
+    assert relative_error(exported(Attention(), x), half, x) < report.limit

@@ -57,6 +57,24 @@ def test_factor_of_an_indefinite_matrix_is_undefined():
     assert has_undefined_result(program, [-torch.eye(2)])
 
 
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.parametrize(("keys", "undefined"), [(4, True), (16, False)])
+def test_attention_that_loses_nan_is_undefined(keys, undefined):
+    q, k = torch.ones(1, 1, 2, 8), torch.ones(1, 1, keys, 8)
+    program = torch.export.export(Attention(), (q, k, k))
+    assert not has_undefined_result(program, [q, k, k])
+    assert has_undefined_result(program, [q * torch.nan, k, k]) is undefined
+
+
+def test_float16_attention_is_not_judged_where_queries_overflow():
+    given = [torch.randn(1, 2, 5, 8).half() * scale for scale in (300, 300, 1)]
+    assert coreai_torch.convert(Attention(), given).verdict.ok
+
+
 def test_order_of_a_polynomial_out_of_range_is_undefined():
     class Polynomial(nn.Module):
         def forward(self, n):
