@@ -89,10 +89,13 @@ def to_half_together(
     keep = "auto" if not isinstance(keep, str) and [*keep] == ["auto"] else keep
     weights = WeightCasts(dtype)
     searches = [
-        Search(one, samples, defaults(one), dtype, limit, weights) for one, samples in programs
+        Search(one, samples, defaults(one), dtype, limit, weights, half_ports=half_ports)
+        for one, samples in programs
     ]
     for search in searches:
         search.check_outputs()
+        if half_ports:
+            search.check_ports()
     if keep == "auto":
         results = _joined(searches, [search.run() for search in searches], limit)
     else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..errors import ConversionError
 from . import running
 from .defaults import op_name, tensors
 from .externalized import together
+from .judged import judged
 from .recast import WeightCasts, is_full
 
 _MARGIN = 0.5  # of the largest half-precision number: inputs other than the samples may be larger
@@ -52,27 +54,34 @@ class Search:
         dtype: torch.dtype,
         limit: float,
         weights: WeightCasts | None = None,
+        *,
+        half_ports: bool = False,
     ) -> None:
         self._weights = WeightCasts(dtype) if weights is None else weights
+        self._half_ports = half_ports
         self._program, self._samples = program, samples
         self._kept, self._dtype, self._limit = dict(kept), dtype, limit
         self.nodes: dict[str, fx.Node] = {n.name: n for n in program.graph.nodes}
         self._together = together(program.graph)
-        runs = [running.run_with_choices(program, leaves) for leaves in samples]
-        self._expected = [values for values, _ in runs]
-        self._choices = [choices for _, choices in runs]
-        self._scores = _scores(self.nodes[name] for _, choices in runs for name in choices)
-        self._ranges = self._measured()
+        self._expected: list[running.Values] = []  # of each sample, the values to judge
+        self._choices: list[running.Choices] = []
+        self._ranges: dict[str, running.Range] = {}
+        self._judged = ["output", *judged(program)]
+        for leaves in samples:
+            self._measure(leaves)
 
-    def _measured(self) -> dict[str, running.Range]:
-        found: dict[str, running.Range] = {}
-        for values in self._expected:
-            for name, new in running.ranges(values).items():
-                old = found.get(name, new)
-                found[name] = running.Range(
-                    max(old.largest, new.largest), min(old.smallest, new.smallest)
-                )
-        return found
+    def _measure(self, leaves: Sequence[Any]) -> None:
+        """Run one sample in float32; all its values at once may need gigabytes."""
+        values, choices = running.run_with_choices(self._program, leaves)
+        scores = _scores(self.nodes[name] for name in choices)
+        self._judged = list(dict.fromkeys([*self._judged, *scores]))
+        self._expected.append({name: values[name] for name in self._judged if name in values})
+        self._choices.append(choices)
+        for name, new in running.ranges(values).items():
+            old = self._ranges.get(name, new)
+            self._ranges[name] = running.Range(
+                max(old.largest, new.largest), min(old.smallest, new.smallest)
+            )
 
     def check_outputs(self) -> None:
         """Raise if a sample has no finite output in float32, so that an error means nothing."""
@@ -83,6 +92,25 @@ class Search:
                     f"the model in float32 returns no finite number for input {place}\n"
                     "  try   pass typical inputs as calibration"
                 )
+
+    def check_ports(self) -> None:
+        """Raise if an input or output has numbers that a half-precision port cannot have."""
+        signature = self._program.graph_signature
+        info, word = torch.finfo(self._dtype), str(self._dtype).removeprefix("torch.")
+        ports = [("input", name) for name in signature.user_inputs]
+        ports += [("output", name) for name in signature.user_outputs]
+        for kind, name in ports:
+            largest = self._ranges.get(str(name), running.Range(0.0, 0.0)).largest
+            if largest > info.max:
+                bound = f"the largest {word} is {info.max:.5g}"
+            elif 0 < largest * self._limit < info.tiny * info.eps:
+                bound = f"the numbers of {word} are {info.tiny * info.eps:.1g} apart there"
+            else:
+                continue
+            raise ConversionError(
+                f"{kind} {name!r} has values up to {largest:.3g}, and {bound}\n"
+                f"  try   leave out half_ports, or scale the {kind}"
+            )
 
     def run(self) -> Found:
         """Return the islands that bring the error below the limit."""
@@ -117,11 +145,10 @@ class Search:
         """
         worst, place = 0.0, 0
         for index, expected in enumerate(self._expected):
-            judged = [name for name in ("output", *self._scores) if name in expected]
-            if not judged:
+            if not expected:
                 continue
-            actual = self._simulated(islands, index, only=judged)
-            error = _largest_error(expected, actual, judged)
+            actual = self._simulated(islands, index, only=expected)
+            error = _largest_error(expected, actual)
             if error > worst:
                 worst, place = error, index
             if error > stop:
@@ -129,7 +156,7 @@ class Search:
         return worst, place
 
     def _simulated(
-        self, islands: Mapping[str, Island], sample: int, *, only: Sequence[str] = ()
+        self, islands: Mapping[str, Island], sample: int, *, only: Collection[str] = ()
     ) -> running.Values:
         """Run in half precision, with the positions that float32 chooses.
 
@@ -138,6 +165,8 @@ class Search:
         part of the defaults.
         """
         leaves, choices = self._samples[sample], self._choices[sample]
+        if self._half_ports:
+            leaves = [v.to(self._dtype).float() if is_full(v) else v for v in leaves]
         while True:
             half = running.HalfPrecision({*self._kept, *islands}, self._weights, choices)
             try:
@@ -182,7 +211,7 @@ class Search:
 
     def _blamed(self, islands: Mapping[str, Island], sample: int, count: int) -> dict[str, Island]:
         """Return the nodes that add the most error, and those that read them."""
-        expected = self._expected[sample]
+        expected = running.run(self._program, self._samples[sample])
         actual = self._simulated(islands, sample)
         errors = {
             name: running.error(want, actual[name])
@@ -204,11 +233,12 @@ class Search:
         return {name: island for name, island in found.items() if name not in islands}
 
     def _input_error(self, name: str, errors: Mapping[str, float]) -> float:
-        return max((errors.get(n.name, 0.0) for n in self.nodes[name].all_input_nodes), default=0.0)
+        inputs = _computing(self.nodes[name]).all_input_nodes
+        return max((errors.get(n.name, 0.0) for n in inputs), default=0.0)
 
     def island(self, node: fx.Node, reason: str) -> dict[str, Island]:
         """Return the island of a node; all nodes of an externalized module are one island."""
-        found = {}
+        found, node = {}, _computing(node)
         for name in self._together.get(node.name, [node.name]):
             each = self.nodes[name]
             if each.op != "call_function" or name in self._kept:
@@ -245,18 +275,21 @@ class Search:
         return list(found.values())
 
 
+def _computing(node: fx.Node) -> fx.Node:
+    """Return the node that computes a value: an element of a tuple has its dtype from the tuple."""
+    return node.all_input_nodes[0] if node.target is operator.getitem else node
+
+
 def _scores(choices: Iterable[fx.Node]) -> list[str]:
     """Return the names of the values that nodes choose from."""
     return list({node.name: None for choice in choices for node in choice.all_input_nodes})
 
 
-def _largest_error(
-    expected: running.Values, actual: running.Values, judged: Sequence[str]
-) -> float:
+def _largest_error(expected: running.Values, actual: running.Values) -> float:
     """Return the largest error of the outputs, and of scores other than those of masks."""
     errors = [0.0]
-    for name in judged:
-        want, got = expected[name], actual[name]
+    for name, want in expected.items():
+        got = actual[name]
         if name != "output":
             masks = [value.abs() >= _MASK for value in want]
             want = tuple(v.masked_fill(m, 0) for v, m in zip(want, masks, strict=True))

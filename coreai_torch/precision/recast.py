@@ -1,7 +1,8 @@
 """Rewrite a captured program so that it computes in half precision, with exceptions.
 
 Nodes keep their names, sizes and sources. A node outside `kept` gets its float32 operands cast to
-the half dtype, and its float32 results become that dtype. A node in `kept` gets them cast back.
+the half dtype, and its float32 results become that dtype. A node in `kept` gets them cast back, and
+so does a node without float32 results that reads one float32 operand.
 """
 
 from __future__ import annotations
@@ -49,6 +50,16 @@ def _cast_all(value: Any, dtype: torch.dtype) -> Any:
 def is_full(value: Any) -> bool:
     """Return whether a value is a tensor of float32."""
     return isinstance(value, torch.Tensor) and value.dtype == FULL
+
+
+def has_full_result(node: fx.Node) -> bool:
+    """Return whether a node computes float32 in the original program.
+
+    Others, as comparisons and casts to integers, read float32 as it is: 1e5 would be infinite in
+    float16.
+    """
+    found = node.meta.get("val")
+    return any(is_full(value) for value in (found if isinstance(found, tuple | list) else [found]))
 
 
 class WeightCasts:
@@ -121,8 +132,10 @@ class _Recast:
         if node.target is operator.getitem:  # as its tuple
             node.meta = {**node.meta, "val": node.args[0].meta["val"][node.args[1]]}
             return
-        dtype = FULL if node.name in self._kept else self._dtype
-        other = self._dtype if dtype == FULL else FULL
+        operands = [self._calls.inside(value) for value in node.all_input_nodes]
+        reads_full = any(_has_dtype(value, FULL) for value in operands)
+        full = node.name in self._kept or (reads_full and not has_full_result(node))
+        dtype, other = (FULL, self._dtype) if full else (self._dtype, FULL)
 
         def operand(value: fx.Node) -> fx.Node:
             value = self._calls.inside(value)

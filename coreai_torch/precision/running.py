@@ -15,7 +15,7 @@ from ..capture.feeding import feed
 from ..torch_compat import aten
 from .defaults import is_choice, op_name
 from .externalized import is_mark
-from .recast import FULL, WeightCasts, is_full
+from .recast import FULL, WeightCasts, has_full_result, is_full
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution")
 
@@ -59,7 +59,11 @@ class HalfPrecision:
         if node.target is operator.getitem or is_mark(node):
             return args, kwargs
         half = self.weights.dtype
-        dtype, other = (FULL, half) if node.name in self.kept else (half, FULL)
+        operands: list[Any] = []
+        fx.node.map_aggregate((args, kwargs), operands.append)
+        reads_full = any(map(is_full, operands))
+        full = node.name in self.kept or (reads_full and not has_full_result(node))
+        dtype, other = (FULL, half) if full else (half, FULL)
 
         def cast(value: Any) -> Any:
             if isinstance(value, torch.Tensor) and value.dtype == other:
@@ -152,6 +156,8 @@ class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow tor
         return result if self._half is None else _with_nan(n, args, result)
 
     def _record(self, n: fx.Node, value: Any) -> None:
+        if n.op == "call_function" and isinstance(value, tuple | list):
+            return  # the elements that are used have their own nodes
         floats = tuple(v for v in _flat(value) if v.is_floating_point())
         if not floats:
             return

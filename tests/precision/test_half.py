@@ -296,3 +296,80 @@ def test_attention_with_queries_that_overflow_is_an_error():
     assert report.error_before == float("inf")
     assert "mul" in {island.node for island in report.islands}
     assert relative_error(exported(Attention(), x), half, x) < report.limit
+
+
+class Detections(nn.Module):
+    """Boxes of 640 pixels, and scores with an exponential that underflows, in one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.boxes, self.scores = nn.Linear(16, 4), nn.Linear(16, 3)
+
+    def forward(self, x):
+        scores = torch.exp(self.scores(x) * 1e-3 - 16) * 5e6
+        return torch.cat([self.boxes(x).sigmoid() * 640, scores], -1).transpose(0, 1)
+
+
+def test_parts_of_a_concatenated_output_are_judged():
+    x = torch.randn(10, 16)
+    program = exported(Detections(), x)
+    half, report = to_half(program, [[x]])
+    assert report.error_before > report.limit
+    want, got = program.module()(x)[4:], half.module()(x)[4:]
+    assert float((want - got).norm() / want.norm()) < report.limit
+
+
+class Pixels(nn.Module):
+    """Integers and bools made from numbers that overflow float16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(16, 8)
+
+    def forward(self, x):
+        large = self.layer(x) * 1e6
+        return large.round().to(torch.int32), large > 1e5, large.double() * 2
+
+
+@pytest.mark.parametrize("keep", ["auto", ["aten.mul", "aten.round"]])
+def test_integers_and_comparisons_read_float32(keep):
+    x = torch.randn(10, 16)
+    program = exported(Pixels(), x)
+    half, report = to_half(program, [[x]], keep=keep)
+    assert report.islands
+    integers, bools, doubles = half.module()(x)
+    wanted = program.module()(x)
+    assert (integers - wanted[0]).abs().max() < 1e-3 * wanted[0].abs().max()
+    assert (bools == wanted[1]).float().mean() > 0.95
+    assert torch.allclose(doubles, wanted[2], rtol=1e-2, atol=2e3)
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return torch.sigmoid(x) * self.factor
+
+
+@pytest.mark.parametrize(("scale", "factor"), [(1e6, 1.0), (1.0, 1e6), (1e-8, 1.0), (1.0, 1e-8)])
+def test_half_ports_reject_numbers_that_they_cannot_have(scale, factor):
+    x = torch.rand(4) * scale
+    with pytest.raises(errors.ConversionError, match=r"(in|out)put '\w+' has values up to"):
+        to_half(exported(Scaled(factor), x), [[x]], half_ports=True)
+    _, report = to_half(exported(Scaled(factor), x), [[x]])
+    assert report.error_after < report.limit
+
+
+def test_report_names_the_op_instead_of_its_result():
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8))
+    model[0].weight.data *= 1e6
+    x = torch.randn(4, 8)
+    _, report = to_half(exported(model, x), [[x]])
+    assert {island.op for island in report.islands} == {
+        "linear.default",
+        "native_layer_norm.default",
+    }
