@@ -10,6 +10,8 @@ from torch import fx
 from torch.export.graph_signature import InputKind
 
 from ..torch_compat import HigherOrderOperator
+from .accumulators import accumulators
+from .nodes import base, op_name, tensors
 from .recast import FULL, is_full
 
 _ORDERING = (
@@ -22,11 +24,6 @@ _STATISTICS = ("rsqrt", "sqrt")
 _NORM = ("add", "mean", "sum", "var", "pow", "clamp", "clamp_min", "maximum", "div")
 
 
-def op_name(node: fx.Node) -> str:
-    """Return `topk.default` for `aten.topk.default`; other targets by their own name."""
-    return str(node.target).removeprefix("aten.")
-
-
 def defaults(program: torch.export.ExportedProgram) -> dict[str, str]:
     """Return the names of the nodes to keep in float32, with the reason."""
     kept: dict[str, str] = {}
@@ -37,20 +34,17 @@ def defaults(program: torch.export.ExportedProgram) -> dict[str, str]:
         reason = _reason(node) or tables.get(node.name, "")
         if reason:
             kept[node.name] = reason
-        if _base(node) in _STATISTICS:
+        if base(node) in _STATISTICS:
             kept.update((n.name, "statistics of a norm") for n in _statistics(node))
+    kept.update((node.name, "a state that is added to") for node in accumulators(program))
     return kept
-
-
-def _base(node: fx.Node) -> str:
-    return op_name(node).partition(".")[0]
 
 
 def _reason(node: fx.Node) -> str:
     name = op_name(node)
     if isinstance(node.target, HigherOrderOperator):
         return "control flow"
-    if name in _ORDERING or _base(node) in _ORDERING:
+    if name in _ORDERING or base(node) in _ORDERING:
         return "positions and indices"
     if name.startswith(_LINEAR_ALGEBRA) or _has_complex(node):
         return "torch has no half-precision kernel"
@@ -61,20 +55,12 @@ def _reason(node: fx.Node) -> str:
 
 def is_choice(node: fx.Node) -> bool:
     """Return whether a node compares values and returns positions."""
-    ordering = op_name(node) in _ORDERING or _base(node) in _ORDERING
+    ordering = op_name(node) in _ORDERING or base(node) in _ORDERING
     return ordering and any(not v.is_floating_point() for v in tensors(node))
 
 
 def _has_complex(node: fx.Node) -> bool:
     return any(v.is_complex() for n in (node, *node.all_input_nodes) for v in tensors(n))
-
-
-def tensors(node: fx.Node) -> Iterator[torch.Tensor]:
-    """Yield the fake tensors of a node."""
-    found = node.meta.get("val")
-    for value in found if isinstance(found, tuple | list) else (found,):
-        if isinstance(value, torch.Tensor):
-            yield value
 
 
 def _is_promoted(node: fx.Node) -> bool:
@@ -88,16 +74,17 @@ def _statistics(root: fx.Node) -> Iterator[fx.Node]:
     """Yield a root and the mean of squares below it."""
     yield root
     for node in root.all_input_nodes:
-        square = _base(node) == "mul" and len(node.all_input_nodes) == 1
-        if node.op == "call_function" and (_base(node) in _NORM or square):
+        square = base(node) == "mul" and len(node.all_input_nodes) == 1
+        if node.op == "call_function" and (base(node) in _NORM or square):
             yield from _statistics(node)
 
 
 def _tables(program: torch.export.ExportedProgram) -> dict[str, str]:
     """Return the nodes computed from positions and buffers alone: rotary tables, masks."""
-    fixed = set()
+    fixed, states = set(), {*program.graph_signature.buffers_to_mutate.values()}
     for spec in program.graph_signature.input_specs:
-        if spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+        is_table = spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+        if is_table and spec.target not in states:
             fixed.add(getattr(spec.arg, "name", ""))
     kept = {}
     for node in program.graph.nodes:

@@ -13,9 +13,9 @@ from torch import fx
 
 from ..errors import ConversionError
 from . import running
-from .defaults import op_name, tensors
 from .externalized import together
 from .judged import judged
+from .nodes import op_name, tensors
 from .recast import WeightCasts, is_full
 
 _MARGIN = 0.5  # of the largest half-precision number: inputs other than the samples may be larger

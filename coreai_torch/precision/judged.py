@@ -11,42 +11,29 @@ from collections.abc import Iterator
 import torch
 from torch import fx
 
-from .defaults import op_name, tensors
-
-_MOVES = (
-    *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze"),
-    *("clone", "alias", "_to_copy", "unflatten", "flip", "roll"),
-)
+from .nodes import MOVES, base, is_float
 
 
 def judged(program: torch.export.ExportedProgram) -> list[str]:
     """Return the nodes whose error is measured besides that of the outputs."""
     found: dict[str, None] = {}
     for node in program.graph.find_nodes(op="output")[0].all_input_nodes:
-        sources = [node] if _is_float(node) else list(_float_sources(node))
+        sources = [node] if is_float(node) else list(_float_sources(node))
         for source in sources:
-            if not _is_float(node):
+            if not is_float(node):
                 found[source.name] = None
             found.update((part.name, None) for part in _parts(source))
     return list(found)
 
 
-def _base(node: fx.Node) -> str:
-    return op_name(node).partition(".")[0] if node.op == "call_function" else ""
-
-
-def _is_float(node: fx.Node) -> bool:
-    return any(value.is_floating_point() for value in tensors(node))
-
-
 def _parts(node: fx.Node) -> Iterator[fx.Node]:
     """Yield the operands of the concatenation that a value is, through views and copies."""
-    while _base(node) in _MOVES:
+    while base(node) in MOVES:
         node = node.all_input_nodes[0]
-    if _base(node) not in ("cat", "stack"):
+    if base(node) not in ("cat", "stack"):
         return
     for part in node.all_input_nodes:
-        if _is_float(part):
+        if is_float(part):
             yield part
             yield from _parts(part)
 
@@ -59,7 +46,7 @@ def _float_sources(output: fx.Node) -> Iterator[fx.Node]:
             if given in seen:
                 continue
             seen.add(given)
-            if _is_float(given):
+            if is_float(given):
                 yield given
             else:
                 open_.append(given)

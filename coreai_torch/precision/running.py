@@ -13,8 +13,9 @@ from torch.export.graph_signature import InputKind
 
 from ..capture.feeding import feed
 from ..torch_compat import aten
-from .defaults import is_choice, op_name
+from .defaults import is_choice
 from .externalized import is_mark
+from .nodes import op_name
 from .recast import FULL, WeightCasts, has_full_result, is_full
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution")
