@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 
@@ -77,6 +78,27 @@ def _statistics(root: fx.Node) -> Iterator[fx.Node]:
         square = base(node) == "mul" and len(node.all_input_nodes) == 1
         if node.op == "call_function" and (base(node) in _NORM or square):
             yield from _statistics(node)
+
+
+def masks(program: torch.export.ExportedProgram, dtype: torch.dtype) -> set[str]:
+    """Return the tables with constants that are finite in float32 and infinite in half precision.
+
+    The lowest float32 would be -inf in float16, and softmax over a row of masked scores NaN, which
+    float32 gives equal weights.
+    """
+    largest: dict[str, float] = {}
+    stored = {**program.constants, **program.state_dict}
+    for spec in program.graph_signature.input_specs:
+        if is_full(stored.get(spec.target)) and stored[spec.target].numel():
+            largest[spec.arg.name] = float(stored[spec.target].detach().abs().max())
+    tables = _tables(program)
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            numbers = [abs(n) for n in (*node.args, *node.kwargs.values()) if type(n) is float]
+            given = [largest.get(n.name, 0.0) for n in node.all_input_nodes]
+            largest[node.name] = max([0.0, *numbers, *given])
+    most = torch.finfo(dtype).max
+    return {name for name in tables if most < largest[name] < math.inf}
 
 
 def _tables(program: torch.export.ExportedProgram) -> dict[str, str]:

@@ -105,7 +105,9 @@ def to_half_together(
     for search, found, (program, samples) in zip(searches, results, programs, strict=True):
         _check_error(found.error_after, precision, limit, chosen=keep != "auto")
         kept = {*search.kept, *found.islands}
-        half = recast(program, kept, dtype, half_ports=half_ports, weights=weights)
+        half = recast(
+            program, kept, dtype, half_ports=half_ports, weights=weights, masks=search.masks
+        )
         made.append((half, _report(program, samples, precision, search.kept, found, limit)))
     return made
 

@@ -13,6 +13,7 @@ from torch import fx
 
 from ..errors import ConversionError
 from . import running
+from .defaults import masks
 from .externalized import together
 from .judged import judged
 from .nodes import op_name, tensors
@@ -62,7 +63,7 @@ class Search:
         self._program, self._samples = program, samples
         self._kept, self._dtype, self._limit = dict(kept), dtype, limit
         self.nodes: dict[str, fx.Node] = {n.name: n for n in program.graph.nodes}
-        self._together = together(program.graph)
+        self._together, self.masks = together(program.graph), masks(program, dtype)
         self._expected: list[running.Values] = []  # of each sample, the values to judge
         self._choices: list[running.Choices] = []
         self._ranges: dict[str, running.Range] = {}
@@ -168,7 +169,8 @@ class Search:
         if self._half_ports:
             leaves = [v.to(self._dtype).float() if is_full(v) else v for v in leaves]
         while True:
-            half = running.HalfPrecision({*self._kept, *islands}, self._weights, choices)
+            kept = {*self._kept, *islands}
+            half = running.HalfPrecision(kept, self._weights, choices, self.masks)
             try:
                 return running.run(self._program, leaves, half, only=only)
             except running.HalfKernelMissing as missing:

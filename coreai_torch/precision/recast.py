@@ -29,14 +29,16 @@ def recast(
     *,
     half_ports: bool = False,
     weights: WeightCasts | None = None,
+    masks: Collection[str] = (),
 ) -> torch.export.ExportedProgram:
     """Return a copy of the program in half precision; the nodes named in `kept` stay in float32.
 
-    Programs that share `weights` share the weights in half precision, too.
+    Programs that share `weights` share the weights in half precision, too. Values of the nodes in
+    `masks` are clamped to finite numbers of the half dtype.
     """
     module = copied_module(program.graph_module)
     casts = WeightCasts(dtype) if weights is None else weights
-    rewrite = _Recast(program, module.graph, frozenset(kept), casts, half_ports)
+    rewrite = _Recast(program, module.graph, frozenset(kept), casts, half_ports, frozenset(masks))
     state = rewrite.run()
     module.recompile()
     inputs = _cast_all(program.example_inputs, dtype) if half_ports else None
@@ -50,6 +52,24 @@ def _cast_all(value: Any, dtype: torch.dtype) -> Any:
 def is_full(value: Any) -> bool:
     """Return whether a value is a tensor of float32."""
     return isinstance(value, torch.Tensor) and value.dtype == FULL
+
+
+def mask_bound(dtype: torch.dtype) -> float:
+    """Return the largest number of a mask: the sum with a score must not overflow.
+
+    -65504 - 20 is -inf in float16.
+    """
+    return 0.6 * float(torch.finfo(dtype).max)
+
+
+def _finite(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a buffer whose finite numbers stay finite in another dtype, as those of masks."""
+    if isinstance(value, torch.nn.Parameter):
+        return value
+    numbers, bound = torch.isfinite(value), mask_bound(dtype)
+    if not bool((numbers & (value.abs() > torch.finfo(dtype).max)).any()):
+        return value
+    return torch.where(numbers, value.clamp(-bound, bound), value)
 
 
 def has_full_result(node: fx.Node) -> bool:
@@ -72,7 +92,7 @@ class WeightCasts:
     def of(self, value: torch.Tensor) -> torch.Tensor:
         """Return the weight in half precision."""
         if id(value) not in self._made:  # the original is stored too, so that its id stays its own
-            cast = value.detach().to(self.dtype)
+            cast = _finite(value, self.dtype).detach().to(self.dtype)
             if isinstance(value, torch.nn.Parameter):
                 cast = torch.nn.Parameter(cast, requires_grad=False)
             self._made[id(value)] = (value, cast)
@@ -89,8 +109,9 @@ class _Recast:
         kept: frozenset[str],
         weights: WeightCasts,
         half_ports: bool,
+        masks: frozenset[str],
     ) -> None:
-        self._program, self._graph, self._kept = program, graph, kept
+        self._program, self._graph, self._kept, self._masks = program, graph, kept, masks
         self._weight_casts, self._dtype, self._half_ports = weights, weights.dtype, half_ports
         self._casts: dict[tuple[Any, ...], fx.Node] = {}
         self._calls = Calls()
@@ -146,8 +167,8 @@ class _Recast:
         if node.target is aten.native_group_norm.default:
             node.args = (self._contiguous(node), *node.args[1:])
         if dtype != FULL:
-            node.args = _without_full(node.args, dtype)
-            node.kwargs = _without_full(node.kwargs, dtype)
+            node.args = without_full(node.args, dtype)
+            node.kwargs = without_full(node.kwargs, dtype)
             self._set_dtype(node, dtype)
 
     def _contiguous(self, norm: fx.Node) -> fx.Node:
@@ -184,11 +205,18 @@ class _Recast:
         if key not in self._casts:
             place = node.next if node.op != "placeholder" else self._first_call()
             with self._graph.inserting_before(user if self._has_marks else place):
-                cast = self._graph.call_function(aten._to_copy.default, (node,), {"dtype": dtype})
+                given = self._clamped(node, dtype) if node.name in self._masks else node
+                cast = self._graph.call_function(aten._to_copy.default, (given,), {"dtype": dtype})
             cast.meta = dict(node.meta)
             cast.meta["val"] = node.meta["val"].to(dtype)
             self._casts[key] = cast
         return self._casts[key]
+
+    def _clamped(self, mask: fx.Node, dtype: torch.dtype) -> fx.Node:
+        bound = mask_bound(dtype)
+        clamped = self._graph.call_function(aten.clamp.default, (mask, -bound, bound))
+        clamped.meta = dict(mask.meta)
+        return clamped
 
     def _first_call(self) -> fx.Node:
         return next(node for node in self._graph.nodes if node.op != "placeholder")
@@ -246,6 +274,6 @@ def _has_dtype(value: fx.Node, dtype: torch.dtype) -> bool:
     return isinstance(found, torch.Tensor) and found.dtype == dtype
 
 
-def _without_full(value: Any, dtype: torch.dtype) -> Any:
+def without_full(value: Any, dtype: torch.dtype) -> Any:
     """Replace the argument `torch.float32` by the half dtype."""
     return fx.node.map_aggregate(value, lambda v: dtype if v is FULL else v)

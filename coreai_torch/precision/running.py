@@ -16,7 +16,7 @@ from ..torch_compat import aten
 from .defaults import is_choice
 from .externalized import is_mark
 from .nodes import op_name
-from .recast import FULL, WeightCasts, has_full_result, is_full
+from .recast import FULL, WeightCasts, has_full_result, is_full, mask_bound, without_full
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution")
 
@@ -48,6 +48,7 @@ class HalfPrecision:
     kept: Collection[str]
     weights: WeightCasts
     choices: Choices = field(default_factory=dict)  # positions to use in place of those found
+    masks: Collection[str] = ()  # nodes that are clamped before they are cast
 
     def weight(self, node: fx.Node, value: torch.Tensor) -> torch.Tensor:
         """Return a weight, in half precision unless a node reads it in float32."""
@@ -55,23 +56,26 @@ class HalfPrecision:
             return value.detach().clone()
         return self.weights.of(value).detach().clone()
 
-    def arguments(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def arguments(self, node: fx.Node, env: Mapping[fx.Node, Any]) -> tuple[Any, Any]:
         """Return the arguments in the dtype in which a node computes, as `recast` casts them."""
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
         if node.target is operator.getitem or is_mark(node):
             return args, kwargs
         half = self.weights.dtype
-        operands: list[Any] = []
-        fx.node.map_aggregate((args, kwargs), operands.append)
-        reads_full = any(map(is_full, operands))
+        reads_full = any(is_full(env[operand]) for operand in node.all_input_nodes)
         full = node.name in self.kept or (reads_full and not has_full_result(node))
         dtype, other = (FULL, half) if full else (half, FULL)
 
-        def cast(value: Any) -> Any:
-            if isinstance(value, torch.Tensor) and value.dtype == other:
-                return value.to(dtype)
-            return half if value is FULL and dtype == half else value
+        def operand(given: fx.Node) -> Any:
+            value = env[given]
+            if not isinstance(value, torch.Tensor) or value.dtype != other:
+                return value
+            if given.name in self.masks and dtype == half:
+                value = value.clamp(-mask_bound(half), mask_bound(half))
+            return value.to(dtype)
 
-        return fx.node.map_aggregate(args, cast), fx.node.map_aggregate(kwargs, cast)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), operand)
+        return (args, kwargs) if dtype == FULL else without_full((args, kwargs), half)
 
 
 def run(
@@ -141,9 +145,10 @@ class _Runner(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow tor
         return value
 
     def _called(self, n: fx.Node) -> Any:
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        if self._half is not None:
-            args, kwargs = self._half.arguments(n, args, kwargs)
+        if self._half is None:
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+        else:
+            args, kwargs = self._half.arguments(n, self.env)
         # native_group_norm of torch 2.13 fails on a transposed tensor, which the exporter took for
         # a contiguous one: "Expected X.is_contiguous(memory_format) to be true".
         if n.target is aten.native_group_norm.default:

@@ -373,3 +373,39 @@ def test_report_names_the_op_instead_of_its_result():
         "linear.default",
         "native_layer_norm.default",
     }
+
+
+class Masked(nn.Module):
+    """Causal attention, step by step, with a padding mask; `low` is the score of hidden keys."""
+
+    def __init__(self, low: float, *, stored: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.low, self.stored, self.layer = low, stored, nn.Linear(16, 48)
+        self.register_buffer("bias", torch.full((6, 6), low).triu(1))
+
+    def forward(self, x, mask):
+        q, k, v = self.layer(x).chunk(3, -1)
+        seen = torch.ones(6, 6, dtype=torch.bool).tril() & (mask[:, None, :] > 0)
+        bias = self.bias if self.stored else torch.where(seen, 0.0, self.low)
+        return x + (q @ k.transpose(1, 2) * 0.25 + bias).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@pytest.mark.parametrize("low", [torch.finfo(torch.float32).min, -1e9])
+@pytest.mark.parametrize("stored", [False, True])
+def test_masks_stay_finite_in_rows_that_calibration_did_not_have(precision, low, stored):
+    x, whole = torch.randn(2, 6, 16), torch.ones(2, 6, dtype=torch.int64)
+    padded = whole.clone()
+    padded[0, :3] = 0  # the first three rows see no key
+    program = exported(Masked(low, stored=stored), x, whole)
+    half, report = to_half(program, [[x, whole]], precision)
+    assert report.islands == ()
+    for mask in (whole, padded):
+        assert relative_error(program, half, x, mask) < report.limit
+
+
+def test_masks_of_minus_infinity_stay_infinite():
+    x, whole = torch.randn(2, 6, 16), torch.ones(2, 6, dtype=torch.int64)
+    half, _ = to_half(exported(Masked(-torch.inf), x, whole), [[x, whole]])
+    assert not half.graph.find_nodes(op="call_function", target=torch.ops.aten.clamp.default)
