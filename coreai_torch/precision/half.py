@@ -103,7 +103,7 @@ def to_half_together(
         results = [search.measure(_named(search, patterns)) for search in searches]
     made = []
     for search, found, (program, samples) in zip(searches, results, programs, strict=True):
-        _check_error(found.error_after, precision, limit, chosen=keep != "auto")
+        _check_error(search, found, precision, limit, chosen=keep != "auto")
         kept = {*search.kept, *found.islands}
         half = recast(
             program, kept, dtype, half_ports=half_ports, weights=weights, masks=search.masks
@@ -124,15 +124,20 @@ def _joined(searches: Sequence[Search], results: Sequence[Found], limit: float) 
     return joined
 
 
-def _check_error(error: float, precision: str, limit: float, *, chosen: bool) -> None:
+def _check_error(
+    search: Search, found: Found, precision: str, limit: float, *, chosen: bool
+) -> None:
     """Reject outputs that are not finite and, unless the user chose `keep`, inaccurate ones."""
+    error = found.error_after
     if error <= limit:
         return
     problem = (
         f"the {precision} program differs from float32 by {error:.2g} of the norm of its outputs, "
-        f"above the limit of {limit:.2g}"
+        f"above the limit of {limit:.2g}\n  at    {search.blame(found.islands)}"
     )
     hint = 'pass typical inputs as calibration, keep=[...] with more modules, or keep="auto"'
+    if search.has_half_ports:
+        hint = "leave out half_ports, or " + hint
     if chosen and math.isfinite(error):
         warnings.warn(f"{problem}\n  try   {hint}", stacklevel=4)
     else:

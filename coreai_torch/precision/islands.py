@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..errors import ConversionError
+from ..errors import ConversionError, module_path
 from . import running
 from .defaults import masks
 from .externalized import together
@@ -59,7 +59,7 @@ class Search:
         half_ports: bool = False,
     ) -> None:
         self._weights = WeightCasts(dtype) if weights is None else weights
-        self._half_ports = half_ports
+        self.has_half_ports = half_ports
         self._program, self._samples = program, samples
         self._kept, self._dtype, self._limit = dict(kept), dtype, limit
         self.nodes: dict[str, fx.Node] = {n.name: n for n in program.graph.nodes}
@@ -166,7 +166,7 @@ class Search:
         part of the defaults.
         """
         leaves, choices = self._samples[sample], self._choices[sample]
-        if self._half_ports:
+        if self.has_half_ports:
             leaves = [v.to(self._dtype).float() if is_full(v) else v for v in leaves]
         while True:
             kept = {*self._kept, *islands}
@@ -233,6 +233,18 @@ class Search:
             for user in self.nodes[name].users:
                 found.update(self.island(user, f"reads {name}"))
         return {name: island for name, island in found.items() if name not in islands}
+
+    def blame(self, islands: Mapping[str, Island]) -> str:
+        """Return the op that adds the most error, and the range of its values."""
+        _, worst = self._error(islands)
+        added = self._blamed(islands, worst, 1)
+        if not added:
+            return "no op adds it: the inputs or outputs lose it in half precision"
+        island = next(iter(added.values()))
+        place = module_path(self.nodes[island.node])
+        inside = f" in {place}" if place else ""
+        values = f"values up to {island.largest:.3g}"
+        return f"{island.node} = {island.op}{inside} {island.reason}, {values}"
 
     def _input_error(self, name: str, errors: Mapping[str, float]) -> float:
         inputs = _computing(self.nodes[name]).all_input_nodes

@@ -409,3 +409,20 @@ def test_masks_of_minus_infinity_stay_infinite():
     x, whole = torch.randn(2, 6, 16), torch.ones(2, 6, dtype=torch.int64)
     half, _ = to_half(exported(Masked(-torch.inf), x, whole), [[x, whole]])
     assert not half.graph.find_nodes(op="call_function", target=torch.ops.aten.clamp.default)
+
+
+class Wave(nn.Module):
+    def forward(self, x):
+        return torch.sin(x * 1e6)
+
+
+def test_error_above_the_limit_names_the_op_and_its_range():
+    x = torch.linspace(0.5, 2, 8)
+    with pytest.raises(errors.ConversionError, match=r"at    mul = mul.Tensor .*up to 2e\+06"):
+        to_half(exported(Wave(), x), [[x]], keep=["aten.sin"])
+
+
+def test_error_above_the_limit_names_half_ports():
+    x = torch.linspace(0.5, 2, 8)
+    with pytest.raises(errors.ConversionError, match=r"no op adds it.*\n.*leave out half_ports"):
+        to_half(exported(Wave(), x), [[x]], half_ports=True)
