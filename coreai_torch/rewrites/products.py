@@ -89,16 +89,24 @@ def _sums_to_one(value: Value) -> bool:
 
 
 def wide_squares(op: Operation) -> Sequence[Value] | None:
-    """Compute sums and means of squares of float16 in float32."""
+    """Compute sums and means of squares in float32 if the result is float16.
+
+    `x.square().float().sum()` has the rounding of float16 squares in a float32 result: it stays.
+    """
     if kind(op) not in ("reduce_mean", "reduce_sum") or d.dtype(op.results[0]) != torch.float16:
         return None
-    square = made_by(op.operands[0], "mul", "pow")
+    squares = op.operands[0]
+    while (cast := made_by(squares, "cast")) is not None:  # x.pow(2) computes in float32
+        squares = cast.operands[0]
+    square = made_by(squares, "mul", "pow")
     if square is None:
         return None
     x, other = square.operands
     if kind(square) == "mul" and x != other:
         return None
     if kind(square) == "pow" and d.known_number(other) != 2:
+        return None
+    if not d.dtype(x).is_floating_point:
         return None
     wide = d.cast(x, torch.float32)
     axes = numbers(op.operands[1])

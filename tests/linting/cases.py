@@ -364,6 +364,29 @@ def _route(scores):
     return torch.zeros_like(scores).scatter(1, experts, weights)
 
 
+# Other forms of the same constructs.
+MORE_CASES = [
+    Case(
+        "HAZ17",
+        converted(lambda x: torch.log(1 + torch.exp(x - 1)), HALF),
+        converted(lambda x: torch.log(torch.exp(x - x.amax(1, keepdim=True)).sum(1)), HALF),
+    ),
+    Case(
+        "HAZ17",
+        converted(lambda x: torch.log1p(torch.exp(x)), HALF),
+        converted(lambda x: torch.log1p(torch.exp(x.float())), HALF),
+    ),
+    Case(
+        "HAZ18",
+        converted(lambda x: x.pow(2).mean(-1), HALF),
+        converted(lambda x: x.float().pow(2).mean(-1), HALF),
+    ),
+    Case(
+        "HAZ18",
+        converted(lambda x: (x * x).sum(-1, dtype=torch.float32), HALF),
+        converted(lambda x: (x * X).sum(-1), X),
+    ),
+]
 # Programs that resemble the construct of a rule, but do not have its problem.
 QUIET = [
     ("HAZ13", converted(lambda x: (~(x > 0)).float(), X)),

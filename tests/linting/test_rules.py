@@ -12,19 +12,19 @@ from coreai_torch.linting import RULES, lint, lint_program, rules_for
 from coreai_torch.linting.view import ProgramView
 
 from . import made
-from .cases import CASES, QUIET, X, converted
+from .cases import CASES, MORE_CASES, QUIET, X, converted
 
 
 def found(program, ranges=None) -> set[str]:
     return {finding.code for finding in lint_program(program, ranges=ranges)}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+@pytest.mark.parametrize("case", [*CASES, *MORE_CASES], ids=lambda case: case.code)
 def test_rule_finds_the_hazard(case):
     assert case.code in found(case.hazard(), case.ranges[0])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+@pytest.mark.parametrize("case", [*CASES, *MORE_CASES], ids=lambda case: case.code)
 def test_rule_ignores_the_clean_program(case):
     assert case.code not in found(case.clean(), case.ranges[1])
 

@@ -69,6 +69,8 @@ CASES = [
     ("HAZ15", lambda x: (x.argmax(1), x.max(0).indices), (X,)),
     ("HAZ16", nn.Sequential(nn.Linear(8, 8), nn.Hardswish()).half(), (HALF,)),
     ("HAZ18", lambda x: (x * x).mean(-1), (HALF,)),
+    ("HAZ18", lambda x: x.pow(2).mean(-1), (HALF,)),
+    ("HAZ18", lambda x: x.square().sum(-1), (HALF,)),
     ("HAZ20", nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2), (X.reshape(1, 4, 8),)),
     ("HAZ20", nn.ConvTranspose1d(4, 3, 2, padding=3), (X.reshape(1, 4, 8),)),
     ("HAZ23", _dequantized, (INDEX.to(torch.int8), INDEX.to(torch.int8))),

@@ -15,28 +15,39 @@ _CLAMPS = ("minimum", "maximum", "relu")
 
 
 def _is_naive_logarithm(view: FunctionView, op: Op) -> bool:
-    """Return whether an op is log(1 + exp(x)) or log(sum(exp(x))) of float16."""
-    if kind(op) != "log" or op.types[0].element != HALF:
+    """Return whether an op is log(1 + exp(x)) or log(sum(exp(x))) with exponentials in float16."""
+    if kind(op) != "log":
         return False
     before = view.origin(op.operands[0])
     if before is None or kind(before) not in ("add", "reduce_sum"):
         return False
     exponentials = [view.origin(value) for value in before.operands]
     return any(
-        e is not None and kind(e) == "exp" and not _is_shifted(view, e) for e in exponentials
+        e is not None
+        and kind(e) == "exp"
+        and e.types[0].element == HALF
+        and not _is_shifted(view, e)
+        for e in exponentials
     )
 
 
 def _is_shifted(view: FunctionView, exponential: Op) -> bool:
+    """Return whether the largest value is subtracted before the exponential; 1 is not enough."""
     before = view.origin(exponential.operands[0])
-    return before is not None and kind(before) == "sub"
+    if before is None or kind(before) != "sub":
+        return False
+    return not view.is_constant(before.operands[1])
 
 
 def _is_mean_of_squares(view: FunctionView, op: Op) -> bool:
-    if kind(op) not in ("reduce_mean", "reduce_sum") or op.types[0].element != HALF:
+    """Return whether squares are added that are float16 at some point."""
+    if kind(op) not in ("reduce_mean", "reduce_sum"):
         return False
-    square = view.producer(op.operands[0])
-    if square is None or kind(square) not in ("mul", "pow"):
+    square, elements = view.producer(op.operands[0]), [op.operand_types[0].element]
+    while square is not None and kind(square) == "cast":
+        elements.append(square.operand_types[0].element)
+        square = view.producer(square.operands[0])
+    if square is None or kind(square) not in ("mul", "pow") or HALF not in elements:
         return False
     exponent = view.constant(square.operands[1])
     return square.operands[0] == square.operands[1] or (
