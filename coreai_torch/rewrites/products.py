@@ -26,8 +26,10 @@ def before_hardswish(op: Operation) -> Sequence[Value] | None:
         return None
     if op.results[0].type.rank != 2 or not _is_gated(op.results[0], _STEPS):
         return None
-    x, y = (d.reshape(v, [1, 1, *d.sizes(v)]) for v in op.operands)
-    return [d.reshape(d.matmul(x, y), d.sizes(op.results[0]))]
+    x, y = op.operands
+    sizes = [d.size(x, 0), d.size(y, 1)]  # of the operands: those of the result come after the op
+    product = d.matmul(*(d.reshape(v, [1, 1, *d.sizes(v)]) for v in (x, y)))
+    return [d.reshape(product, sizes)]
 
 
 def _is_gated(value: Value, steps: int) -> bool:

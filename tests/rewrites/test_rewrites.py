@@ -132,3 +132,12 @@ def test_convert_names_the_place():
     assert (one.code, one.graph, one.op) == ("HAZ11", "main", "round")
     assert "module 'head'" in one.place
     assert "HAZ11 round in 'main'" in str(one)
+
+
+def test_product_before_hardswish_of_dynamic_size_is_rewritten():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Hardswish()).half()
+    x = torch.linspace(-2, 2, 32).reshape(4, 8).half()
+    rows = torch.export.Dim("rows", min=1, max=16)
+    program = coreai_torch.convert(model, (x,), dynamic_shapes=({0: rows},), target="neural_engine")
+    assert [one.code for one in program.rewrites] == ["HAZ16"]
+    assert program.verdict.ok
