@@ -9,6 +9,7 @@ from typing import Any
 
 from coreai.authoring import AIModelAsset
 
+from ..errors import ArgumentTypeError
 from . import resources
 from .reading import Source
 
@@ -43,6 +44,21 @@ def read_metadata(source: Source) -> dict[str, Any]:
     if LABELS in found:
         found[LABELS] = _labels(found[LABELS])
     return _without_own(found)
+
+
+def metadata_text(name: Any, value: Any) -> str:
+    """Return an entry as the text that an asset stores; raise if JSON cannot express it."""
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"metadata has the name {name!r}\n  try   pass a str as the name")
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as cause:
+        raise ArgumentTypeError(
+            f"metadata: {name!r} is a {type(value).__name__} that JSON cannot express: {cause}\n"
+            "  try   pass texts, numbers, lists and dictionaries"
+        ) from cause
 
 
 def _without_own(entries: Mapping[str, Any]) -> dict[str, Any]:

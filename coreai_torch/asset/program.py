@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -21,6 +20,7 @@ from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 
 from ..errors import ConversionError, NativeError, SaveError
 from . import resources, space
+from .metadata import metadata_text
 from .mlir_module import mlir_module_of, strip
 from .native_step import run_step
 from .scratch import announce_scratch
@@ -186,7 +186,7 @@ def _as_metadata(given: Any, own: Mapping[str, Any]) -> Any:
         )
     made = AIModelAssetMetadata()
     for name, value in {**own, **given}.items():
-        text = value if isinstance(value, str) else json.dumps(value)
+        text = metadata_text(name, value)
         if name in _NAMED_FIELDS:
             setattr(made, name, text)
         else:

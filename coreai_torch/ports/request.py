@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..asset.metadata import metadata_text
 from ..asset.program import Program
 from ..capture.io_plan import IOPlan, Names, plan
 from ..capture.prepare import Captured
@@ -42,6 +43,8 @@ class PortRequest:
             if given is not None and not isinstance(given, Mapping):
                 raise ArgumentTypeError(f"{what} is {given!r}\n  try   pass a dictionary")
         request = cls(images or {}, outputs, bool_ports, labels, metadata or {})
+        for name, value in request.metadata.items():
+            metadata_text(name, value)  # raises before the conversion, which may take long
         wrong = [v for v in request.images.values() if not isinstance(v, ImageInput)]
         if wrong:
             raise ArgumentTypeError(

@@ -86,3 +86,9 @@ def test_labels_that_do_not_fit_are_rejected(labels):
             labels=labels,
             verify=False,
         )
+
+
+@pytest.mark.parametrize("metadata", [{"a": torch.ones(2)}, {1: "x"}, {"a": float("nan")}])
+def test_metadata_that_an_asset_cannot_store_is_rejected_before_the_conversion(metadata):
+    with pytest.raises(errors.ArgumentTypeError, match="metadata"):
+        coreai_torch.convert(torch.nn.Linear(2, 2), (torch.ones(1, 2),), metadata=metadata)
