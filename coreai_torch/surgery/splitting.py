@@ -127,7 +127,9 @@ def _check(source: Any, parts: int | None, max_bytes: int | None) -> None:
             "a converted program or an asset cannot be split: its weights are part of the code\n"
             "  try   pass the model and its args, or an ExportedProgram"
         )
-    if (parts is None) == (max_bytes is None):
+    if parts is not None and max_bytes is not None:
+        raise ConversionError("split takes parts or max_bytes, not both\n  try   pass one of them")
+    if parts is None and max_bytes is None:
         raise ConversionError("split needs parts or max_bytes\n  try   pass parts=2")
     wanted = parts if parts is not None else max_bytes
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:

@@ -192,6 +192,7 @@ def test_constants_do_not_cross_and_batch_norms_stay_fused(tmp_path):
     ("options", "message"),
     [
         ({}, "needs parts or max_bytes"),
+        ({"parts": 2, "max_bytes": 10}, "not both"),
         ({"parts": 0}, "parts is 0"),
         ({"parts": 99}, "99 parts"),
         ({"parts": 2, "target": "npu"}, "target is 'npu'"),
