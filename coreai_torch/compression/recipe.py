@@ -31,6 +31,7 @@ def read_recipe(path: Path, *, activations: bool = False) -> tuple[LayerPlan, li
     body, read_weight = _body(path, activations)
 
     def read(config: Any) -> Spec | None:
+        _check_mapping(path, "the description of a layer", config)
         inputs = _inputs(path, config or {}, activations)
         spec = read_weight(path, config)
         if spec is None and inputs is not None:
@@ -39,11 +40,14 @@ def read_recipe(path: Path, *, activations: bool = False) -> tuple[LayerPlan, li
 
     default = read(body.get("global_config"))
     types = {key: read(one) for key, one in (body.get("module_type_configs") or {}).items()}
-    names = {key: read(one) for key, one in (body.get("module_name_configs") or {}).items()}
+    names = {
+        _pattern(path, key): read(one)
+        for key, one in (body.get("module_name_configs") or {}).items()
+    }
 
     def plan(module: str, layer: nn.Module) -> Spec | None:
         for pattern, spec in names.items():
-            if re.fullmatch(pattern, module):
+            if pattern.fullmatch(module):
                 return spec
         for kind in type(layer).__mro__:
             for key, spec in types.items():
@@ -53,6 +57,18 @@ def read_recipe(path: Path, *, activations: bool = False) -> tuple[LayerPlan, li
 
     specs = [spec for spec in (default, *types.values(), *names.values()) if spec is not None]
     return plan, specs
+
+
+def _pattern(path: Path, text: Any) -> re.Pattern[str]:
+    try:
+        return re.compile(str(text))
+    except re.error as error:
+        raise _unsupported(path, f"{text!r} is not a regular expression: {error}") from error
+
+
+def _check_mapping(path: Path, what: str, value: Any) -> None:
+    if value is not None and not isinstance(value, Mapping):
+        raise _unsupported(path, f"{what} is {value!r}, not a mapping")
 
 
 def needs_calibration(path: Path) -> bool:
@@ -81,6 +97,9 @@ def _body(
     if _extra(content).get("calibrate_activations") and not activations:
         raise _unsupported(path, "activations are not compressed: calibrate_activations is set")
     body = content[found[0]] or {}
+    _check_mapping(path, found[0], body)
+    for key in ("module_type_configs", "module_name_configs"):
+        _check_mapping(path, key, body.get(key))
     known = {"global_config", "module_type_configs", "module_name_configs", "execution_mode"}
     if unknown := {key for key, value in body.items() if value is not None} - known:
         raise _unsupported(path, f"unknown keys {', '.join(sorted(unknown))}")
@@ -116,6 +135,7 @@ def _weight(path: Path, config: Any) -> Mapping[str, Any] | None:
     """Return the description of the weight; None leaves the layer unchanged."""
     if config is None:
         return None
+    _check_mapping(path, "op_state_spec", config.get("op_state_spec"))
     weight = (config.get("op_state_spec") or {}).get("weight")
     if weight is not None and not isinstance(weight, Mapping):
         raise _unsupported(path, f"the weight is {weight!r}")
@@ -127,6 +147,8 @@ def _inputs(path: Path, config: Mapping[str, Any], supported: bool) -> str | Non
 
     Outputs are rounded where the next compressed layer reads them.
     """
+    for name in ("op_input_spec", "op_output_spec"):
+        _check_mapping(path, name, config.get(name))
     found = {
         name: [spec for spec in (config.get(name) or {}).values() if spec is not None]
         for name in ("op_input_spec", "op_output_spec")

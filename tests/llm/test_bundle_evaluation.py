@@ -84,6 +84,61 @@ def test_results_are_resumed(llama_bundle, files, monkeypatch):
         llm.evaluate(llama_bundle.path, text=files / "text.txt", resume=stored)
 
 
+def test_changed_text_is_measured_again(llama_bundle, files):
+    stored, text = files / "results.jsonl", files / "text.txt"
+    first = llm.evaluate(llama_bundle.path, text=text, window=40, resume=stored)
+    text.write_text(TEXT.upper())
+    again = llm.evaluate(llama_bundle.path, text=text, window=40, resume=stored)
+    assert again != first
+    assert again == llm.evaluate(llama_bundle.path, text=text, window=40)
+
+
+def test_other_model_is_measured_again(llama_bundle, files):
+    stored, text = files / "results.jsonl", files / "text.txt"
+    options = {"text": text, "window": 40, "resume": stored}
+    first = llm.evaluate(llama_bundle.path, model=llama_bundle.model, **options)
+    torch.manual_seed(1)
+    other = type(llama_bundle.model)(llama_bundle.model.config).eval()
+    again = llm.evaluate(llama_bundle.path, model=other, **options)
+    assert again.scores["eager"] != first.scores["eager"]
+    assert again.scores["bundle"] == first.scores["bundle"]
+
+
+def test_tasks_of_one_name_stay_apart(llama_bundle, files):
+    other = files / "other" / "pets.jsonl"
+    other.parent.mkdir()
+    other.write_text(json.dumps({**QUESTIONS[0], "answer": 1}))
+    report = llm.evaluate(llama_bundle.path, tasks=[files / "pets.jsonl", other])
+    accuracies = [name for name in report.scores["bundle"] if name.endswith("jsonl accuracy")]
+    assert accuracies == [f"{files / 'pets.jsonl'} accuracy", f"{other} accuracy"]
+
+
+def test_long_question_keeps_its_end(llama_bundle, files):
+    end = QUESTIONS[0]
+    lines = [{**end, "context": "x" * padding + end["context"]} for padding in (3000, 4000)]
+    scores = []
+    for line in lines:
+        (files / "long.jsonl").write_text(json.dumps(line))
+        report = llm.evaluate(llama_bundle.path, tasks=[files / "long.jsonl"], engine="torch")
+        scores.append(report.scores)
+    assert scores[0] == scores[1]
+
+
+def test_wrong_sizes_raise(llama_bundle, files):
+    with pytest.raises(GenerationError, match="window is 1"):
+        llm.evaluate(llama_bundle.path, text=files / "text.txt", window=1)
+    with pytest.raises(GenerationError, match="limit is 0"):
+        llm.evaluate(llama_bundle.path, text=files / "text.txt", limit=0)
+    with pytest.raises(GenerationError, match="model is a int"):
+        llm.evaluate(llama_bundle.path, text=files / "text.txt", model=3)
+
+
+def test_unknown_compression_is_not_reported_as_conversion():
+    scores = {"bundle": {"perplexity": 12.5}, "eager": {"perplexity": 10.0}}
+    report = EvaluationReport(scores, is_joint=True)
+    assert report.differences() == {"conversion and compression": {"perplexity": 2.5}}
+
+
 def test_compression_and_conversion_are_separated():
     scores = {
         "bundle": {"perplexity": 12.5},

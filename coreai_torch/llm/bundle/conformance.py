@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 from collections.abc import Callable
@@ -14,9 +13,10 @@ import torch
 
 from ...errors import CodedError, GenerationError, NativeError
 from ...progress import stages
+from ..converting import check_model
 from . import engine_runs
 from .engine_runs import StepError, StepSkippedError, Trial
-from .exporting import eos_token_ids, load_model
+from .exporting import eos_token_ids
 from .isolated import IsolatedRuntime
 from .metadata import (
     FILE,
@@ -29,7 +29,8 @@ from .metadata import (
     BundleMetadata,
     problems,
 )
-from .runtime import BundleRuntime, open_bundle
+from .model_folder import load_model, read_tokenizer
+from .runtime import BundleRuntime, check_engine, open_bundle
 from .static import conformance as static_steps
 from .static.runtime import open_static
 from .tokenizer_folder import (
@@ -43,10 +44,10 @@ from .tokenizer_folder import (
 from .verifying import with_cache
 from .vision import conformance as vision_steps
 from .vision.conformance import VisionTrial
-from .vision.families import family_of, is_vision_language, language_part
+from .vision.families import family_of
 from .vision.names import ENGINE_END
 from .vision.runtime import VisionRuntime
-from .weight_compression import PRESETS, compress_decoder
+from .weight_compression import compressed_like, is_known
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 
@@ -134,6 +135,11 @@ def check(
             f"no bundle was found at {folder}\n"
             "  try   write one with coreai_torch.llm.export(model, folder)"
         )
+    if engine not in ("auto", "runtime", "torch"):
+        raise GenerationError(
+            f"unknown engine {engine!r}\n  try   pass 'auto', 'runtime' or 'torch'"
+        )
+    check_engine("torch" if engine == "auto" else engine, device)
     subject = _Subject(folder, *_reference(model), engine, device)
     results: list[StepResult] = []
     with stages() as stage:
@@ -146,10 +152,11 @@ def check(
 def _reference(model: Any) -> tuple[Any, Any]:
     """Return the model to compare with and, if it is a folder, its tokenizer."""
     if not isinstance(model, str | Path):
+        if model is not None:
+            check_model(model)
         return model, None
-    from transformers import AutoTokenizer
-
-    return load_model(model), AutoTokenizer.from_pretrained(model)
+    loaded = load_model(model)
+    return loaded, read_tokenizer(model)
 
 
 def _run(name: str, step: Step, subject: _Subject) -> StepResult:
@@ -325,17 +332,10 @@ def _check_vision_ports(subject: _Subject) -> str:
 
 
 def _compressed_reference(subject: _Subject, runtime: BundleRuntime) -> Any:
-    """Return the model with the compression of the bundle; None if that is not a preset."""
-    compression = runtime.metadata.compression
-    if subject.model is None or compression is None:
-        return subject.model
-    if compression not in PRESETS:
+    """Return the model with the compression of the bundle; None if that is unknown."""
+    if subject.model is None or not is_known(runtime.metadata):
         return None
-    model = copy.deepcopy(subject.model)
-    part = language_part(model) if is_vision_language(model.config) else model
-    with torch.no_grad():
-        compress_decoder(part, compression, subject.tokenizer)
-    return model
+    return compressed_like(subject.model, runtime.metadata, subject.tokenizer)
 
 
 def _is_private(name: str) -> bool:

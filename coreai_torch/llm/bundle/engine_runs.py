@@ -138,7 +138,7 @@ def dirty(trial: Trial) -> str:
     for fill in (float("nan"), 1e4):
         sequence = trial.sequence(fill=fill)
         rows = [sequence.append(tokens[:split])]
-        rows += [sequence.append(one) for one in tokens[split:].split(1)]
+        rows += [sequence.append(one[None]) for one in tokens[split:]]
         trial.same(torch.cat(rows), want, f"unused slots contain {fill}")
     return "unused slots of NaN and 1e4 change nothing"
 

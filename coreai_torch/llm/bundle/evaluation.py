@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,13 +19,14 @@ from ...errors import GenerationError
 from ...progress import progress
 from .eval_tasks import Question, read_task
 from .host_loading import fast_loading
+from .model_folder import load_model
 from .opening import open_bundle
-from .prompt_cache import fingerprint
+from .prompt_cache import fingerprint, folder_hash
 from .runtime import BundleRuntime
 from .runtime import Sequence as Tokens
 from .tokenizer_folder import FOLDER, load_tokenizer
 from .verifying import eager_logits, with_cache
-from .weight_compression import PRESETS, compress_decoder
+from .weight_compression import compressed_like, is_known
 
 Scorer: TypeAlias = Callable[[Tensor], Tensor]
 Result: TypeAlias = "dict[str, Any]"
@@ -37,13 +40,16 @@ class EvaluationReport:
     """Scores by subject: the bundle, the compressed model in torch, and the model in torch."""
 
     scores: Mapping[str, Mapping[str, float]]
+    is_joint: bool = False  # the bundle is compressed in an unknown way
 
     def differences(self) -> dict[str, dict[str, float]]:
         """Return what conversion and compression change, for each score."""
         scores, found = self.scores, {}
         reference = scores.get(COMPRESSED) or scores.get(EAGER)
         if reference is not None:
-            found["conversion"] = _minus(scores[BUNDLE], reference)
+            # Without the compressed model in torch, the two changes cannot be told apart.
+            name = "conversion and compression" if self.is_joint else "conversion"
+            found[name] = _minus(scores[BUNDLE], reference)
         if COMPRESSED in scores and EAGER in scores:
             found["compression"] = _minus(scores[COMPRESSED], scores[EAGER])
         return found
@@ -106,25 +112,31 @@ def evaluate(
         expand_weights: expand compressed weights when they are loaded; see `load`.
     """
     runtime = open_bundle(bundle, engine, device, fast_loading(expand_weights))
+    _check_sizes(window, limit)
     tokenizer = load_tokenizer(Path(bundle) / FOLDER)
+    context = runtime.metadata.max_context_length
     units: list[_Window | _Choice] = [
         *_windows(text, tokenizer, runtime, window, limit),
         *_questions(tasks, limit),
     ]
     if not units:
         raise GenerationError("nothing to evaluate\n  try   pass a text file or tasks")
-    subjects = _subjects(runtime, model, device)
+    loaded = None if model is None else _Loaded(model, device)
+    subjects = _subjects(runtime, loaded)
     store = _Store(resume, fingerprint(runtime), runtime.metadata.name)
     scores = {}
     with torch.no_grad(), progress("evaluating", len(units) * len(subjects)) as advance:
         for name, score in subjects.items():
             results = []
             for unit in units:
-                key = f"{name}/{unit.key}"
-                results.append(store.get(key) or store.put(key, unit.measure(score(), tokenizer)))
+                of = "" if loaded is None or name == BUNDLE else f"/{loaded.identity}"
+                key = f"{name}{of}/{unit.key}"
+                if (result := store.get(key)) is None:
+                    result = store.put(key, unit.measure(score(), tokenizer, context))
+                results.append(result)
                 advance()
             scores[name] = _summary(units, results)
-    return EvaluationReport(scores)
+    return EvaluationReport(scores, not is_known(runtime.metadata))
 
 
 @dataclass(frozen=True)
@@ -135,7 +147,7 @@ class _Window:
     tokens: tuple[int, ...]
     group: str = PERPLEXITY
 
-    def measure(self, score: Scorer, tokenizer: Any) -> Result:
+    def measure(self, score: Scorer, tokenizer: Any, context: int) -> Result:
         tokens = torch.tensor(self.tokens)
         chosen = _chosen(score(tokens), tokens)
         return {"loss": -float(chosen.sum()), "tokens": len(chosen)}
@@ -149,14 +161,15 @@ class _Choice:
     question: Question
     group: str
 
-    def measure(self, score: Scorer, tokenizer: Any) -> Result:
+    def measure(self, score: Scorer, tokenizer: Any, context: int) -> Result:
         question = self.question
         sums = []
         for choice in question.choices:
-            context = tokenizer(question.context).input_ids
+            before = len(tokenizer(question.context).input_ids)
             tokens = torch.tensor(tokenizer(question.context + choice).input_ids)
-            start = max(1, min(len(context), len(tokens) - 1))
-            sums.append(float(_chosen(score(tokens), tokens)[start - 1 :].sum()))
+            new = len(tokens) - max(1, min(before, len(tokens) - 1))
+            tokens = tokens[-context:]  # of a long question, the end counts, as in the harness
+            sums.append(float(_chosen(score(tokens), tokens)[-new:].sum()))
         lengths = [max(len(choice.strip().encode()), 1) for choice in question.choices]
         normalized = [one / length for one, length in zip(sums, lengths, strict=True)]
         return {
@@ -182,28 +195,42 @@ def _windows(
     tokens = tokenizer(Path(text).read_text("utf-8")).input_ids
     pieces = [tokens[at : at + size] for at in range(0, len(tokens), size)]
     usable = [piece for piece in pieces if len(piece) > 1][:limit]
-    for number, piece in enumerate(usable):
-        yield _Window(f"{PERPLEXITY}/{size}/{number}", tuple(piece))
+    for piece in usable:
+        yield _Window(f"{PERPLEXITY}/{_hash(piece)}", tuple(piece))
 
 
 def _questions(tasks: Sequence[Path | str], limit: int | None) -> Iterator[_Choice]:
+    stems = [Path(one).stem for one in tasks]
     for path in map(Path, tasks):
-        for number, question in enumerate(read_task(path)[:limit]):
-            yield _Choice(f"{path.stem}/{number}", question, path.stem)
+        group = path.stem if stems.count(path.stem) == 1 else str(path)
+        for question in read_task(path)[:limit]:
+            yield _Choice(f"choice/{_hash(vars(question))}", question, group)
 
 
-def _subjects(runtime: BundleRuntime, model: Any, device: str) -> dict[str, Callable[[], Scorer]]:
+def _hash(content: Any) -> str:
+    """Return a hash of what is measured: a result must not outlive a change of its file."""
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+
+
+def _check_sizes(window: int, limit: int | None) -> None:
+    if not isinstance(window, int) or window < 2:
+        raise GenerationError(f"window is {window!r}\n  try   pass a window of 2 tokens or more")
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise GenerationError(f"limit is {limit!r}\n  try   pass a limit of 1 or more, or None")
+
+
+def _subjects(runtime: BundleRuntime, loaded: _Loaded | None) -> dict[str, Callable[[], Scorer]]:
     """Return a function for each subject that loads it when it is first needed."""
     subjects: dict[str, Callable[[], Scorer]] = {
         BUNDLE: lambda: lambda tokens: Tokens(runtime).append(tokens)
     }
-    if model is None:
+    if loaded is None:
         return subjects
-    loaded = _Loaded(model, device)
-    compression, has_float_cache = runtime.metadata.compression, runtime.metadata.kv_cache != "int8"
-    if compression in PRESETS or (compression is None and not has_float_cache):
-        subjects[COMPRESSED] = lambda: loaded.scorer(compression, runtime, has_float_cache)
-    subjects[EAGER] = lambda: loaded.scorer(None, runtime)
+    metadata = runtime.metadata
+    is_changed = metadata.compression is not None or metadata.kv_cache == "int8"
+    if is_changed and is_known(metadata):
+        subjects[COMPRESSED] = lambda: loaded.compressed(runtime)
+    subjects[EAGER] = loaded.original
     return subjects
 
 
@@ -211,29 +238,46 @@ class _Loaded:
     """The model in torch, loaded and compressed at most once."""
 
     def __init__(self, model: Any, device: str) -> None:
-        self.model, self.device = model, device
-        self.made: dict[str | None, Any] = {}
+        self.device, self.source = device, model
+        if not isinstance(model, str | Path | torch.nn.Module):
+            raise GenerationError(
+                f"model is a {type(model).__name__}\n  try   pass a model, or its folder"
+            )
 
-    def scorer(
-        self, compression: str | None, runtime: BundleRuntime, has_float_cache: bool = True
-    ) -> Scorer:
-        if compression not in self.made:
-            model = self._original()
-            if compression is not None:
-                model = copy.deepcopy(model)
-                compress_decoder(model, compression, load_tokenizer(runtime.bundle / FOLDER))
-            self.made[compression] = model.to(self.device)
-        model = self.made[compression]
-        if not has_float_cache:
-            model = with_cache(model, runtime.metadata)
+    @cached_property
+    def identity(self) -> str:
+        """Return a hash of the model, without loading it."""
+        if isinstance(self.source, str | Path):
+            return folder_hash(Path(self.source))[:16]
+        first = {name: one.flatten()[:4].tolist() for name, one in self.source.named_parameters()}
+        return _hash(first)
+
+    @cached_property
+    def _model(self) -> Any:
+        return load_model(self.source) if isinstance(self.source, str | Path) else self.source
+
+    @cached_property
+    def _on_device(self) -> Any:
+        return self._model if self.device == "cpu" else copy.deepcopy(self._model).to(self.device)
+
+    def original(self) -> Scorer:
+        """Return the scores of the model itself."""
+        return self._scorer(self._on_device)
+
+    def compressed(self, runtime: BundleRuntime) -> Scorer:
+        """Return the scores of the model with the compression of a bundle."""
+        if self._like_bundle is None:
+            model = self._on_device
+            if runtime.metadata.compression is not None:
+                tokenizer = load_tokenizer(runtime.bundle / FOLDER)
+                model = compressed_like(self._model, runtime.metadata, tokenizer).to(self.device)
+            self._like_bundle = with_cache(model, runtime.metadata)
+        return self._scorer(self._like_bundle)
+
+    _like_bundle: Any = None
+
+    def _scorer(self, model: Any) -> Scorer:
         return lambda tokens: eager_logits(model, tokens.to(self.device)).cpu()
-
-    def _original(self) -> Any:
-        if isinstance(self.model, str | Path):
-            from transformers import AutoModelForCausalLM
-
-            self.model = AutoModelForCausalLM.from_pretrained(self.model, dtype="auto").eval()
-        return self.model
 
 
 class _Store:

@@ -26,6 +26,7 @@ from . import weight_compression
 from .compute_dtype import compute_dtype
 from .int8_cache import check_cache
 from .metadata import CACHE_KEY, DTYPE_KEY, FILE, GENERATION_KEY, BundleMetadata
+from .model_folder import image_settings, load_model, read_tokenizer
 from .tokenizer_folder import FOLDER, check_tokenizer, write_tokenizer
 
 _SUFFIXES = (".aimodel", ".aimodelc")
@@ -42,7 +43,7 @@ def export(
     name: str | None = None,
     max_context_length: int | None = None,
     dtype: str | None = None,
-    compression: Path | str = "none",
+    compression: Path | str | None = "none",
     target: str = "gpu",
     kv_cache: str = "float",
     verify: bool = True,
@@ -111,7 +112,7 @@ def export(
             source = _compressed(source, compression)
         with _replacing(bundle) as folder:
             write_tokenizer(source.tokenizer, folder / FOLDER, request.eos_token_ids)
-            metadata = request.metadata(source, weight_compression.label(compression), kv_cache)
+            metadata = request.metadata(source, compression, kv_cache)
             options = _Options(recognize, turn_weights, verify)
             family = _family(source.model, image_size)
             if family is None:
@@ -257,10 +258,13 @@ class _Request:
     def asset(self) -> str:
         return f"{self.name}.aimodel"
 
-    def metadata(self, source: _Source, compression: str | None, kv_cache: str) -> BundleMetadata:
+    def metadata(
+        self, source: _Source, compression: Path | str | None, kv_cache: str
+    ) -> BundleMetadata:
         generation = source.model.generation_config.to_diff_dict()
         generation.pop("transformers_version", None)
         facts = {GENERATION_KEY: json.dumps(generation, sort_keys=True)}
+        facts |= weight_compression.recipe_text(compression)
         if kv_cache == "int8":
             dtype = str(compute_dtype(source.model)).removeprefix("torch.")
             facts |= {CACHE_KEY: kv_cache, DTYPE_KEY: dtype}
@@ -271,7 +275,7 @@ class _Request:
             vocab_size=self.vocab_size,
             max_context_length=self.max_context_length,
             hf_model_id=source.model_id,
-            compression=compression,
+            compression=weight_compression.label(compression),
             is_static=self.is_static,
             user_data=facts,
         )
@@ -305,6 +309,8 @@ def _static_source(source: _Source) -> _Source:
 
 def _safe(name: str) -> str:
     """Return a name of letters, digits and underscores."""
+    if not isinstance(name, str):
+        raise ConversionError(f"name is {name!r}, not text\n  try   pass name='my_model'")
     return re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_") or "model"
 
 
@@ -314,6 +320,15 @@ def _check_output(target: Path, overwrite: bool) -> None:
             f"{target} has the suffix of an asset; the engine does not load a bundle with this "
             f"name\n  try   pass {target.with_suffix('')}"
         )
+    parent = target.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConversionError(
+            f"the folder {parent} cannot be created: {error.strerror}\n  try   pass another folder"
+        ) from error
+    if not os.access(parent, os.W_OK):
+        raise ConversionError(f"{parent} is not writable\n  try   pass another folder")
     if not target.exists():
         return
     if not target.is_dir() or (any(target.iterdir()) and not (target / FILE).is_file()):
@@ -328,14 +343,8 @@ def _load(model: Any, tokenizer: Any, dtype: str | None) -> _Source:
         raise ConversionError(f"unknown dtype {dtype!r}\n  try   pass one of {list(_DTYPES)}")
     model_id, is_own = _model_id(model), isinstance(model, str | Path)
     if is_own:
-        folder = Path(model)
-        if not (folder / "config.json").is_file():
-            raise ConversionError(
-                f"{folder} is not the folder of a model: config.json is missing\n"
-                "  try   pass a folder that save_pretrained wrote, or the model itself"
-            )
-        tokenizer = folder if tokenizer is None else tokenizer
-        model = load_model(folder, "auto" if dtype is None else _DTYPES[dtype])
+        tokenizer = model if tokenizer is None else tokenizer
+        model = load_model(model, "auto" if dtype is None else _DTYPES[dtype])
     elif dtype is not None:
         raise ConversionError(
             "dtype applies to a model that is loaded from a folder\n"
@@ -346,39 +355,16 @@ def _load(model: Any, tokenizer: Any, dtype: str | None) -> _Source:
     if processor is not None:
         tokenizer = tokenizer.tokenizer
     elif isinstance(tokenizer, str | Path):
-        processor = _image_settings(Path(tokenizer))
-    return _Source(model, _tokenizer(tokenizer), model_id, is_own, processor)
+        processor = image_settings(Path(tokenizer))
+    return _Source(model, read_tokenizer(tokenizer), model_id, is_own, processor)
 
 
-def load_model(folder: Path | str, dtype: Any = "auto") -> Any:
-    """Load the decoder, or the vision-language model, in a folder."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
-
-    from .vision.families import is_vision_language
-
-    has_images = is_vision_language(AutoConfig.from_pretrained(folder))
-    kind = AutoModelForImageTextToText if has_images else AutoModelForCausalLM
-    return kind.from_pretrained(folder, dtype=dtype).eval()
-
-
-def _image_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings of the image processor in a folder, if there is one."""
-    settings: dict[str, Any] = {}
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        if (folder / name).is_file():
-            content = json.loads((folder / name).read_text("utf-8"))
-            settings |= content.get("image_processor") or content
-    return settings
-
-
-def _compressed(source: _Source, compression: Path | str) -> _Source:
+def _compressed(source: _Source, compression: Path | str | None) -> _Source:
     """Return the source with compressed weights; a model of the caller is copied first."""
-    if str(compression) == "none":
+    if compression is None or str(compression) == "none":
         return source
-    from .vision.families import is_vision_language, language_part
-
     model = source.model if source.is_own else copy.deepcopy(source.model)
-    part = language_part(model) if is_vision_language(model.config) else model
+    part = weight_compression.decoder_of(model)
     weight_compression.compress_decoder(part, compression, source.tokenizer)
     return replace(source, model=model)
 
@@ -392,25 +378,6 @@ def _model_id(model: Any) -> str:
     return text or type(model).__name__
 
 
-def _tokenizer(tokenizer: Any) -> Any:
-    if tokenizer is None:
-        raise ConversionError(
-            "a bundle needs a tokenizer\n"
-            "  try   pass tokenizer=AutoTokenizer.from_pretrained(...), or the model's folder"
-        )
-    if not isinstance(tokenizer, str | Path):
-        return tokenizer
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(tokenizer, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ConversionError(
-            f"{tokenizer} contains no tokenizer that transformers can load: {error}\n"
-            "  try   pass tokenizer=..., a fast tokenizer or its folder"
-        ) from error
-
-
 def _context(model: Any, config: Any, given: int | None) -> int:
     found = (getattr(config, name, None) for name in _CONTEXT_NAMES)
     most = next((one for one in found if isinstance(one, int) and one > 0), None)
@@ -419,13 +386,15 @@ def _context(model: Any, config: Any, given: int | None) -> int:
             f"the configuration of {type(model).__name__} does not limit the context\n"
             "  try   pass max_context_length"
         )
-    context = most if given is None else given
-    if not isinstance(context, int) or context < 1 or (most is not None and context > most):
+    context: Any = most if given is None else given
+    wrong = not isinstance(context, int) or isinstance(context, bool) or context < 1
+    if wrong or (most is not None and context > most):
+        limit = f"from 1 to {most}" if most is not None else "of 1 or more"
         raise ConversionError(
             f"max_context_length is {context!r}; {type(model).__name__} has {most} positions\n"
-            f"  try   pass a max_context_length from 1 to {most}"
+            f"  try   pass a max_context_length {limit}"
         )
-    return context
+    return int(context)
 
 
 def _first_step(model: Any) -> tuple[list[Any], int]:
@@ -476,7 +445,6 @@ def _write_asset(
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
     """Yield a new folder that replaces `target` on success and is removed on failure."""
-    target.absolute().parent.mkdir(parents=True, exist_ok=True)
     parent = target.absolute().parent
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=parent) as scratch:
         folder = Path(scratch) / "bundle"

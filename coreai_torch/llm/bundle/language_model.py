@@ -15,24 +15,12 @@ from . import prompt_cache as cache_file
 from .host_loading import fast_loading
 from .metadata import GENERATION_KEY, BundleMetadata
 from .opening import open_bundle
-from .prompts import Prompt, cut_at, read_prompt
+from .prompts import Prompt, cut_at, only, read_messages, read_prompt
+from .request_options import check_seed, check_text_options, generate_arguments, stop_texts
 from .streaming import stream_text
 from .tokenizer_folder import FOLDER, chat_template, engine_stops, load_tokenizer
 
 Messages: TypeAlias = "str | Sequence[Mapping[str, Any]]"
-
-DEFAULT_NEW_TOKENS = 512
-_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p")
-_UNSUPPORTED = (
-    "assistant_model",
-    "prompt_lookup_num_tokens",
-    "past_key_values",
-    "inputs_embeds",
-    "cache_implementation",
-    "use_cache",
-    "custom_generate",
-    "images",  # only a vision-language bundle takes them
-)
 
 
 class LanguageModel:
@@ -114,6 +102,8 @@ class LanguageModel:
                 `num_beams`, `eos_token_id` or `no_repeat_ngram_size`.
         """
         request = self._read(prompt)
+        if request.is_text:
+            check_text_options(options)
         arguments = self._arguments(
             request,
             max_new_tokens,
@@ -134,7 +124,7 @@ class LanguageModel:
         if not request.is_text:
             return output
         new = output[:, request.ids.shape[1] :]
-        texts = [cut_at(text, stop) for text in self._decode(new)]
+        texts = [cut_at(text, stop_texts(stop)) for text in self._decode(new)]
         return request.grouped(texts, num_return_sequences)
 
     def stream(
@@ -143,10 +133,8 @@ class LanguageModel:
         """Yield the new text of one prompt in pieces; it takes the arguments of `generate`."""
         request = self._read(prompt)
         seed, path = options.pop("seed", None), options.pop("prompt_cache", None)
-        if len(request.ids) != 1 or options.get("num_return_sequences", 1) != 1:
-            raise GenerationError(
-                "stream takes one prompt and one continuation\n  try   call generate instead"
-            )
+        only(request.rows, "stream")
+        check_text_options(options, "stream")
         arguments = self._arguments(request, max_new_tokens, options, stop)
         criteria = list(arguments.pop("stopping_criteria", ()))
 
@@ -156,7 +144,7 @@ class LanguageModel:
             with self._cached(request, path):
                 self._run(request, arguments | more, seed)
 
-        return stream_text(run, self.tokenizer, stop)
+        return stream_text(run, self.tokenizer, stop_texts(stop))
 
     def chat(self, messages: Messages, max_new_tokens: int | None = None, **options: Any) -> str:
         """Return the answer to a conversation, or to one message of the user.
@@ -164,10 +152,11 @@ class LanguageModel:
         The messages are dictionaries with `role` and `content`. `tools`, `documents` and
         `chat_template_kwargs` go to the chat template, other options to `generate`.
         """
+        check_text_options(options, "chat")
         ids = self._render(messages, options)
         output = self.generate(ids, max_new_tokens, **options)
-        (text,) = self._decode(output[:1, ids.shape[1] :])
-        return cut_at(text, options.get("stop", ()))
+        (text,) = self._decode(output[:, ids.shape[1] :])
+        return cut_at(text, stop_texts(options.get("stop")))
 
     def stream_chat(
         self, messages: Messages, max_new_tokens: int | None = None, **options: Any
@@ -178,10 +167,9 @@ class LanguageModel:
 
     def save_prompt_cache(self, prompt: Any, path: Path | str) -> None:
         """Run a prompt and write its cache to a file, for `load_prompt_cache`."""
-        request = self._read(prompt)
-        (tokens,) = request.rows
-        self._decoder.pool.logits([tuple(tokens)])
-        self._save(tuple(tokens), Path(path))
+        tokens = tuple(only(self._read(prompt).rows, "save_prompt_cache"))
+        self._decoder.pool.logits([tokens])
+        self._save(tokens, Path(path))
 
     def load_prompt_cache(self, path: Path | str) -> int:
         """Read a cache from a file and return the number of its tokens."""
@@ -193,7 +181,7 @@ class LanguageModel:
         """Return the logits of all tokens of one prompt, `[length, vocab]`."""
         from .runtime import Sequence as Tokens
 
-        (row,) = self._read(prompt).rows
+        row = only(self._read(prompt).rows, "logits")
         return Tokens(self._decoder.pool.runtime).append(torch.tensor(row)).float()
 
     def _read(self, prompt: Any) -> Prompt:
@@ -202,8 +190,7 @@ class LanguageModel:
 
     def _render(self, messages: Messages, options: dict[str, Any]) -> Tensor:
         """Return the tokens of a conversation; take the template's arguments out of `options`."""
-        given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        text = self._render_text(list(given), options)
+        text = self._render_text(read_messages(messages), options)
         return torch.tensor([self.tokenizer(text, add_special_tokens=False).input_ids])
 
     def _render_text(self, messages: list[Any], options: dict[str, Any]) -> str:
@@ -214,59 +201,32 @@ class LanguageModel:
                 "  try   call generate(text), or set model.tokenizer.chat_template"
             )
         more = {name: options.pop(name) for name in ("tools", "documents") if name in options}
-        more |= options.pop("chat_template_kwargs", {})
-        return str(
-            self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=False, **more
+        named = options.pop("chat_template_kwargs", None) or {}
+        if not isinstance(named, Mapping):
+            raise GenerationError(
+                f"chat_template_kwargs is a {type(named).__name__}\n"
+                "  try   pass a dictionary of arguments of the chat template"
             )
-        )
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    messages, **{"add_generation_prompt": True, **more, **named, "tokenize": False}
+                )
+            )
+        except Exception as error:  # a template may reject any conversation with its own error
+            raise GenerationError(
+                f"the chat template of {self.metadata.name} rejects the conversation: {error}\n"
+                "  try   pass messages and tools in the form that the model's template expects"
+            ) from error
 
     def _arguments(
-        self,
-        request: Prompt,
-        max_new_tokens: int | None,
-        options: dict[str, Any],
-        stop: str | Sequence[str],
+        self, request: Prompt, max_new_tokens: int | None, options: dict[str, Any], stop: Any
     ) -> dict[str, Any]:
-        """Return the arguments of transformers' `generate`; raise for those without effect."""
-        rejected = [name for name in _UNSUPPORTED if options.get(name) is not None]
-        if rejected:
-            raise GenerationError(
-                f"a bundle does not support {', '.join(rejected)}\n"
-                f"  try   remove {', '.join(rejected)}"
-            )
-        given = {name: value for name, value in options.items() if value is not None}
-        for name in ("top_p", "min_p", "typical_p"):
-            if not 0 <= given.get(name, 1) <= 1:
-                raise GenerationError(
-                    f"{name} is {given[name]!r}, which is not a probability\n"
-                    f"  try   pass {name} from 0 to 1"
-                )
-        if given.get("temperature") == 0:
-            del given["temperature"]
-            given["do_sample"] = False
-        elif any(name in given for name in _SAMPLING):
-            given.setdefault("do_sample", True)
-        given["max_new_tokens"] = self._count(request, max_new_tokens)
-        if stop:
-            given |= {"stop_strings": stop, "tokenizer": self.tokenizer}
-        return given
-
-    def _count(self, request: Prompt, max_new_tokens: int | None) -> int:
         context = self.metadata.max_context_length
-        free = context - max(map(len, request.rows))
-        if max_new_tokens is None and free > 0:
-            return min(DEFAULT_NEW_TOKENS, free)
-        if not isinstance(max_new_tokens, int) or not 1 <= max_new_tokens <= free:
-            raise GenerationError(
-                f"max_new_tokens is {max_new_tokens!r}; after {context - free} tokens a context of "
-                f"{context} has {free} left\n"
-                "  try   pass a smaller max_new_tokens, or a shorter prompt"
-            )
-        return max_new_tokens
+        return generate_arguments(request, context, max_new_tokens, options, stop, self.tokenizer)
 
     def _run(self, request: Prompt, arguments: dict[str, Any], seed: int | None) -> Any:
-        self._reused = self._shared(request)
+        seed, self._reused = check_seed(seed), self._shared(request)
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)

@@ -20,6 +20,7 @@ LOGITS = "logits"
 GENERATION_KEY = "coreai_torch.generation_config"
 # The kind of the cache, and the dtype that the model computes in, if the states do not show it.
 CACHE_KEY, DTYPE_KEY = "coreai_torch.kv_cache", "coreai_torch.dtype"
+RECIPE_KEY = "coreai_torch.compression"  # the text of the YAML file, if there was one
 EMBEDDING, VISION = "embedding", "vision"  # roles of the other assets of a vision-language bundle
 _KINDS = ("llm", "vlm")
 _VISION_SIZES = ("image_size", "patch_size", "image_token_count", "image_token_id")

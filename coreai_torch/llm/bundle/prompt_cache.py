@@ -21,12 +21,16 @@ _SAMPLE = 1 << 16  # bytes at both ends of each file that identify an asset
 
 
 def fingerprint(runtime: BundleRuntime) -> str:
-    """Return a hash of the sizes and the ends of the asset's files."""
+    """Return a hash that identifies the asset of a bundle."""
+    return folder_hash(runtime.bundle / runtime.metadata.asset)
+
+
+def folder_hash(folder: Path) -> str:
+    """Return a hash of the sizes and the ends of all files in a folder."""
     digest = hashlib.sha256()
-    asset = runtime.bundle / runtime.metadata.asset
-    for path in sorted(one for one in asset.rglob("*") if one.is_file()):
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         length = path.stat().st_size
-        digest.update(f"{path.relative_to(asset)} {length}\n".encode())
+        digest.update(f"{path.relative_to(folder)} {length}\n".encode())
         with path.open("rb") as file:
             digest.update(file.read(_SAMPLE))
             file.seek(max(length - _SAMPLE, 0))
@@ -44,6 +48,8 @@ def write(path: Path, row: Row, length: int) -> None:
     }
     tensors["tokens"] = torch.tensor(row.tokens[:length], dtype=torch.int32)
     header = {"coreai_torch": json.dumps({"asset": fingerprint(row.sequence.runtime)})}
+    if path.is_dir():
+        raise GenerationError(f"{path} is a folder\n  try   pass the path of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     save_file(tensors, scratch, header)

@@ -35,6 +35,9 @@ def read_prompt(value: Any, tokenizer: Any, metadata: BundleMetadata, pad: int) 
     is_text = isinstance(value, str) or _is_list_of(value, str)
     if is_text:
         texts = [value] if isinstance(value, str) else list(value)
+        other = next((one for one in texts if not isinstance(one, str)), "")
+        if other != "":
+            raise _not_a_prompt(f"list of text and {type(other).__name__}")
         rows = [list(tokenizer(text).input_ids) for text in texts]
     else:
         rows = _rows(value)
@@ -55,14 +58,22 @@ def _rows(value: Any) -> list[list[int]]:
     if isinstance(value, list | tuple) and not value:
         return []
     if _is_list_of(value, Sequence) or _is_list_of(value, Tensor):
-        return [list(map(int, row)) for row in value]
+        return [_tokens(row, (1,)).tolist() if len(row) else [] for row in value]
+    tokens = _tokens(value, (1, 2))
+    found: list[list[int]] = (tokens[None] if tokens.ndim == 1 else tokens).tolist()
+    return found
+
+
+def _tokens(value: Any, ranks: tuple[int, ...]) -> Tensor:
+    """Return integers as a tensor; raise for other values, which torch would truncate."""
     try:
         tokens = torch.as_tensor(value)
     except (RuntimeError, TypeError, ValueError) as error:
         raise _not_a_prompt(type(value).__name__) from error
-    if tokens.is_floating_point() or tokens.ndim not in (1, 2):
+    is_integer = not (tokens.is_floating_point() or tokens.is_complex())
+    if not is_integer or tokens.dtype == torch.bool or tokens.ndim not in ranks:
         raise _not_a_prompt(f"{tokens.dtype} tensor of shape {list(tokens.shape)}")
-    return [list(map(int, row)) for row in (tokens[None] if tokens.ndim == 1 else tokens)]
+    return tokens
 
 
 def _unmasked(encoding: Mapping[str, Any]) -> list[list[int]]:
@@ -73,6 +84,8 @@ def _unmasked(encoding: Mapping[str, Any]) -> list[list[int]]:
     mask = encoding.get("attention_mask")
     if mask is None:
         return rows
+    if isinstance(mask, Tensor):
+        mask = mask.long()  # transformers accepts masks of bool, too
     return [
         [token for token, visible in zip(row, keep, strict=True) if visible]
         for row, keep in zip(rows, _rows(mask), strict=True)
@@ -100,6 +113,33 @@ def _check_rows(rows: list[list[int]], metadata: BundleMetadata) -> None:
             f"the prompt contains tokens from {least} to {most}, the model has the tokens 0 to "
             f"{metadata.vocab_size - 1}\n  try   use the tokenizer of this bundle"
         )
+
+
+def only(rows: list[list[int]], what: str) -> list[int]:
+    """Return the only row; raise for several prompts."""
+    if len(rows) != 1:
+        raise GenerationError(f"{what} takes one prompt, not {len(rows)}\n  try   pass one prompt")
+    return rows[0]
+
+
+def read_messages(value: Any) -> list[Any]:
+    """Return the messages of a conversation; text is one message of the user."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    messages = list(value) if isinstance(value, list | tuple) else []
+    if not messages or not all(_is_message(one) for one in messages):
+        raise GenerationError(
+            "the messages are not a list of dictionaries with 'role' and 'content'\n"
+            '  try   pass text, or [{"role": "user", "content": "..."}]'
+        )
+    return messages
+
+
+def _is_message(value: Any) -> bool:
+    """Return whether a value has a role and a content, or calls of tools instead of one."""
+    if not isinstance(value, Mapping):
+        return hasattr(value, "role")  # a dataclass or a model of pydantic
+    return isinstance(value.get("role"), str) and len(value) > 1
 
 
 def cut_at(text: str, stop: str | Sequence[str]) -> str:

@@ -47,6 +47,18 @@ def check_engine(engine: str, device: str) -> None:
         raise GenerationError(
             f"the runtime of this machine does not run on {device}\n  try   pass engine='torch'"
         )
+    check_device(device)
+
+
+def check_device(device: str) -> None:
+    """Raise for a device that torch does not have here."""
+    try:
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise GenerationError(
+            f"torch cannot use the device {device!r}: {reason}\n  try   pass device='cpu'"
+        ) from error
 
 
 class BundleRuntime:
@@ -207,8 +219,10 @@ class Sequence:
 
         A prompt of more than 1024 tokens runs in chunks of 512, or of `chunk`.
         """
+        if not len(tokens):  # the runtime (coreai-core 1.0.0b3) aborts the process
+            raise GenerationError("no tokens are given\n  try   pass at least one token")
         whole = len(tokens) <= self.runtime.whole_prompt
-        size = chunk or (max(len(tokens), 1) if whole else CHUNK)
+        size = chunk or (len(tokens) if whole else CHUNK)
         return torch.cat([self._append(piece) for piece in tokens.split(size)])
 
     def _append(self, tokens: Tensor) -> Tensor:

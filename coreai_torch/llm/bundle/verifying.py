@@ -63,15 +63,21 @@ def verify_bundle(bundle: Path, model: Any) -> None:
     """Run a prompt and single tokens; raise `ConversionError` if any logits differ."""
     # The Linux runtime accumulates float16 products in 16 bits, unlike devices.
     dtype = compute_dtype(model)
-    runtime = open_bundle(bundle, "torch" if dtype == torch.float16 else "runtime")
+    runtime = open_bundle(bundle, "torch" if dtype == torch.float16 else "isolated")
     metadata = runtime.metadata
     length = min(_PROMPT + _STEPS, metadata.max_context_length)
     tokens = random_tokens(length, metadata.vocab_size)
     prompt = max(length - _STEPS, 1)
     sequence = Sequence(runtime, runtime.states(fill=runtime.unused))
     rows = [sequence.append(tokens[:prompt])]
-    rows += [sequence.append(one) for one in tokens[prompt:].split(1)]
-    gap = difference(torch.cat(rows), eager_logits(with_cache(model, metadata), tokens))
+    rows += [sequence.append(one[None]) for one in tokens[prompt:]]
+    want = eager_logits(with_cache(model, metadata), tokens)
+    if not bool(torch.isfinite(want).all()):
+        raise ConversionError(
+            f"{type(model).__name__} itself computes logits that are not finite\n"
+            "  try   check its weights for NaN and infinities, or load it with dtype='float32'"
+        )
+    gap = difference(torch.cat(rows), want)
     limit = max(limit_of(dtype), int8_limit(metadata))
     if not gap <= limit:
         raise ConversionError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from ...compression.recipe import read_recipe as read_recipe
 from ...compression.specs import Spec
 from ...compression.weights import find_weights
 from ...errors import ConversionError
+from .metadata import RECIPE_KEY, BundleMetadata
 
 PRESETS = ("4bit", "8bit", "mixed", "none")
 _SENSITIVE_PART = 4  # one of this many bytes that 8 bits cost more is spent in the mix
@@ -56,7 +59,48 @@ def compress_decoder(
             f"  try   pass one of {', '.join(PRESETS)}, or the path of a YAML file"
         )
     plan, specs = read_recipe(path)
-    return _apply(model, plan, specs)
+    reports = _apply(model, plan, specs)
+    if not any(report.compressed for report in reports):
+        raise ConversionError(
+            f"{path} compresses no weight of {type(model).__name__}\n"
+            "  try   correct its names and types; names are regular expressions that match the "
+            "complete path of a layer, such as 'model.layers.0.mlp.up_proj'"
+        )
+    return reports
+
+
+def recipe_text(compression: str | Path | None) -> dict[str, str]:
+    """Return what a bundle records of a YAML file, so that its model can be compressed again."""
+    if label(compression) is None or str(compression) in PRESETS:
+        return {}
+    return {RECIPE_KEY: Path(str(compression)).read_text("utf-8")}
+
+
+def is_known(metadata: BundleMetadata) -> bool:
+    """Return whether the compression of a bundle can be repeated."""
+    return metadata.compression in (None, *PRESETS) or RECIPE_KEY in metadata.user_data
+
+
+def compressed_like(model: Any, metadata: BundleMetadata, tokenizer: Any) -> Any:
+    """Return a copy of the model with the compression of a bundle; the model without any."""
+    if metadata.compression is None:
+        return model
+    model = copy.deepcopy(model)
+    part = decoder_of(model)
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        compression: str | Path = metadata.compression
+        if RECIPE_KEY in metadata.user_data:
+            compression = Path(folder) / "recipe.yaml"
+            compression.write_text(metadata.user_data[RECIPE_KEY], "utf-8")
+        compress_decoder(part, compression, tokenizer)
+    return model
+
+
+def decoder_of(model: Any) -> Any:
+    """Return the part of a model that is compressed: not the image encoder."""
+    from .vision.families import is_vision_language, language_part
+
+    return language_part(model) if is_vision_language(model.config) else model
 
 
 def _apply(model: nn.Module, plan: Plan, specs: list[Spec]) -> list[CompressionReport]:

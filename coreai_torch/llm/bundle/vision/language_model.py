@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ....errors import GenerationError
 from ..language_model import LanguageModel, Messages
-from ..prompts import Prompt
+from ..prompts import Prompt, only, read_messages
 from ..rows import RowPool
 from ..runtime import Sequence as Tokens
 from .images import to_pixels
@@ -78,7 +78,7 @@ class VisionLanguageModel(LanguageModel):
 
     def logits(self, prompt: Any, images: Sequence[Any] = ()) -> Tensor:
         """Return the logits of all tokens of one prompt, `[length, vocab]`."""
-        (row,) = self._read(self._take(prompt, {"images": images})).rows
+        row = only(self._read(self._take(prompt, {"images": images})).rows, "logits")
         return Tokens(self._runtime).append(torch.tensor(self._pool.resolved(row))).float()
 
     def _take(self, prompt: Any, options: dict[str, Any]) -> Any:
@@ -111,7 +111,7 @@ class VisionLanguageModel(LanguageModel):
 
     def _render(self, messages: Messages, options: dict[str, Any]) -> Tensor:
         """Return the tokens of a conversation, whose messages may contain images."""
-        given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        given = read_messages(messages)
         found = [*(options.pop("images", None) or ())]
         plain = [_without_images(one, found) for one in given]
         options["images"] = found
@@ -123,8 +123,8 @@ class VisionLanguageModel(LanguageModel):
 
 def _without_images(message: Mapping[str, Any], found: list[Any]) -> dict[str, Any]:
     """Return a message for the chat template; append its images to `found`."""
-    content = message["content"]
-    if isinstance(content, str):
+    content = message.get("content")
+    if not isinstance(content, list | tuple):
         return dict(message)
     parts = []
     for part in content:

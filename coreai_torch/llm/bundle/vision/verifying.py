@@ -59,7 +59,7 @@ def verify_bundle(bundle: Path, family: Family) -> None:
     """Run an image with text and single tokens; raise `ConversionError` if any logits differ."""
     # The Linux runtime accumulates float16 products in 16 bits, unlike devices.
     dtype = family.dtype
-    runtime = VisionRuntime(bundle, "torch" if dtype == torch.float16 else "runtime")
+    runtime = VisionRuntime(bundle, "torch" if dtype == torch.float16 else "isolated")
     tokens, pixels = image_prompt(runtime, 1), random_pixels(family.image.size)
     given = with_images(tokens, [runtime.add_image(pixels)], family.image.token_id)
     last = len(given) - _STEPS
