@@ -103,7 +103,7 @@ def _value_reason(value: Tensor, least: int) -> str | None:
 def layout(weight: Weight, block: int | None) -> Layout:
     """Return the layout of a weight in blocks."""
     assert weight.axes is not None
-    return Layout(tuple(weight.value.shape), *weight.axes, block)
+    return Layout(tuple(weight.value.shape), *weight.axes, block, weight.is_stacked)
 
 
 def unchanged_rows(weight: Weight, why: str) -> list[CompressedWeight]:

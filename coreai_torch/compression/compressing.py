@@ -35,7 +35,7 @@ def compress(
     sensitivity: Sensitivity | str | Path | None = None,
     metric: Metric | None = None,
 ) -> CompressionReport:
-    """Compress the weights of linear, convolution, embedding and attention layers, in place.
+    """Compress weights of linear, convolution, embedding, attention and expert layers, in place.
 
     Only `method` and static `activations` need data. Each weight is freed as soon as it is
     compressed; a weight that several layers share is compressed once for all of them. The report

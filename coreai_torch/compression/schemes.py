@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,18 +28,24 @@ SLICE = 1 << 20
 
 @dataclass(frozen=True)
 class Layout:
-    """Shape of a weight, its output axis, and the axis that is cut into blocks."""
+    """Shape of a weight, its output axis, and the axis that is cut into blocks.
+
+    The first axis of a stacked weight counts weights that are compressed on their own.
+    """
 
     shape: tuple[int, ...]
     channel: int
     across: int
     block: int | None
+    stacked: bool = False
 
     @property
     def blocks(self) -> list[int]:
         """Return the number of blocks of each axis: one for each output, times the blocks."""
         counts = [1] * len(self.shape)
         counts[self.channel] = self.shape[self.channel]
+        if self.stacked:
+            counts[0] = self.shape[0]
         if self.block is not None:
             counts[self.across] = self.shape[self.across] // self.block
         return counts
@@ -65,7 +71,7 @@ class Scheme(ABC):
 
     def step(self, layout: Layout) -> int:
         """Return a row count; the rows of each slice must be a multiple of it."""
-        return 1 if layout.channel == 0 else layout.shape[0]
+        return 1 if layout.stacked or layout.channel == 0 else layout.shape[0]
 
     def shared(self, weight: Tensor, layout: Layout) -> Parts:
         """Return the values that all slices need."""
@@ -91,7 +97,7 @@ def _split(x: Tensor, blocks: Sequence[int]) -> tuple[Tensor, list[int]]:
 
 
 def _rows(layout: Layout, rows: int) -> Layout:
-    return Layout((rows, *layout.shape[1:]), layout.channel, layout.across, layout.block)
+    return replace(layout, shape=(rows, *layout.shape[1:]))
 
 
 def nbytes(*tensors: Tensor | None) -> int:

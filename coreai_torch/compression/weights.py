@@ -48,6 +48,11 @@ class Weight:
         """Return the path of the layer."""
         return self.name.rpartition(".")[0]
 
+    @property
+    def is_stacked(self) -> bool:
+        """Return whether the first axis counts experts, each with its own weight."""
+        return is_experts(self.module)
+
 
 def find_weights(model: nn.Module) -> list[Weight]:
     """Return each parameter of rank 2 or more once; its other users become its ties."""
@@ -72,7 +77,19 @@ def is_transposed_linear(module: nn.Module) -> bool:
     return type(module).__name__ == "Conv1D"
 
 
+def is_experts(module: nn.Module) -> bool:
+    """Return whether the layer contains experts of transformers: weights [experts, out, in].
+
+    Their order is [experts, in, out] if `is_transposed`.
+    """
+    return isinstance(getattr(module, "is_transposed", None), bool) and hasattr(module, "has_gate")
+
+
 def _axes(module: nn.Module, attribute: str) -> tuple[int, int] | None:
+    if is_experts(module):
+        if getattr(module, attribute).dim() != 3:
+            return None  # a bias of each expert
+        return (2, 1) if module.is_transposed else (1, 2)
     for kind, (name, channel, across) in _AXES.items():
         if isinstance(module, kind) and attribute == name:
             return channel, across

@@ -74,6 +74,33 @@ def test_mix_gives_sensitive_layers_eight_bits():
     assert not {name for name in wide if ".layers." in name and ".layers.2." not in name}
 
 
+@pytest.mark.parametrize("name", ["qwen3-moe", "gpt-oss"])
+def test_experts_are_compressed_one_by_one(name):
+    model = decoder(name)
+    before = {
+        name: value.detach().clone() for name, value in model.named_parameters() if value.dim() == 3
+    }
+    assert len(before) == 4
+    names = _schemes(compress_decoder(model, "4bit", tiny_tokenizer()))
+    for path, want in before.items():
+        assert names[path].startswith("int4")
+        owner = model.get_submodule(path.rpartition(".")[0])
+        got = getattr(owner, path.rpartition(".")[2])
+        inputs = 1 if owner.is_transposed else 2
+        blocks = want.movedim(inputs, -1).unflatten(-1, (-1, 32))
+        error = (got - want).movedim(inputs, -1).unflatten(-1, (-1, 32))
+        # Each block of 32 inputs of one output of one expert has its own scale.
+        assert bool((error.abs().amax(-1) <= 0.35 * blocks.abs().amax(-1) + 1e-6).all())
+
+
+def test_mix_covers_experts():
+    model = decoder("qwen3-moe")
+    names = _schemes(compress_decoder(model, "mixed", tiny_tokenizer()))
+    kinds = {scheme[:4] for name, scheme in names.items() if "experts" in name}
+    assert "int4" in kinds
+    assert names["lm_head.weight"].startswith("int8")
+
+
 def test_recipe_prefers_names_to_types_to_the_default(tmp_path):
     plan, specs = read_recipe(_write(tmp_path, RECIPE))
     linear = nn.Linear(2, 2)
@@ -150,3 +177,15 @@ def test_compressed_bundle_conforms(tmp_path, compression):
         < 0.01 * (report.scores["eager"]["perplexity"])
     )
     assert report.scores["compressed"] != report.scores["eager"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["qwen3-moe", "gpt-oss"])
+def test_bundle_with_compressed_experts_conforms(tmp_path, name):
+    model = decoder(name, max_position_embeddings=512, eos_token_id=END)
+    bundle = llm.export(model, tmp_path / "small", tokenizer=tiny_tokenizer(), compression="4bit")
+    report = llm.check(bundle, model)
+    assert report.ok, str(report)
+    experts = sum(one.numel() for one in model.parameters() if one.dim() == 3)
+    written = sum(one.stat().st_size for one in bundle.rglob("*.mlirb"))
+    assert written < 4 * experts  # with all other weights and the graph

@@ -51,7 +51,7 @@ def compress_decoder(
         spec = FOUR if name == "4bit" else EIGHT
         return _apply(model, lambda path, layer: spec, [spec])
     if name == "mixed":
-        return _apply(model, _mixed(model, tokenizer), [FOUR, EIGHT])
+        return [compress(model, _mixed(model, tokenizer))]
     path = Path(compression)
     if path.suffix not in (".yaml", ".yml") or not path.is_file():
         raise ConversionError(
@@ -113,8 +113,8 @@ def _apply(model: nn.Module, plan: Plan, specs: list[Spec]) -> list[CompressionR
     ]
 
 
-def _mixed(model: Any, tokenizer: Any) -> Plan:
-    """Return 4 bits for the weights of layers whose rounding changes the predictions least.
+def _mixed(model: Any, tokenizer: Any) -> dict[str, str | Spec | None]:
+    """Return schemes: 4 bits for the weights of layers whose rounding changes predictions least.
 
     A quarter of the bytes that 8 bits cost more are spent on the other weights. Embedding and head
     have 8 bits. Each weight is rounded alone; the change is the mean divergence of the predicted
@@ -133,12 +133,13 @@ def _mixed(model: Any, tokenizer: Any) -> Plan:
     most = sum(sizes[row.weight] for row in table.rows)
     least = sum(row.bytes for row in table.rows)
     choice = pick(choices, target_bytes=least + (most - least) // _SENSITIVE_PART)
-    four = {name for name, option in choice.items() if option.row is not None}
-    return lambda path, layer: FOUR if f"{path}.weight" in four else EIGHT
+    four = [name for name, option in choice.items() if option.row is not None]
+    return {**dict.fromkeys(four, FOUR), "*": EIGHT}
 
 
 def _bytes_in_eight_bits(weight: Tensor) -> int:
-    return int(weight.numel() + weight.shape[0] * weight.element_size())
+    outputs = weight.shape[:-1].numel()  # nearly right for weights [in, out]
+    return int(weight.numel() + outputs * weight.element_size())
 
 
 def _is_in_block(path: str, layer: nn.Module) -> bool:
