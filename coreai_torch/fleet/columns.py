@@ -73,14 +73,26 @@ def row(task: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
         "sizes": json.dumps(dict(task["sizes"]), sort_keys=True),
         "steps": task["call"] or ",".join(task["steps"]),
     }
-    given = {**described, **result}
+    named = {name: described[name] for name in ("id", "key", "code")}  # of no result
+    given = {**described, **result, **named}
+    found: dict[str, Any] = {}
     other = {name: value for name, value in given.items() if name not in COLUMNS}
+    for name, kind in COLUMNS.items():
+        try:
+            found[name] = _converted(given.get(name), kind)
+        except (TypeError, ValueError, OverflowError):
+            found[name] = None
+            other[name] = given[name]
     if other:
-        given["details"] = json.dumps(other, default=str)
-    return {name: _converted(given.get(name), kind) for name, kind in COLUMNS.items()}
+        found["details"] = _converted(json.dumps(other, default=str), str)
+    return found
 
 
 def _converted(value: Any, kind: type) -> Any:
     if value is None:
         return "" if kind is str else None
+    if kind is str:  # Parquet stores neither half of a surrogate pair
+        return str(value).encode("utf-8", "replace").decode()
+    if kind is int and not -(1 << 63) <= int(value) < 1 << 63:
+        raise OverflowError
     return kind(value)

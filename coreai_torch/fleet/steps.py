@@ -6,10 +6,12 @@ import errno
 import hashlib
 import importlib
 import inspect
+import json
 import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__, progress
-from ..errors import SaveError
-from .columns import ERROR, FAIL, LOST, PASS
+from ..errors import PlanError, SaveError
+from .columns import ERROR, FAIL, LOST, PASS, VERDICTS
 from .content import code_digest, library_version
 from .task import Task
 
@@ -113,7 +115,20 @@ class Work:
             function = getattr(importlib.import_module(module), name)
             reports = len(inspect.signature(function).parameters) > 1
             result = function(self.task, self.report) if reports else function(self.task)
-        return {"verdict": PASS, **result}
+            return {"verdict": PASS, **self._checked(result)}
+
+    def _checked(self, result: Any) -> dict[str, Any]:
+        """Return the result of the plan's function as data that JSON can store."""
+        if not isinstance(result, Mapping):
+            kind = type(result).__name__
+            raise PlanError(f"{self.task.call} returned {kind}\n  try   return a dictionary")
+        if result.get("verdict", PASS) not in VERDICTS:
+            raise PlanError(
+                f"{self.task.call} returned the verdict {result['verdict']!r}\n"
+                f"  try   return one of {', '.join(VERDICTS)}"
+            )
+        found: dict[str, Any] = json.loads(json.dumps(dict(result), default=str))
+        return found
 
     def _compress(self, options: Mapping[str, Any]) -> None:
         from .. import compress
@@ -200,7 +215,7 @@ def failure(error: BaseException) -> dict[str, Any]:
         "verdict": ERROR,
         "cause": f"{type(error).__name__}: {lines[0]}"[:200],
         "error_code": code if isinstance(code, str) else "",
-        "message": str(error)[:4000],
+        "message": (str(error) if code else described(error))[:4000],
     }
     if _is_disk_full(error):
         return {**found, "verdict": LOST, "cause": "the disk is full"}
@@ -211,6 +226,18 @@ def failure(error: BaseException) -> dict[str, Any]:
             op = verdict.divergence.op
             found.update(first_op=op, cause=f"the numbers differ, first at {op}")
     return found
+
+
+def described(error: BaseException) -> str:
+    """Return the message of a foreign exception with its place and its causes."""
+    lines = [f"{type(error).__name__}: {error}"]
+    if frames := traceback.extract_tb(error.__traceback__):
+        lines.append(f'  at    File "{frames[-1].filename}", line {frames[-1].lineno}')
+    cause = error.__cause__
+    while cause is not None:
+        lines.append(f"  cause {type(cause).__name__}: {cause}")
+        cause = cause.__cause__
+    return "\n".join(lines)
 
 
 def _is_disk_full(error: BaseException | None) -> bool:

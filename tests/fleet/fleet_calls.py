@@ -101,3 +101,13 @@ def report_and_crash(task, report):
 def environment(task):
     """Return what the interpreter of the environment set."""
     return {"variable": os.environ.get("FLEET_TEST", "")}
+
+
+def returns(task):
+    """Return what a function of a user may return by mistake."""
+    return {
+        "nothing": None,
+        "verdict": {"verdict": "ok"},
+        "text": {"seconds": 1.0, "ops": "many", "path": Path("a"), "message": "\ud800"},
+        "id": {"id": "another", "key": "another", "ops": 1 << 70},
+    }[task.model]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from coreai_torch.cli.fleet_worker import load
 from coreai_torch.fleet import parse_plan, read_rows, run
 from coreai_torch.fleet.content import Hasher
 from coreai_torch.fleet.local_engine import LocalEngine
-from coreai_torch.fleet.steps import Work
+from coreai_torch.fleet.steps import Work, failure
 
 pyarrow = lazy_import("pyarrow")
 HERE = Path(__file__).parent
@@ -77,6 +78,32 @@ def test_lost_task_is_tried_again_at_once_and_in_the_next_run(tmp_path):
         assert not run(_plan(["a"], "short"), tmp_path, engine=engine, function=function).ok
         assert run(_plan(["a"], "short"), tmp_path, engine=engine, function=function).ok
     assert attempts == [("a", 1), ("a", 2), ("a", 1), ("a", 2)]
+
+
+def test_wrong_results_of_a_function_of_the_plan_become_rows(tmp_path):
+    assert pyarrow.__name__
+    run(_plan(["nothing", "verdict", "text", "id"], "returns"), tmp_path)
+    rows = {row["id"]: row for row in read_rows(tmp_path)}
+    assert "fleet_calls:returns returned NoneType" in rows["nothing"]["cause"]
+    assert "returned the verdict 'ok'" in rows["verdict"]["cause"]
+    assert (rows["text"]["verdict"], rows["text"]["ops"]) == ("pass", None)
+    assert {"ops": "many", "path": "a"}.items() <= json.loads(rows["text"]["details"]).items()
+    assert json.loads(rows["id"]["details"])["ops"] == 1 << 70
+    assert run(_plan(["text", "id"], "returns"), tmp_path).skipped == 2
+
+
+def test_foreign_error_has_its_place_and_its_causes():
+    try:
+        try:
+            int("x")
+        except ValueError as inner:
+            raise ImportError("no module") from inner
+    except ImportError as error:
+        message = failure(error)["message"]
+    first, place, cause = message.splitlines()
+    assert first == "ImportError: no module"
+    assert f'File "{__file__}", line' in place
+    assert cause.startswith("  cause ValueError: invalid literal")
 
 
 def _work(monkeypatch, tmp_path, steps, grid=None, source="fleet_models.py:net"):
