@@ -50,8 +50,15 @@ class Comparison:
         for kind, found in named.items():
             for change in found[:most]:
                 yield f"{kind:<8}{change.id}: {change.before} -> {change.after}"
-            if len(found) > most:
-                yield f"        and {len(found) - most} more"
+            yield from _rest(len(found), most)
+        for name in self.missing[:most]:
+            yield f"missing {name}"
+        yield from _rest(len(self.missing), most)
+
+
+def _rest(count: int, most: int) -> Iterator[str]:
+    if count > most:
+        yield f"        and {count - most} more"
 
 
 def compare(

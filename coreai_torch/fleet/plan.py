@@ -126,7 +126,8 @@ def _parse_text(path: Path) -> Any:
             return super().construct_mapping(node, deep)
 
     try:
-        return yaml.load(path.read_text(), Loader)
+        with path.open() as file:
+            return yaml.load(file, Loader)
     except (yaml.YAMLError, RecursionError) as cause:
         raise ValueError(" ".join(str(cause).split())) from cause
 

@@ -50,15 +50,24 @@ class Writer:
 
     def __enter__(self) -> Writer:
         """Lock the folder, remove what an interrupted run left, and continue its journal."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise PlanError(f"{self.folder} is a file\n  try   pass a folder for the results")
         self._parts.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.folder / "lock")
+        try:
+            self._continue_journal()
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def _continue_journal(self) -> None:
         _remove_obsolete(self.folder)
         self._number = _last_part(self.folder) + 1
         path = self._parts / f"journal-{self._number}.jsonl"
         self._rows, valid = _journal_rows(path)
         self._journal = path.open("ab")
         self._journal.truncate(valid)  # without the half line of a crash
-        return self
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Store a row; it survives a crash of this process from here on."""
@@ -155,10 +164,24 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         )
     if not path.is_file():
         raise PlanError(f"the file {path} does not exist\n  try   pass the folder of a fleet run")
-    with library.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
+    with _opened(library, path) as file:
+        known = set(file.schema_arrow.names)
+        if "id" not in known:
+            raise PlanError(f"{path} has no column 'id'\n  try   pass the results of a fleet run")
+        wanted = None if columns is None else [name for name in columns if name in known]
+        for batch in file.iter_batches(batch_size=_BATCH, columns=wanted):
             for row in batch.to_pylist():
                 yield _with_columns(row, columns)
+
+
+def _opened(library: Any, path: Path) -> Any:
+    try:
+        return library.ParquetFile(path)
+    except (ValueError, OSError) as cause:  # ArrowInvalid is a ValueError
+        raise PlanError(
+            f"{path} cannot be read: {cause}\n"
+            "  try   pass the folder of a fleet run, or delete the file"
+        ) from cause
 
 
 def _with_columns(row: Mapping[str, Any], columns: Sequence[str] | None) -> dict[str, Any]:
@@ -192,7 +215,8 @@ def _merged(folder: Path) -> int:
     path, library = folder / RESULTS, parquet()
     if library is None or not path.is_file():
         return 0
-    return int((library.read_metadata(path).metadata or {}).get(_MERGED, b"0"))
+    with _opened(library, path) as file:
+        return int((file.metadata.metadata or {}).get(_MERGED, b"0"))
 
 
 def _remove_obsolete(folder: Path) -> None:

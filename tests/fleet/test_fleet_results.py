@@ -136,3 +136,25 @@ def test_second_writer_of_a_folder_is_rejected(tmp_path):
 def test_folder_without_results_is_rejected(tmp_path):
     with pytest.raises(PlanError, match="has no results"):
         read_rows(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"junk", b""])
+def test_unreadable_results_are_rejected(tmp_path, content):
+    (tmp_path / "results.parquet").write_bytes(content)
+    with pytest.raises(PlanError, match=r"results\.parquet cannot be read"):
+        read_rows(tmp_path)
+    with pytest.raises(PlanError, match=r"results\.parquet cannot be read"), Writer(tmp_path):
+        pass
+
+
+def test_parquet_file_of_another_program_is_rejected(tmp_path):
+    table = pyarrow_parquet.read_table.__globals__["pa"].table({"x": [1]})
+    pyarrow_parquet.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(PlanError, match="has no column 'id'"):
+        read_rows(tmp_path / "x.parquet")
+
+
+def test_results_need_a_folder(tmp_path):
+    (tmp_path / "out").touch()
+    with pytest.raises(PlanError, match="out is a file"), Writer(tmp_path / "out"):
+        pass
