@@ -96,7 +96,9 @@ def run(
         engine = stack.enter_context(_engine(workers, scheduler, memory))
         if engine.dashboard:
             typer.echo(f"dashboard: {engine.dashboard}", err=True)
-        observer = stack.enter_context(displayed(total))
+        if not engine.workers:
+            typer.echo(f"no worker is connected to {scheduler}: waiting for one", err=True)
+        observer = stack.enter_context(displayed(total, engine))
         summary = fleet.run(
             read,
             output,

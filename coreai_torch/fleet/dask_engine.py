@@ -6,9 +6,11 @@ task that the cluster loses is submitted again: its row is returned once.
 
 from __future__ import annotations
 
+import pkgutil
 import queue
 import time
 import uuid
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,13 +18,14 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import PlanError
-from .columns import LOST, MEMORY, row
+from .columns import LOST, row
 from .isolating import run_task
 from .local_engine import RETRIES, Function
 from .task import Task
 
 _AHEAD = 4  # tasks at the scheduler for each thread of a worker
 _LEAST_AHEAD = 16
+_CONNECT = 30.0  # seconds to wait for the scheduler at the start
 _RECONNECT = 600.0  # seconds to wait for a scheduler that restarts
 _POLL = 1.0  # seconds between two looks at the connection
 _REFRESH = 5.0  # seconds between two looks at the workers
@@ -35,6 +38,24 @@ class _Flight:
     task: Task
     attempt: int = 1
     avoid: str = ""  # address of a worker whose disk is full
+
+
+class _Waiting:
+    """The tasks that were not submitted yet."""
+
+    def __init__(self, tasks: Iterator[Task]) -> None:
+        self._tasks = tasks
+        self._next = next(tasks, None)
+
+    @property
+    def has_next(self) -> bool:
+        return self._next is not None
+
+    def take(self) -> Task:
+        """Return the next task."""
+        taken, self._next = self._next, next(self._tasks, None)
+        assert taken is not None
+        return taken
 
 
 class DaskEngine:
@@ -61,6 +82,7 @@ class DaskEngine:
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._capacity = ahead
         self._memories: dict[str, float] = {}
+        self._checked: dict[str, str] = {}  # an error by worker, or an empty text
         self._refreshed = float("-inf")
         self._submitted = 0
         self._run = uuid.uuid4().hex  # the scheduler may still know tasks of an earlier client
@@ -72,12 +94,16 @@ class DaskEngine:
             self._cluster = _local_cluster(distributed, self._count, self._memory)
         address = self._scheduler or self._cluster.scheduler_address
         try:
+            # The client waits as long for its first connection as for a scheduler that restarts.
+            first = min(_CONNECT, self._reconnect)
+            distributed.Client(address, timeout=first, set_as_default=False).close()
             self.client = distributed.Client(address, timeout=self._reconnect)
         except (OSError, ValueError) as cause:
             raise PlanError(
                 f"no Dask scheduler answers at {address}: {cause}\n"
                 "  try   start one with `dask scheduler`, or pass --workers N"
             ) from cause
+        self._refresh()
         return self
 
     def __exit__(
@@ -108,11 +134,11 @@ class DaskEngine:
 
     def run(self, tasks: Iterable[Task], function: Function = run_task) -> Iterator[Any]:
         """Yield the row of each task as it is done."""
-        waiting = iter(tasks)
-        while True:
+        waiting = _Waiting(iter(tasks))
+        while self._flying or self._again or waiting.has_next:
             self._refresh()
             yield from self._fill(waiting, function)
-            if not self._flying and not self._again:
+            if not self._flying and not self._again and not waiting.has_next:
                 return
             ended = self._wait()
             results = self._gather(ended)
@@ -139,7 +165,7 @@ class DaskEngine:
             return {}
         return {future.key: row for future, row in zip(finished, rows, strict=True)}
 
-    def _fill(self, waiting: Iterator[Task], function: Function) -> Iterator[Any]:
+    def _fill(self, waiting: _Waiting, function: Function) -> Iterator[Any]:
         """Submit tasks up to the capacity; yield the rows of those that fit on no worker."""
         groups: dict[tuple[float, str], list[_Flight]] = {}
         for flight in self._next(waiting):
@@ -152,16 +178,19 @@ class DaskEngine:
         for (memory, avoid), flights in groups.items():
             self._submit(flights, memory, avoid, function)
 
-    def _next(self, waiting: Iterator[Task]) -> Iterator[_Flight]:
-        """Yield tasks for the free places at the scheduler, once a quarter of them is free."""
+    def _next(self, waiting: _Waiting) -> Iterator[_Flight]:
+        """Yield tasks for the free places at the scheduler, once a quarter of them is free.
+
+        Without a worker none is submitted: only workers say whether the cluster counts memory.
+        """
         free = self._capacity - len(self._flying)
-        if self.client.status != "running" or free < self._capacity / 4:
+        if self.client.status != "running" or not self._memories or free < self._capacity / 4:
             return
         for _ in range(free):
             if self._again:
                 yield self._again.popleft()
-            elif (task := next(waiting, None)) is not None:
-                yield _Flight(task)
+            elif waiting.has_next:
+                yield _Flight(waiting.take())
             else:
                 return
 
@@ -172,7 +201,7 @@ class DaskEngine:
         if any(self._memories.values()):
             options["resources"] = {"memory": memory}
         others = [address for address in self._memories if address != avoid]
-        if avoid and others:
+        if others and (avoid or any(self._checked.values())):
             options["workers"] = others
         first = self._submitted + 1
         self._submitted += len(flights)
@@ -220,20 +249,43 @@ class DaskEngine:
             return row(flight.task.as_dict(), {**lost, "attempt": RETRIES})
         except (CancelledError, OSError):
             return None
+        except Exception as error:  # of a task that cannot be sent or read
+            cause = f"a worker could not start the task: {type(error).__name__}: {error}"
+            lost = {"verdict": LOST, "cause": cause[:200], "message": str(error)}
+            return row(flight.task.as_dict(), {**lost, "attempt": flight.attempt})
 
     def _refresh(self) -> None:
         """Ask the scheduler for its workers from time to time."""
         now = time.monotonic()
-        if now - self._refreshed < _REFRESH or self.client.status != "running":
+        recent = now - self._refreshed < (_REFRESH if self._memories else _POLL)
+        if recent or self.client.status != "running":
             return
         self._refreshed = now
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        self._check_imports([address for address in workers if address not in self._checked])
         self._memories = {
             address: float(worker["resources"].get("memory", 0.0))
             for address, worker in workers.items()
+            if self._checked.get(address) == ""
         }
         threads = sum(worker["nthreads"] for worker in workers.values())
         self._capacity = max(self._ahead, _AHEAD * threads)
+
+    def _check_imports(self, addresses: list[str]) -> None:
+        """Ask new workers to import this module: one that cannot would end at its first task."""
+        if not addresses:
+            return
+        found = self.client.run(
+            pkgutil.resolve_name, f"{__name__}:_AHEAD", workers=addresses, on_error="return"
+        )
+        errors = {address: str(e) for address, e in found.items() if isinstance(e, Exception)}
+        self._checked.update({address: errors.get(address, "") for address in found})
+        for address, error in errors.items():
+            warnings.warn(
+                f"the worker {address} gets no task, because it cannot import coreai_torch: "
+                f"{error}; install coreai-torch there",
+                stacklevel=2,
+            )
 
     def _check_connection(self) -> None:
         if self.client.status == "closed":
@@ -250,8 +302,11 @@ def _run_on_worker(function: Function, task: dict[str, Any], attempt: int) -> di
 
 
 def _too_large(task: Task, largest: float) -> dict[str, Any]:
-    message = f"needs {task.limits.memory:g} GB, the largest worker has {largest:g} GB"
-    result = {"verdict": MEMORY, "cause": "no worker has enough memory", "message": message}
+    message = (
+        f"limits.memory is {task.limits.memory:g} GB, the largest worker has {largest:.3g} GB\n"
+        "  try   start fewer workers, so that each has more memory, or lower the limit"
+    )
+    result = {"verdict": LOST, "cause": "no worker has enough memory", "message": message}
     return row(task.as_dict(), result)
 
 

@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..progress import is_quiet
-from .running import Observer, RunSummary
+from .running import Engine, Observer, RunSummary
 
 _EVERY = 60.0  # seconds between two lines if the output is not a terminal
 
 
 @contextmanager
-def displayed(total: int) -> Iterator[Observer]:
+def displayed(total: int, engine: Engine) -> Iterator[Observer]:
     """Yield the function that shows the state of a run."""
     if is_quiet():
         yield lambda summary: None
     elif sys.stderr.isatty():
-        with _bar(total) as observer:
+        with _bar(RunSummary(total, engine=engine)) as observer:
             yield observer
     else:
         yield _lines()
@@ -34,7 +34,7 @@ def describe(summary: RunSummary) -> str:
     rate = summary.done / max(time.monotonic() - summary.began, 1e-9)
     left = summary.total - summary.done - summary.skipped
     shown = f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min"
-    parts += [shown]
+    parts += [shown] if rate else []
     parts += [f"{_duration(left / rate)} left"] if rate and left else []
     return ", ".join(parts)
 
@@ -47,17 +47,25 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[Observer]:
+def _bar(latest: RunSummary) -> Iterator[Observer]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn
+    from rich.text import Text
 
-    columns: tuple[Any, ...] = (BarColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"0 of {total} done", total=total)
+    class State(ProgressColumn):
+        """The state now: a task may run for minutes before the next result."""
+
+        def render(self, task: Any) -> Text:
+            return Text(describe(latest))
+
+    console = Console(stderr=True)
+    with Progress(BarColumn(), State(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=latest.total)
 
         def show(summary: RunSummary) -> None:
-            completed = summary.done + summary.skipped
-            bar.update(task, completed=completed, description=describe(summary))
+            nonlocal latest
+            latest = summary
+            bar.update(task, completed=summary.done + summary.skipped)
 
         yield show
 

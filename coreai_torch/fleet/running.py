@@ -47,7 +47,7 @@ class RunSummary:
     skipped: int = 0
     skipped_failed: int = 0  # skipped tasks that did not pass in an earlier run
     verdicts: Counter[str] = field(default_factory=Counter)
-    running: int = 0
+    engine: Engine | None = field(default=None, repr=False)
     began: float = field(default_factory=time.monotonic)
     folder: Path = Path()
     latest: Mapping[str, Any] = field(default_factory=dict)  # the row of the last finished task
@@ -56,6 +56,11 @@ class RunSummary:
     def done(self) -> int:
         """The number of tasks that this run finished."""
         return sum(self.verdicts.values())
+
+    @property
+    def running(self) -> int:
+        """The number of tasks that run now."""
+        return 0 if self.engine is None else self.engine.running
 
     @property
     def failed(self) -> int:
@@ -106,7 +111,7 @@ def run(
                 function=function,
             )
     folder = Path(folder)
-    summary = RunSummary(total=sum(1 for _ in plan.tasks()), folder=folder)
+    summary = RunSummary(total=sum(1 for _ in plan.tasks()), folder=folder, engine=engine)
     with Writer(folder) as writer:
         done = _done(folder, retry_failed)
         _describe_run(plan, folder)
@@ -114,7 +119,7 @@ def run(
         for row in engine.run(tasks, function):
             writer.write(row)
             summary.verdicts[row["verdict"]] += 1
-            summary.running, summary.latest = engine.running, row
+            summary.latest = row
             if observer is not None:
                 observer(summary)
     return summary

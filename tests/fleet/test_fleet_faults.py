@@ -13,10 +13,19 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fleet_cluster import Cluster, wait_until
+from fleet_cluster import Cluster, free_port, wait_until
 from lazy_import import lazy_import
 
-from coreai_torch.fleet import isolating, parse_plan, processes, read_rows, results, run
+from coreai_torch.errors import PlanError
+from coreai_torch.fleet import (
+    dask_engine,
+    isolating,
+    parse_plan,
+    processes,
+    read_rows,
+    results,
+    run,
+)
 from coreai_torch.fleet.dask_engine import DaskEngine
 
 distributed = lazy_import("distributed")
@@ -43,7 +52,7 @@ class _Background(threading.Thread):
     def __init__(self, plan, folder, address):
         super().__init__(daemon=True)
         self.plan, self.folder, self.address = plan, folder, address
-        self.summary = self.error = None
+        self.summary = self.error = self.engine = None
         self.done = 0
         self.start()
 
@@ -53,6 +62,7 @@ class _Background(threading.Thread):
 
         try:
             with DaskEngine(self.address, reconnect=120.0) as engine:
+                self.engine = engine
                 self.summary = run(self.plan, self.folder, engine=engine, observer=observe)
         except BaseException as error:
             self.error = error
@@ -262,10 +272,55 @@ def test_large_tasks_do_not_meet_on_one_worker(tmp_path):
     assert set(starts.values()) == {1}  # each takes a second: no two began in the same one
 
 
+def test_scheduler_that_does_not_answer_is_reported_soon(monkeypatch):
+    assert distributed.__name__
+    monkeypatch.setattr(dask_engine, "_CONNECT", 0.5)
+    began = time.monotonic()
+    with (
+        pytest.raises(PlanError, match="no Dask scheduler answers at tcp://127"),
+        DaskEngine(f"tcp://127.0.0.1:{free_port()}"),
+    ):
+        pass
+    assert time.monotonic() - began < 60
+
+
+def test_tasks_wait_for_the_first_worker_and_count_its_memory(tmp_path):
+    # Without a wait the tasks would be submitted before it is known that workers count memory.
+    plan = _calls(2, seconds=0, limits={"memory": 5})
+    with Cluster(tmp_path, workers=0) as cluster:
+        job = _Background(plan, tmp_path / "out", cluster.address)
+        time.sleep(3)
+        assert job.is_alive()
+        cluster.memory = 4
+        cluster.start_worker()
+        summary = job.finish()
+    assert dict(summary.verdicts) == {"lost": 2}
+    assert {row["cause"] for row in read_rows(tmp_path / "out")} == {"no worker has enough memory"}
+
+
+def test_worker_that_cannot_import_the_package_gets_no_task(tmp_path):
+    hidden = tmp_path / "sitecustomize.py"
+    hidden.write_text("import sys\nsys.modules['coreai_torch'] = None\n")
+    plan = _calls(3, seconds=0)
+    with Cluster(tmp_path, workers=0) as cluster:
+        worker = cluster.start_worker(PYTHONPATH=str(tmp_path))
+
+        def run_with_another():
+            job = _Background(plan, tmp_path / "out", cluster.address)
+            wait_until(lambda: job.engine is not None and job.engine._checked)
+            cluster.start_worker()
+            return job.finish()
+
+        with pytest.warns(UserWarning, match="gets no task, because it cannot import"):
+            assert run_with_another().ok
+        assert worker.poll() is None
+    _check_once(plan, tmp_path / "out")
+
+
 def test_task_that_fits_on_no_worker_is_a_result(tmp_path):
     plan = _calls(2, seconds=0, limits={"memory": 100})
     with DaskEngine(workers=1, memory=2) as engine:
         summary = run(plan, tmp_path / "out", engine=engine)
         assert engine.dashboard.startswith("http://")
-    assert dict(summary.verdicts) == {"memory": 2}
+    assert dict(summary.verdicts) == {"lost": 2}  # it runs on a larger worker next time
     assert {row["cause"] for row in read_rows(tmp_path / "out")} == {"no worker has enough memory"}
