@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -61,3 +62,15 @@ def test_page_lists_every_column_verdict_key_and_option():
     assert set(columns.VERDICTS) <= listed
     assert {*plan._PLAN, *plan._GRID, *plan._MODEL} - {"name", "source"} <= listed | {"inputs"}
     assert {option for known in options._CHECKS.values() for option in known} <= listed
+
+
+def test_page_has_the_stored_figures_of_efficiency():
+    stored = json.loads((HERE.parents[1] / "benchmarks" / "fleet.json").read_text())["compute"]
+    cells = re.findall(r"^\| (\d+) \| ([\d.]+) s \| ([\d.]+) s \| (\d+) % \|$", PAGE, re.MULTILINE)
+    assert [workers for workers, *_ in cells] == list(stored["workers"]) == ["1", "2", "4", "8"]
+    for workers, *shown in cells:
+        found = stored["workers"][workers]
+        figures = [found["predicted"], found["seconds"], 100 * found["efficiency"]]
+        assert shown == [f"{figures[0]:.1f}", f"{figures[1]:.1f}", f"{figures[2]:.0f}"]
+        assert found["efficiency"] > 0.85
+        assert abs(found["predicted"] / found["seconds"] - 1) < 0.08
