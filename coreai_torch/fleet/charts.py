@@ -21,8 +21,12 @@ def histogram(title: str, values: Sequence[float], unit: str) -> Markup:
     for value in values:
         counts[min(_BINS - 1, int(_BINS * value / top))] += 1
     middle = ordered[len(ordered) // 2]
-    caption = f"median {middle:.3g} {unit}, largest {ordered[-1]:.3g} {unit}"
-    return _figure(title, counts, "0", f"{top:.3g} {unit}", caption)
+    caption = f"median {_short(middle)} {unit}, largest {_short(ordered[-1])} {unit}"
+    return _figure(title, counts, "0", f"{_short(top)} {unit}", caption)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def logarithmic_histogram(title: str, values: Sequence[float]) -> Markup:

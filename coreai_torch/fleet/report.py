@@ -20,6 +20,7 @@ Rows = Sequence[Mapping[str, Any]]
 _SHOWN = {  # columns of the table
     "id": "task",
     "verdict": "verdict",
+    "change": "change",
     "precision": "precision",
     "scheme": "scheme",
     "target": "target",
@@ -27,15 +28,24 @@ _SHOWN = {  # columns of the table
     "step": "step",
     "cause": "cause",
     "max_error": "error",
-    "seconds": "s",
-    "peak_mb": "MB",
-    "file_bytes": "bytes",
-    "call_ms": "ms per call",
+    "seconds": "seconds",
+    "peak_mb": "memory MB",
+    "file_bytes": "asset MB",
+    "call_ms": "call ms",
 }
-_OPTIONAL = ("scheme", "target", "environment")  # shown if a task has one
-_FILTERS = ("verdict", "precision", "scheme", "target", "environment", "step")
-_LISTED = 50  # tasks of one kind of change
+# Shown if a task has a value.
+_OPTIONAL = ("change", "scheme", "target", "environment", "max_error", "file_bytes", "call_ms")
+_FILTERS = ("verdict", "change", "precision", "scheme", "target", "environment", "step")
+_CHANGES = {  # of a task since the earlier run
+    "broke": "Broke",
+    "fixed": "Fixed",
+    "changed": "Fails for another reason",
+    "slower": "Slower",
+    "faster": "Faster",
+}
+_LISTED = 50  # tasks of one kind of change; the table has all of them
 _GROUPS = 100  # causes
+_FIRST = 15  # causes that are not folded
 _MESSAGE = 600  # characters
 
 
@@ -55,8 +65,10 @@ def html_page(
     rows: Rows, title: str, about: Mapping[str, Any], differences: Comparison | None = None
 ) -> str:
     """Return the page."""
+    rows = _with_changes(rows, differences)
     body = joined(
         element("header", element("h1", f"Fleet: {title}"), _totals(rows), _about(about)),
+        _contents(differences is not None),
         _differences(differences) if differences is not None else None,
         _failures(rows),
         _charts(rows),
@@ -64,6 +76,13 @@ def html_page(
     )
     style, script = (page_file(__package__, f"page/{name}") for name in ("style.css", "table.js"))
     return assemble(f"Fleet: {title}", body, script_data(_data(rows)), style, [script])
+
+
+def _contents(compared: bool) -> Markup:
+    places = {"differences": "Differences", "failures": "Failures", "charts": "Charts"}
+    places["tasks"] = "All tasks"
+    shown = [name for name in places if compared or name != "differences"]
+    return element("nav", *(element("a", places[name], href=f"#{name}") for name in shown))
 
 
 def _totals(rows: Rows) -> Markup:
@@ -92,26 +111,40 @@ def _part(name: str, title: str, *children: str | None) -> Markup:
     return element("section", element("h2", title), *children, class_="part", id=name)
 
 
+def _with_changes(rows: Rows, found: Comparison | None) -> Rows:
+    """Return the rows with the column `change`; the name of a new task is `new`."""
+    kinds: dict[str, str] = {}
+    if found is not None:
+        kinds = dict.fromkeys(found.new, "new")
+        kinds |= {change.id: kind for kind in _CHANGES for change in getattr(found, kind)}
+    return [{**row, "change": kinds.get(row["id"], "")} for row in rows]
+
+
 def _differences(found: Comparison) -> Markup:
-    kinds = {
-        "Broke": found.broke,
-        "Fixed": found.fixed,
-        "Fails for another reason": found.changed,
-        "Slower": found.slower,
-        "Faster": found.faster,
-    }
-    parts = [_changes(title, changes) for title, changes in kinds.items() if changes]
+    listed = {title: getattr(found, kind) for kind, title in _CHANGES.items()}
+    parts = [_changes(title, changes) for title, changes in listed.items() if changes]
     counts = f"{len(found.new):,} new tasks, {len(found.missing):,} missing tasks."
-    return _part("differences", "Differences to the earlier run", *parts, element("p", counts))
+    missing = ", ".join(found.missing[:_LISTED])
+    more = f" and {len(found.missing) - _LISTED:,} more" if len(found.missing) > _LISTED else ""
+    return _part(
+        "differences",
+        "Differences to the earlier run",
+        *parts,
+        element("p", counts),
+        element("p", f"Missing: {missing}{more}", class_="quiet") if missing else None,
+    )
 
 
 def _changes(title: str, changes: tuple[Change, ...]) -> Markup:
+    """Return a list of changes; only what broke is open."""
     rows = [(c.id, c.before, c.after) for c in changes[:_LISTED]]
     more = len(changes) - len(rows)
-    return joined(
-        element("h3", f"{title}: {len(changes):,}"),
+    return element(
+        "details",
+        element("summary", element("span", f"{len(changes):,}", class_="number"), f" {title}"),
         table(("task", "before", "now"), rows),
-        element("p", f"and {more:,} more", class_="quiet") if more else None,
+        element("p", f"and {more:,} more: choose a change below", class_="quiet") if more else None,
+        open="" if title == _CHANGES["broke"] else None,
     )
 
 
@@ -124,10 +157,23 @@ def _failures(rows: Rows) -> Markup:
     if not groups:
         return _part("failures", "Failures by cause", element("p", "All tasks passed."))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return _part(
-        "failures",
-        "Failures by cause",
-        *(_group(verdict, cause, found) for (verdict, cause), found in ordered[:_GROUPS]),
+    shown = [_group(verdict, cause, found) for (verdict, cause), found in ordered[:_GROUPS]]
+    left = [found for _, found in ordered[_GROUPS:]]
+    return _part("failures", "Failures by cause", *shown[:_FIRST], _folded(shown[_FIRST:], left))
+
+
+def _folded(groups: Sequence[Markup], left: Sequence[Rows]) -> Markup | None:
+    """Return the smaller groups, closed, and the number of those that the page leaves out."""
+    if not groups:
+        return None
+    title = f"{len(groups) + len(left):,} more causes"
+    tasks = sum(len(rows) for rows in left)
+    rest = f"and {len(left):,} more causes of {tasks:,} tasks: search for them below"
+    return element(
+        "details",
+        element("summary", title),
+        *groups,
+        element("p", rest, class_="quiet") if left else None,
     )
 
 
@@ -195,7 +241,7 @@ def _shown(rows: Rows) -> dict[str, str]:
     return {
         name: title
         for name, title in _SHOWN.items()
-        if name not in _OPTIONAL or any(row[name] not in ("", "none") for row in rows)
+        if name not in _OPTIONAL or any(row[name] not in ("", "none", None) for row in rows)
     }
 
 
@@ -210,7 +256,8 @@ def _data(rows: Rows) -> dict[str, Any]:
             columns[name] = {"texts": texts, "values": [places[value] for value in values]}
         else:
             columns[name] = {"values": values}
-    return {"columns": columns, "count": len(rows)}
+    messages = {n: row["message"][:_MESSAGE] for n, row in enumerate(rows) if row["message"]}
+    return {"columns": columns, "count": len(rows), "messages": messages}
 
 
 def _plain(value: Any) -> Any:

@@ -13,23 +13,40 @@
   const search = document.getElementById("search");
   const selects = [...document.querySelectorAll("select[data-column]")];
   const searched = Array.from({ length: data.count }, (_, row) =>
-    `${get("id", row)} ${get("cause", row)}`.toLowerCase());
+    `${get("id", row)} ${get("cause", row)} ${data.messages[row] || ""}`.toLowerCase());
   let order = Array.from({ length: data.count }, (_, row) => row);
   let found = order;
   let shown = 0;
   let sorted = { name: "", down: false };
 
+  const number = (value) => value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1)
+    : value.toLocaleString("en", { maximumSignificantDigits: value < 1000 ? 3 : 21,
+      maximumFractionDigits: 0, roundingPriority: "morePrecision" });
+
+  const unfolding = (title, text) => { // a cause that shows its whole message
+    const made = document.createElement("details");
+    const [summary, message] = [document.createElement("summary"), document.createElement("pre")];
+    summary.textContent = title;
+    message.textContent = text;
+    made.append(summary, message);
+    return made;
+  };
+
   const cell = (name, row) => {
     const value = get(name, row);
     const made = document.createElement("td");
+    made.className = name;
     if (value === null) return made;
-    made.textContent = typeof value === "number" ? value.toLocaleString("en", {
-      maximumSignificantDigits: 4 }) : value;
     if (typeof value === "number") {
       made.className = "value";
-      if (value !== 0 && Math.abs(value) < 0.001) made.textContent = value.toExponential(1);
+      made.textContent = number(name === "file_bytes" ? value / 1e6 : value);
     } else if (name === "verdict") {
       made.className = value === "pass" ? "good" : "bad";
+      made.textContent = value;
+    } else if (name === "cause" && data.messages[row]) {
+      made.append(unfolding(value, data.messages[row]));
+    } else {
+      made.textContent = value;
     }
     return made;
   };
