@@ -1,4 +1,8 @@
-"""Run jobs in forked children: a crash or a timeout affects one job only."""
+"""Run jobs in forked children: a crash or a timeout affects one job only.
+
+For jobs that a fleet run does not fit: batches of cases of some milliseconds each, which are split
+when one crashes (tests/rewrites), and functions that return Python objects (tests/linting).
+"""
 
 from __future__ import annotations
 
