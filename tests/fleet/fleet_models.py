@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 from torch import nn
 
@@ -22,3 +24,10 @@ def net():
 
 def broken():
     raise ValueError("the weights are missing")
+
+
+def leaking():
+    kept = []
+    while True:
+        kept.append(torch.ones(4 << 20))
+        time.sleep(0.01)
