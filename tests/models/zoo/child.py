@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from coreai_torch import fleet
+from coreai_torch.fleet.columns import LOST
 from coreai_torch.fleet.content import Hasher
+from coreai_torch.fleet.display import displayed
 from coreai_torch.fleet.isolating import run_task
 
 from .judge import Verdict
@@ -59,10 +61,11 @@ def judged_by_fleet(names: list[str], folder: Path, workers: int) -> Iterator[Ve
     """Judge models on several workers; yield the verdicts of the Parquet file that this writes."""
     from local_workers import local_engine, memory_of_one  # page.py adds its folder to the path
 
-    with local_engine(workers) as engine:
-        fleet.run(plan(names, memory=memory_of_one(workers)), folder, engine=engine)
+    chosen = plan(names, memory=memory_of_one(workers))
+    with local_engine(workers) as engine, displayed(len(names), engine) as observer:
+        fleet.run(chosen, folder, engine=engine, observer=observer)
     for row in fleet.read_rows(folder):
-        if row["id"] in names:
+        if row["id"] in names and row["verdict"] != LOST:  # the next run judges those
             yield verdict_of(row)
 
 
