@@ -153,7 +153,9 @@ def _outcome(given: list[str], as_json: bool) -> int:
     except (typer.Abort, KeyboardInterrupt) as abort:
         if isinstance(abort.__cause__, EOFError):  # typer takes a truncated file for Ctrl-D
             return _failed(abort.__cause__, as_json)
-        print_error("interrupted; no partial file was written", "interrupted", as_json=as_json)
+        kept = "run the same command again to continue"
+        state = kept if given[0] == "fleet" else "no partial file was written"
+        print_error(f"interrupted; {state}", "interrupted", as_json=as_json)
         return INTERRUPTED
     except _WRONG_PATHS as wrong:
         print_error(str(wrong), "usage", as_json=as_json)

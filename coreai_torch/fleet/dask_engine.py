@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import pkgutil
 import queue
+import signal
+import threading
 import time
 import uuid
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -91,7 +94,8 @@ class DaskEngine:
         """Connect to the scheduler, or start a local cluster."""
         distributed = _distributed()
         if not self._scheduler:
-            self._cluster = _local_cluster(distributed, self._count, self._memory)
+            with _interrupts_ignored():
+                self._cluster = _local_cluster(distributed, self._count, self._memory)
         address = self._scheduler or self._cluster.scheduler_address
         try:
             # The client waits as long for its first connection as for a scheduler that restarts.
@@ -319,6 +323,19 @@ def _distributed() -> Any:
             "without --workers and --scheduler"
         ) from cause
     return distributed
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C meanwhile, and in processes that start: they would print tracebacks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _local_cluster(distributed: Any, workers: int, memory: float) -> Any:

@@ -40,6 +40,8 @@ _SHOWN = 6  # lines of it in a message
 
 def serve(work: Work, module: str, preload: Sequence[str]) -> None:
     """Answer requests until standard input closes; `module` is the program to spawn."""
+    # Ctrl-C reaches all processes of a terminal; the end of the parent ends this one in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.dup(0), os.dup(1)
     _redirect(os.devnull, 0)
     os.dup2(2, 1)

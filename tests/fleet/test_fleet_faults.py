@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -199,7 +200,10 @@ def test_all_processes_end_with_the_command(tmp_path, options):
     assert not _is_locked(tmp_path / "out")
 
 
-def test_command_that_is_interrupted_continues(tmp_path):
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--workers", "2"), marks=pytest.mark.slow)], ids=["one", "two"]
+)
+def test_command_that_is_interrupted_continues(tmp_path, options):
     log = tmp_path / "log"
     config = {"log": str(log), "seconds": 0.5}
     models = [{"source": f"t{number}", "config": config} for number in range(8)]
@@ -207,16 +211,22 @@ def test_command_that_is_interrupted_continues(tmp_path):
     (tmp_path / "fleet_calls.py").write_text((HERE / "fleet_calls.py").read_text())
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     command = [sys.executable, "-m", "coreai_torch.cli", "fleet", "run", "plan.json", "-o", "out"]
+    command += options
     # A shell starts background jobs with SIGINT ignored, and children inherit that.
     first = subprocess.Popen(
         command,
         cwd=tmp_path,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    wait_until(lambda: len(_lines(log)) >= 3)
-    first.send_signal(signal.SIGINT)
-    assert first.wait() == 130
+    wait_until(lambda: len(_lines(log)) >= 3 and _count(tmp_path / "out") >= 2)
+    os.killpg(first.pid, signal.SIGINT)  # as a terminal does
+    _, printed = first.communicate()
+    assert first.returncode == 130
+    assert printed.endswith("error: interrupted; run the same command again to continue\n")
+    assert "Traceback" not in printed
     done = len(read_rows(tmp_path / "out"))
     assert 2 <= done < 8
     second = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, check=True)
