@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +49,8 @@ _DIFF = """Compare two runs; exit with code 1 if a task broke.
   coreai-torch fleet diff yesterday results
   coreai-torch fleet diff yesterday results --slower 2 --strict
 """
+
+_CAUSES = 5  # that are printed after a run
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 _Results = Annotated[
@@ -125,6 +128,10 @@ def _answer(summary: RunSummary, as_json: bool) -> None:
         "skipped": summary.skipped,
         "skipped_failed": summary.skipped_failed,
         "verdicts": dict(summary.verdicts),
+        "causes": [
+            {"verdict": verdict, "cause": cause, "tasks": count}
+            for (verdict, cause), count in summary.causes.most_common()
+        ],
         "folder": summary.folder,
     }
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in summary.verdicts.most_common())
@@ -132,7 +139,15 @@ def _answer(summary: RunSummary, as_json: bool) -> None:
     if summary.skipped_failed:
         skipped += f" ({summary.skipped_failed} did not pass: pass --retry failed to repeat them)"
     line = f"{summary.folder}: {counted(summary.total, 'task')}{skipped}: {verdicts or 'none ran'}"
-    answer(data, line, as_json=as_json, ok=summary.ok)
+    answer(data, [line, *_causes(summary)], as_json=as_json, ok=summary.ok)
+
+
+def _causes(summary: RunSummary) -> Iterator[str]:
+    """Yield the most frequent causes, and where to see the rest."""
+    for (verdict, cause), count in summary.causes.most_common(_CAUSES):
+        yield f"{count:>6} {verdict}: {cause or 'no cause'}"
+    if summary.causes:
+        yield f"  see   coreai-torch fleet report {summary.folder} -o report.html"
 
 
 @app.command("report", help=_REPORT, no_args_is_help=True)

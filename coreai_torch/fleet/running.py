@@ -22,6 +22,7 @@ from .task import Task
 
 Function = Callable[..., dict[str, Any]]
 Observer = Callable[["RunSummary"], None]
+_CAUSES = 1000  # that are counted, so that a summary does not grow with the plan
 
 
 class Engine(Protocol):
@@ -47,10 +48,19 @@ class RunSummary:
     skipped: int = 0
     skipped_failed: int = 0  # skipped tasks that did not pass in an earlier run
     verdicts: Counter[str] = field(default_factory=Counter)
+    causes: Counter[tuple[str, str]] = field(default_factory=Counter)  # verdict and cause
     engine: Engine | None = field(default=None, repr=False)
     began: float = field(default_factory=time.monotonic)
     folder: Path = Path()
     latest: Mapping[str, Any] = field(default_factory=dict)  # the row of the last finished task
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Count the row of a finished task."""
+        self.latest = row
+        self.verdicts[row["verdict"]] += 1
+        cause = (row["verdict"], row.get("cause", ""))
+        if row["verdict"] != PASS and (cause in self.causes or len(self.causes) < _CAUSES):
+            self.causes[cause] += 1
 
     @property
     def done(self) -> int:
@@ -118,8 +128,7 @@ def run(
         tasks = _remaining(plan, folder, done, summary)
         for row in engine.run(tasks, function):
             writer.write(row)
-            summary.verdicts[row["verdict"]] += 1
-            summary.latest = row
+            summary.add(row)
             if observer is not None:
                 observer(summary)
     return summary

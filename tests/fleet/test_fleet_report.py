@@ -210,3 +210,25 @@ def test_run_command_without_tasks_to_do(tmp_path, capsys, monkeypatch):
     assert (code, json.loads(printed.out)["verdicts"]) == (0, {"pass": 2})
     code, printed = _code(capsys, "run", "plan.json", "-o", "out")
     assert (code, printed.out) == (0, "out: 2 tasks, 2 were done before: none ran\n")
+
+
+def test_run_command_prints_the_most_frequent_causes(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = "def f(task):\n    raise ValueError(f'no weights of size {len(task.model)}')\n"
+    (tmp_path / "calls.py").write_text(source)
+    plan = {"models": ["a", "bb", "cc"], "steps": [{"call": "calls:f"}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    code, printed = _code(capsys, "run", "plan.json", "-o", "out")
+    assert code == 1
+    assert printed.out.splitlines() == [
+        "out: 3 tasks: 3 error",
+        "     2 error: ValueError: no weights of size 2",
+        "     1 error: ValueError: no weights of size 1",
+        "  see   coreai-torch fleet report out -o report.html",
+    ]
+    code, printed = _code(capsys, "run", "plan.json", "-o", "out", "--retry", "failed", "--json")
+    assert json.loads(printed.out)["causes"][0] == {
+        "verdict": "error",
+        "cause": "ValueError: no weights of size 2",
+        "tasks": 2,
+    }
