@@ -56,10 +56,10 @@ def _bar(latest: RunSummary) -> Iterator[Observer]:
         """The state now: a task may run for minutes before the next result."""
 
         def render(self, task: Any) -> Text:
-            return Text(describe(latest))
+            return Text(describe(latest), no_wrap=True, overflow="ellipsis")
 
     console = Console(stderr=True)
-    with Progress(BarColumn(), State(), console=console, transient=True) as bar:
+    with Progress(BarColumn(16), State(), console=console, transient=True) as bar:
         task = bar.add_task("", total=latest.total)
 
         def show(summary: RunSummary) -> None:
