@@ -134,7 +134,10 @@ def nearest_on_planes(
     return _resize(ctx, x, output_size, scale_factors, taps.nearest_on_planes)
 
 
-@lowers(aten._upsample_nearest_exact1d.vec, cases=[*_vec(1), case(f16(1, 2, 6), None, [0.5])])
+@lowers(
+    aten._upsample_nearest_exact1d.vec,
+    cases=[*_vec(1), case(f16(1, 2, 6), None, [0.5]), case(f32(1, 1, 24), [564], None)],
+)
 @lowers(aten._upsample_nearest_exact2d.vec, cases=[*_vec(2), case(f32(1, 2, 4, 6), [2, 3], None)])
 @lowers(aten._upsample_nearest_exact3d.vec, cases=_vec(3))
 def nearest_exact(
