@@ -21,7 +21,7 @@ class Entry(Protocol):
 
     `Lowering`, `FunctionLowering` and `Decomposition` are the built-in kinds; `LegacyLowering`,
     `KernelLowering` and `CompositeLowering` are added to the registry of one converter; the passes
-    ask for `FusedConvolutionLowering` and `ZeroSizeLowering`.
+    ask for `FusedConvolutionLowering`, `MergedWritesLowering` and `ZeroSizeLowering`.
     """
 
     @property

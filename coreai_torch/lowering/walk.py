@@ -29,6 +29,7 @@ from . import externalized
 from .binding import Call
 from .entry import Entry, is_built_in, unsupported_op
 from .fused_convolution import FusedConvolutionLowering
+from .merged_writes import MergedWritesLowering
 from .registry import Registry
 from .result_types import check_result_type
 from .scope import Scope
@@ -131,6 +132,8 @@ class Walk:
         fused = graph.fused.get(node)
         if fused is not None:
             return FusedConvolutionLowering(self._registered(fused.convolution), fused)
+        if node in graph.merged:
+            return MergedWritesLowering(node.target, graph.merged[node])
         if zero_size is not None and zero_size & _RESULTS_OR_OPERANDS:
             return ZeroSizeLowering(node.target, self.registry.for_node(node), zero_size)
         return self._registered(node)

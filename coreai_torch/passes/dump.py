@@ -62,6 +62,9 @@ def _call(node: fx.Node, graph: PassGraph) -> str:
         notes.append(f"region of {region.match.path or 'the model'}, {len(region.body)} nodes")
     if node in graph.fused:
         notes.append(f"fused with %{graph.fused[node].convolution.name}")
+    if node in graph.merged:
+        chain = graph.merged[node]
+        notes.append(f"{len(chain.writes)} writes to %{chain.base.name}")
     if node in graph.zero_sizes:
         notes.append(f"zero size: {graph.zero_sizes[node].name}")
     if path := module_path(node):

@@ -38,6 +38,45 @@ class FusedConvolution:
     bias: torch.Tensor
 
 
+@dataclass(frozen=True)
+class Span:
+    """The positions along one axis that a view has; `keep` is false if the view drops the axis."""
+
+    start: int
+    count: int
+    step: int = 1
+    keep: bool = True
+
+    def of(self, inner: Span) -> Span:
+        """Return the positions of `inner`, which counts the positions of this span."""
+        return Span(
+            self.start + inner.start * self.step, inner.count, self.step * inner.step, inner.keep
+        )
+
+    @property
+    def end(self) -> int:
+        """The position behind the last one."""
+        return self.start + (self.count - 1) * self.step + 1
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write of `source` to a part of `base`: a span for each axis of `base`."""
+
+    base: fx.Node
+    source: fx.Node
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class MergedWrites:
+    """Writes that follow each other, in order; each of `nodes` returns the result of one."""
+
+    base: fx.Node
+    writes: list[Write]
+    nodes: list[fx.Node]
+
+
 def _is_never_custom(node: fx.Node) -> bool:
     return False
 
@@ -56,6 +95,7 @@ class PassGraph:
         externalized: the modules whose boundary is kept.
         regions: the calls of externalized modules.
         fused: batch norms that are lowered as part of the convolution before them.
+        merged: writes to parts of a tensor that are lowered together, by the last node.
         zero_sizes: nodes with an operand or result that may have no elements.
         is_custom: whether a user registered the lowering of a node. Such a node is never folded
             or fused: the registered lowering must see it.
@@ -69,6 +109,7 @@ class PassGraph:
     externalized: Sequence[Match] = ()
     regions: Sequence[Region] = ()
     fused: Mapping[fx.Node, FusedConvolution] = field(default_factory=dict)
+    merged: Mapping[fx.Node, MergedWrites] = field(default_factory=dict)
     zero_sizes: Mapping[fx.Node, ZeroSize] = field(default_factory=dict)
     is_custom: Callable[[fx.Node], bool] = _is_never_custom
 

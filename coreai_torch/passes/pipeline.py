@@ -17,12 +17,13 @@ from .externalize.find_regions import externalize
 from .fold_constants import fold_constants
 from .fuse_batch_norm import fuse_batch_norm
 from .graph import PassGraph
+from .merge_writes import merge_writes
 from .zero_size import zero_size
 
 Pass: TypeAlias = Callable[[PassGraph], PassGraph]
 
 REGION_PASSES: Sequence[Pass] = (fold_constants, fuse_batch_norm, zero_size)
-GRAPH_PASSES: Sequence[Pass] = (externalize, dead_code, *REGION_PASSES)
+GRAPH_PASSES: Sequence[Pass] = (externalize, dead_code, *REGION_PASSES, merge_writes)
 
 
 def run(

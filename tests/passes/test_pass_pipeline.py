@@ -21,6 +21,7 @@ def test_the_observer_sees_each_pass_in_order():
         "fold_constants",
         "fuse_batch_norm",
         "zero_size",
+        "merge_writes",
     ]
 
 
@@ -36,6 +37,7 @@ def test_dump_passes_writes_a_file_for_each_pass(tmp_path):
         "net/03-fold_constants.txt",
         "net/04-fuse_batch_norm.txt",
         "net/05-zero_size.txt",
+        "net/06-merge_writes.txt",
     ]
     captured, fused = files[0].read_text(), files[4].read_text()
     assert "= aten.convolution.default(%input, %p_0_weight" in captured.replace("input_1", "input")
@@ -68,4 +70,4 @@ def test_a_second_conversion_replaces_the_files(tmp_path):
     converter.add_exported_program(exported(network(), torch.ones(1, 3, 5, 5)))
     converter.to_coreai()
     converter.to_coreai()
-    assert len(list(tmp_path.rglob("*.txt"))) == 6
+    assert len(list(tmp_path.rglob("*.txt"))) == 7
