@@ -31,6 +31,7 @@ from .._lib.windows import (
     sub,
     value,
 )
+from ..reduce.reductions import average
 
 _INF, _NAN = float("inf"), float("nan")
 
@@ -387,7 +388,7 @@ def avg_pool3d(
 def _adaptive_average(x: Value, output_size: Sequence[Dim]) -> Value:
     if all(o == 1 for o in output_size):
         first = x.type.rank - len(output_size)
-        mean = cai.reduce_mean(_wide(x), range(first, x.type.rank))
+        mean = average(_wide(x), range(first, x.type.rank))
         return cai.cast(mean, cai.dtype(x))
     if slides := _even(x, output_size):
         return _on_planes(x, len(slides), lambda p: _average(p, _as_planes(slides), True, None))
