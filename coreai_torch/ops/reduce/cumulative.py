@@ -31,6 +31,10 @@ def positions(x: Value, axis: int) -> Value:
     return cai.reshape(counting(extent), dims)
 
 
+# As in `reductions.py`: runs of 1024 terms stay within 1e-6.
+_LONGEST_RUN, _RUN = 8192, 1024
+
+
 def running_total(x: Value, axis: int) -> Value:
     """Return the cumulative sum of si32 or f32. The runtime crashes on integer overflow."""
     return cai.scan(x, axis, "sum")
@@ -41,7 +45,33 @@ def _running(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> Value:
     # in si8, which torch wraps, crashes the process.
     promoted = cai.cast(x, ctx.out_dtype)
     wide = cai.cast(promoted, torch.float32 if cai.is_float(promoted) else torch.int32)
-    return cai.cast(cai.scan(wide, dim, combiner), ctx.out_dtype) if x.type.rank else promoted
+    if not x.type.rank:
+        return promoted
+    return cai.cast(_scan(wide, dim, combiner), ctx.out_dtype)
+
+
+def _scan(x: Value, axis: int, combiner: str) -> Value:
+    """Return the running sum or product; a long sum of floats runs in two stages.
+
+    Torch accumulates in float64. Added one by one, 10**6 random numbers have an error of 2.5e-5.
+    """
+    extent = x.type.shape[axis]
+    long = combiner == "sum" and cai.is_float(x) and not x.type.is_dynamic_dim(axis)
+    if not long or extent <= _LONGEST_RUN:
+        return cai.scan(x, axis, combiner)
+    run = next((d for d in range(_RUN, _RUN // 8, -1) if extent % d == 0), _RUN)
+    runs = -(-extent // run)
+    padding = [(0, runs * run - extent if a == axis else 0) for a in range(x.type.rank)]
+    dims = list(cai.sizes(x))
+    before, after = dims[:axis], dims[axis + 1 :]
+    cells = cai.reshape(cai.pad(x, padding), [*before, runs, run, *after])
+    within = cai.scan(cells, axis + 1, "sum")
+    totals = cai.shrink_dims(cai.slice_axis(within, axis + 1, run - 1, run), [axis + 1])
+    upto = _scan(cai.slice_axis(totals, axis, 0, runs - 1), axis, "sum")
+    earlier = cai.concat(axis, [cai.zeros(x, [*before, 1, *after]), upto])
+    found = cai.add(within, cai.expand_dims(earlier, [axis + 1]))
+    flat = cai.reshape(found, [*before, runs * run, *after])
+    return flat if runs * run == extent else cai.slice_axis(flat, axis, 0, extent)
 
 
 _RUNNING = [
@@ -64,6 +94,8 @@ _RUNNING = [
     cases=[
         *_RUNNING,
         case(f16(3000, values=(1.0,)), 0),
+        case(f32(2, 10_007, low=0, high=1, fixed=True), 1),
+        case(f32(9_000, 2, low=0, high=1, fixed=True), 0),
         case(i8(300, values=(127,)), 0),
         case(i32(3, values=(100,)), 0, dtype=torch.int8),
         case(c64(2, 3), 1),
