@@ -18,6 +18,7 @@ from .real_inputs import Call
 from .real_layers import LINEAR_ALGEBRA, WINDOWS
 from .real_more import MORE
 from .real_selection import SELECTION, SEQUENCES
+from .real_writes import WRITES
 
 DYNAMIC: dict[str, Callable[[], Call]] = {
     "cumsum 100,000 dynamic": lambda: (lambda x: x.cumsum(0), (torch.randn(100_000),)),
@@ -79,7 +80,7 @@ VISION: dict[str, Callable[[], Call]] = {
     ),
 }
 
-PARTS = (LINEAR_ALGEBRA, WINDOWS, SELECTION, SEQUENCES, DYNAMIC, VISION, HEADS, MORE)
+PARTS = (LINEAR_ALGEBRA, WINDOWS, SELECTION, SEQUENCES, DYNAMIC, VISION, HEADS, MORE, WRITES)
 REAL_SIZES = {name: make for part in PARTS for name, make in part.items()}
 
 # Calls above the limits, with the runtime's own op that most of the time is spent in.

@@ -25,7 +25,8 @@ from benchmarks.ops.real_sizes import EXPLAINED, REAL_SIZES
 from tests.provenance import current
 
 SECONDS, GIGABYTES, SLOW = 90, 8, 300
-WRONG = 1e-3
+# Torch's own float32 is inaccurate: `prod` of 1M differs from float64 by 4e-5.
+WRONG = 5e-5
 ALL = REAL_SIZES | CASES
 STORED = Path(__file__).parent / "real_sizes.json"
 _GRACE = 10  # times the processor seconds that a call may take on a busy machine

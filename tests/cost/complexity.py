@@ -23,6 +23,7 @@ GROWTH: dict[str, Callable[[float], float]] = {
     "n log n": lambda n: n * math.log2(n),
     "n^2": lambda n: n**2,
     "n^3": lambda n: n**3,
+    "n^4": lambda n: n**4,
 }
 
 Call = tuple[Any, tuple[Tensor, ...]]
@@ -80,6 +81,17 @@ def _grid(n: int) -> Call:
         lambda x, g: functional.grid_sample(x, g, "bicubic", align_corners=False),
         (picture, grid),
     )
+
+
+def _writes(n: int) -> Call:
+    def run(x: Tensor) -> Tensor:
+        result = torch.zeros(n, 512)
+        for row in range(n):
+            x = x * 0.5
+            result[row] = x
+        return result
+
+    return run, (torch.randn(512),)
 
 
 def _sorted(n: int) -> Tensor:
@@ -260,6 +272,24 @@ FAMILIES = (
         constants="n^2",
         reason="reduced to two diagonals in a loop of n steps, then log2 n levels of divide and "
         "conquer; the vectors of svd by QR, whose program grows with n",
+    ),
+    Family(
+        "eig, eigvals of n x n",
+        "n^4",
+        lambda n: (torch.linalg.eigvals, (torch.randn(n, n),)),
+        n=3,
+        constants="n^2",
+        reason="two or three sweeps of n rotations for each eigenvalue, and each rotation passes "
+        "over the whole matrix: 18 s for 64 x 64",
+    ),
+    Family(
+        "n writes to parts of a tensor of n rows",
+        "n",
+        _writes,
+        n=32,
+        program="n",
+        constants="n",
+        reason="one concatenation; written one by one, the tensor is copied n times",
     ),
     Family(
         "scaled_dot_product_attention of n positions",

@@ -1,0 +1,81 @@
+"""Writes to parts of a tensor, and ops whose rounding shows at real sizes only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .real_inputs import Call
+
+
+def _cost_volume(disparities: int) -> Call:
+    """Fill the volume of a stereo network, one disparity at a time."""
+
+    def run(left: Tensor, right: Tensor) -> Tensor:
+        channels, height, width = left.shape[1:]
+        volume = left.new_zeros(1, 2 * channels, disparities, height, width)
+        for shift in range(disparities):
+            volume[:, :channels, shift, :, shift:] = left[:, :, :, shift:]
+            volume[:, channels:, shift, :, shift:] = right[:, :, :, : width - shift]
+        return volume
+
+    return run, (torch.randn(1, 32, 64, 128), torch.randn(1, 32, 64, 128))
+
+
+def _steps(count: int) -> Call:
+    """Store the state of a recurrence after every step."""
+
+    def run(x: Tensor, decay: Tensor) -> Tensor:
+        states, state = torch.zeros(count, 4, 256), torch.zeros(4, 256)
+        for step in range(count):
+            state = state * decay + x[step]
+            states[step] = state
+        return states
+
+    return run, (torch.randn(count, 4, 256), torch.rand(256))
+
+
+def _rotated(tokens: int) -> Call:
+    """Rotate pairs of neighboring elements by writing even and odd positions."""
+
+    def run(x: Tensor) -> Tensor:
+        result = torch.empty_like(x)
+        result[..., ::2], result[..., 1::2] = -x[..., 1::2], x[..., ::2]
+        return result
+
+    return run, (torch.randn(1, 8, tokens, 64),)
+
+
+WRITES: dict[str, Callable[[], Call]] = {
+    "stereo cost volume 24x64x128": lambda: _cost_volume(24),
+    "states of 256 steps": lambda: _steps(256),
+    "writes of even and odd positions 8x1,024x64": lambda: _rotated(1_024),
+    "interpolate linear 10,000 to 22,051": lambda: (
+        lambda x: functional.interpolate(x, size=22_051, mode="linear"),
+        (torch.randn(1, 8, 10_000),),
+    ),
+    "interpolate nearest-exact 24 to 564": lambda: (
+        lambda x: functional.interpolate(x, size=564, mode="nearest-exact"),
+        (torch.randn(1, 64, 24),),
+    ),
+    "grid_sample border 480x640": lambda: (
+        lambda x, g: functional.grid_sample(x, g, padding_mode="border", align_corners=False),
+        (torch.randn(1, 3, 480, 640), torch.rand(1, 240, 320, 2) * 2.4 - 1.2),
+    ),
+    "group_norm 128x256x256 of mean 3": lambda: (
+        lambda x: functional.group_norm(x + 3, 32),
+        (torch.randn(1, 128, 256, 256),),
+    ),
+    "layer_norm of planes 8x512x512": lambda: (
+        lambda x: functional.layer_norm(x, (512, 512)),
+        (torch.randn(1, 8, 512, 512) + 3,),
+    ),
+    "global average pool 64x512x512": lambda: (
+        lambda x: functional.adaptive_avg_pool2d(x, 1),
+        (torch.rand(1, 64, 512, 512),),
+    ),
+    "cumsum of positive numbers 1M": lambda: (lambda x: x.cumsum(0), (torch.rand(1_000_000),)),
+}
