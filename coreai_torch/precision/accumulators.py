@@ -38,15 +38,29 @@ def accumulators(program: torch.export.ExportedProgram) -> Iterator[fx.Node]:
 
 def _path(node: fx.Node, state: fx.Node | None) -> list[fx.Node]:
     """Return the nodes from a new value to the old one, if all of them are sums and products."""
-    if state is None or node is state or base(node) not in (*_SUMS, *_FACTORS, *MOVES):
-        return []
-    for operand in node.all_input_nodes:
-        if operand is state and not _selects(node, operand):
-            return [node]
-        rest = _path(operand, state) if not _selects(node, operand) else []
-        if rest:
-            return [node, *rest]
+    reader: dict[fx.Node, fx.Node | None] = {node: None}  # the node that led to each visited one
+    waiting = [node]
+    while waiting and state is not None:
+        visited = waiting.pop()
+        if visited is state or base(visited) not in (*_SUMS, *_FACTORS, *MOVES):
+            continue
+        for operand in visited.all_input_nodes:
+            if _selects(visited, operand):
+                continue
+            if operand is state:
+                return _back(visited, reader)
+            if operand not in reader:
+                reader[operand] = visited
+                waiting.append(operand)
     return []
+
+
+def _back(node: fx.Node | None, reader: dict[fx.Node, fx.Node | None]) -> list[fx.Node]:
+    found = []
+    while node is not None:
+        found.append(node)
+        node = reader[node]
+    return found
 
 
 def _pointwise(node: fx.Node) -> Iterator[fx.Node]:

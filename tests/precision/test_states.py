@@ -8,6 +8,7 @@ from torch import nn
 
 from coreai_torch import get_decomp_table
 from coreai_torch.precision import to_half
+from coreai_torch.precision.accumulators import accumulators
 
 X = torch.rand(4, 8, generator=torch.Generator().manual_seed(0)) + 0.5
 
@@ -77,3 +78,20 @@ def test_caches_become_half_precision(model):
     half, report = to_half(exported(model()), [[X]])
     assert half.state_dict["state"].dtype == torch.float16
     assert "a state that is added to" not in report.defaults.values()
+
+
+class Branching(Sum):
+    """A chain of sums with two operands each: 2**60 paths lead to the state."""
+
+    def forward(self, x):
+        value, before = self.state + x.mean(0), x.mean(0)
+        for _ in range(60):
+            value, before = value * 0.5 + before * 0.5, value
+        self.state.copy_(value)
+        return x + value
+
+
+def test_many_paths_to_a_state_are_searched_once():
+    program = torch.export.export(Branching(), (X,)).run_decompositions(get_decomp_table())
+    path = {node.name for node in accumulators(program)}
+    assert {"add", "mul", "add_1"} <= path
