@@ -99,7 +99,9 @@ def _run(steps: tuple[Tensor, ...], state: Tensor) -> tuple[Tensor, Tensor]:
         # Call the op, not torch.while_loop: in a non-strict export that wrapper compiles its body
         # with dynamo, whose cache specializes a dynamic batch to the size of an earlier static
         # export.
-        carried = (value.new_zeros((), dtype=torch.int64), state, torch.zeros_like(value))
+        # A loop returns tensors with the strides that it takes; the value may be a permuted view.
+        outputs = torch.zeros_like(value, memory_format=torch.contiguous_format)
+        carried = (value.new_zeros((), dtype=torch.int64), state.contiguous(), outputs)
         loop = torch.ops.higher_order.while_loop
         _, state, output = loop(_has_step, _take_step, carried, steps)
         return output, state

@@ -201,13 +201,43 @@ def key_value_pairs(model: Any, cache: Any) -> list[Pair]:
     known = (DynamicLayer, DynamicSlidingWindowLayer)
     other = sorted({type(one).__name__ for one in layers if type(one) not in known})
     if other or not layers:
-        kind = ", ".join(other) or "an unknown kind of cache"
+        raise _unknown_cache(model, ", ".join(other) or "an unknown kind of cache")
+    return [(layer.keys, layer.values) for layer in layers]
+
+
+_LINEAR = (
+    "LinearAttentionLayer",
+    "LinearAttentionAndFullAttentionLayer",
+    "LinearAttentionAndSlidingWindowAttentionLayer",
+)
+
+
+def split_layers(model: Any, cache: Any) -> tuple[list[Pair], Any]:
+    """Return the keys and values of a cache, and the cache itself if it has linear layers.
+
+    Raise for any other kind of cache.
+    """
+    layers = getattr(cache, "layers", [])
+    if not layers:
         raise ConversionError(
-            f"{type(model).__name__} stores its state in {kind}; only keys and values of "
-            "attention can be states of the program\n"
+            f"{type(model).__name__} does not store keys and values in a cache of transformers, "
+            "but the engine needs them\n"
             "  try   call coreai_torch.convert(model, args) with use_cache=False for full sequences"
         )
-    return [(layer.keys, layer.values) for layer in layers]
+    if not any(type(one).__name__ in _LINEAR for one in layers):
+        return key_value_pairs(model, cache), None
+    known = (*_LINEAR, "DynamicLayer", "DynamicSlidingWindowLayer")
+    if other := sorted({type(one).__name__ for one in layers} - set(known)):
+        raise _unknown_cache(model, ", ".join(other))
+    return [(one.keys, one.values) for one in layers if hasattr(one, "keys")], cache
+
+
+def _unknown_cache(model: Any, kind: str) -> ConversionError:
+    return ConversionError(
+        f"{type(model).__name__} stores its state in {kind}; only keys and values of "
+        "attention can be states of the program\n"
+        "  try   call coreai_torch.convert(model, args) with use_cache=False for full sequences"
+    )
 
 
 def _check_positions(model: Any, what: str, length: int) -> None:

@@ -9,8 +9,8 @@ import pytest
 VERDICTS = bundle_verdicts.load()
 
 
-def test_at_least_forty_architectures_are_judged():
-    assert len(VERDICTS) >= 40
+def test_at_least_forty_architectures_conform():
+    assert sum(row["verdict"] == "conforms" for row in VERDICTS.values()) >= 40
     assert set(VERDICTS) <= set(architectures.names())
 
 
@@ -19,7 +19,7 @@ def test_architectures_conform_or_are_rejected():
 
 
 def test_rejected_architectures_have_a_cause():
-    causes = ("stores its state in", "torch.export could not export")
+    causes = ("but the engine needs", "but the engine runs long prompts in chunks")
     for row in VERDICTS.values():
         assert (row["verdict"] == "rejected") == any(c in row["reason"] for c in causes)
 

@@ -150,7 +150,7 @@ class _Fake:
         self.fault, self.calls = fault, 0
         self.metadata = SimpleNamespace(max_context_length=context, vocab_size=16, kv_cache="float")
         self.state_shape, self.state_dtype = (1, 1, 1, -1, 1), torch.float32
-        self.compute_dtype = torch.float32
+        self.compute_dtype, self.fixed = torch.float32, {}
 
     def states(self, slots=256, fill=0.0):
         return States(*(torch.full((1, 1, 1, slots, 1), fill) for _ in range(2)))

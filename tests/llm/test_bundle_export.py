@@ -159,7 +159,7 @@ _FOLDER = "not the folder of a model: config.json is missing"
     ("model", "arguments", "message"),
     [
         (_seq2seq, {}, "has an encoder; a bundle contains a decoder only"),
-        (_recurrent, {}, "MambaForCausalLM stores its state in an unknown kind of cache"),
+        (_recurrent, {}, "MambaForCausalLM has no attention, but the engine needs keys"),
         (_unlimited, {}, "does not limit the context"),
         (lambda: decoder("llama"), {"tokenizer": None}, "a bundle needs a tokenizer"),
         (lambda: decoder("llama"), {"tokenizer": _Slow()}, "_Slow is not a fast tokenizer"),

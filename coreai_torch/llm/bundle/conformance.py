@@ -259,7 +259,7 @@ def _check_ports(subject: _Subject) -> str:
         found.append(f"the functions are {public}, not ['{MAIN}']")
     for what, names, wanted in (
         ("inputs", ports.input_names, list(INPUTS)),
-        ("states", ports.state_names, [KEYS, VALUES]),
+        ("states", ports.state_names, [KEYS, VALUES, *runtime.fixed]),
         ("outputs", ports.output_names[:1], [LOGITS]),
     ):
         if list(names) != wanted:
@@ -280,6 +280,10 @@ def _check_ports(subject: _Subject) -> str:
         (all(size > 0 for size in [*shape[:3], *shape[4:]]), f"{KEYS} has more dynamic sizes"),
         (str(logits.dtype) == "float16", f"{LOGITS} is {logits.dtype}, not float16"),
         (list(logits.shape) == [1, -1, vocabulary], f"{LOGITS} is not [1, ?, {vocabulary}]"),
+        *(
+            (min(sizes) > 0 and dtype.is_floating_point, f"{name} is not a fixed state of floats")
+            for name, (sizes, dtype) in runtime.fixed.items()
+        ),
     ]
     found = [message for holds, message in checks if not holds]
     if found:
@@ -293,7 +297,9 @@ def _check_ports(subject: _Subject) -> str:
     subject.trial = Trial(runtime, reference)
     layers, _, heads, _, width = shape
     only = ", for the pipelined engine only" if runtime.metadata.kv_cache == "int8" else ""
-    return f"{layers} layers of {heads} heads of {width}, {states[0].dtype}{only}, run by {engine}"
+    more = f", {' and '.join(runtime.fixed)}" if runtime.fixed else ""
+    seen = f"{layers} layers of {heads} heads of {width}, {states[0].dtype}{more}{only}"
+    return f"{seen}, run by {engine}"
 
 
 def _engine(subject: _Subject, runtime: BundleRuntime) -> str:

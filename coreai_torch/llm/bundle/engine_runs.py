@@ -153,10 +153,11 @@ def rewind(trial: Trial) -> str:
     sequence = trial.sequence()
     sequence.append(first)
     sequence.rewind(kept)
-    rows = sequence.append(second)
+    rows = sequence.append(torch.cat([first[:kept], second])[sequence.length :])[-len(second) :]
     want = trial.logits(torch.cat([first[:kept], second]))[kept:]
     gap = trial.same(rows, want, "after a rewind")
-    return f"{length} tokens rewound to {kept} equal a fresh run, {gap:.1g} apart"
+    how = "run again" if trial.runtime.fixed else f"rewound to {kept}"
+    return f"{length} tokens {how} equal a fresh run, {gap:.1g} apart"
 
 
 def warm_up(trial: Trial) -> str:

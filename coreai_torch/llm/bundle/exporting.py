@@ -58,8 +58,9 @@ def export(
     function `main` has the inputs `input_ids` and `position_ids`, the states `keyCache` and
     `valueCache`, and the float16 output `logits`. Returns the path of the bundle. Raises
     `ConversionError` with the reason for a model that the engine cannot run: one with an encoder,
-    or one that stores anything but keys and values between steps. A vision-language model (Gemma 3,
-    Qwen2-VL, Qwen2.5-VL) becomes a bundle of three assets.
+    or one without keys and values. Convolutions and recurrences of a hybrid model become states of
+    a fixed size. A vision-language model (Gemma 3, Qwen2-VL, Qwen2.5-VL) becomes a bundle of three
+    assets.
 
     ```text
     llm.export("Qwen3-0.6B/", "qwen3_0_6b")
@@ -100,7 +101,8 @@ def export(
             source = _load(model, tokenizer, dtype)
             if is_static:
                 source = _static_source(source)
-            layers, vocabulary = _first_step(source.model)
+            layers, linear, vocabulary = _first_step(source.model)
+            _check_kind(source.model, linear, target)
             chosen = name or bundle.absolute().name
             context = max_context_length
             family = _family(source.model, image_size)
@@ -113,10 +115,13 @@ def export(
         with _replacing(bundle) as folder:
             write_tokenizer(source.tokenizer, folder / FOLDER, request.eos_token_ids)
             metadata = request.metadata(source, compression, kv_cache)
+            if linear is not None:
+                names = tuple(state.name for state in linear.states)
+                metadata = replace(metadata, fixed_states=names)
             options = _Options(recognize, turn_weights, verify)
             family = _family(source.model, image_size)
             if family is None:
-                _write_decoder(folder, source, layers, metadata, options, stage)
+                _write_decoder(folder, source, (layers, linear), metadata, options, stage)
             else:
                 _write_vision(folder, source, family, layers, metadata, options, stage)
     return bundle
@@ -134,12 +139,13 @@ class _Options:
 def _write_decoder(
     folder: Path,
     source: _Source,
-    layers: list[Any],
+    cache: tuple[list[Any], Any],
     metadata: BundleMetadata,
     options: _Options,
     stage: Stages,
 ) -> None:
     """Write the asset and the metadata of a decoder, and verify it."""
+    layers, linear = cache
     limit = metadata.max_context_length
     converter = TorchConverter(recognize=options.recognize and not metadata.is_static)
     if metadata.is_static:
@@ -152,7 +158,7 @@ def _write_decoder(
         from .graph import Main, stage_main
 
         with stage("exporting"):
-            main = Main(source.model, layers, metadata.kv_cache)
+            main = Main(source.model, layers, metadata.kv_cache, linear)
             stage_main(converter, main, limit, turn_weights=options.turn_weights)
         _write_asset(converter, folder / metadata.asset, stage)
     (folder / FILE).write_text(metadata.to_json(), "utf-8")
@@ -397,12 +403,25 @@ def _context(model: Any, config: Any, given: int | None) -> int:
     return int(context)
 
 
-def _first_step(model: Any) -> tuple[list[Any], int]:
-    """Return the sizes of each layer's keys and values, and the number of tokens that it predicts.
+def _check_kind(model: Any, linear: Any, target: str) -> None:
+    """Raise for fixed states in a bundle whose engine keeps keys and values only."""
+    from .vision.families import is_vision_language
+
+    kind = "vision-language" if is_vision_language(model.config) else ""
+    kind = "static" if _is_static(target) else kind
+    if linear is not None and kind:
+        raise ConversionError(
+            f"{type(model).__name__} has states beside keys and values, which the engine of {kind} "
+            "bundles does not keep\n  try   pass target='gpu'"
+        )
+
+
+def _first_step(model: Any) -> tuple[list[Any], Any, int]:
+    """Return the sizes of keys and values, the linear layers, and the size of the vocabulary.
 
     Raise for models that store anything else between steps.
     """
-    from ..export_steps import key_value_pairs
+    from ..export_steps import split_layers
     from .layer_shape import LayerShape
 
     if model.config.is_encoder_decoder:
@@ -414,15 +433,22 @@ def _first_step(model: Any) -> tuple[list[Any], int]:
         first = model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
     except (RuntimeError, TypeError, ValueError) as error:
         if "past_key_values" not in inspect.signature(model.forward).parameters:
-            key_value_pairs(model, None)  # raises: its cache is of another kind
+            split_layers(model, None)  # raises: its cache is of another kind
         raise ConversionError(
             f"{type(model).__name__} itself fails on one token with a cache: {error}\n"
             "  try   correct its configuration until model(input_ids=..., use_cache=True) works"
         ) from error
     for weight in model.parameters():
         release_mapped_pages(weight)  # the step has read all weights
-    pairs = key_value_pairs(model, getattr(first, "past_key_values", None))
-    return [LayerShape.of(*pair) for pair in pairs], int(first.logits.shape[-1])
+    stored = getattr(first, "past_key_values", None) or getattr(first, "cache_params", None)
+    pairs, cache = split_layers(model, stored)
+    linear = None
+    if cache is not None:
+        from .linear_states import LinearLayers, check_chunks
+
+        linear = LinearLayers.of(model, cache)
+        check_chunks(model)
+    return [LayerShape.of(*pair) for pair in pairs], linear, int(first.logits.shape[-1])
 
 
 def _write_asset(

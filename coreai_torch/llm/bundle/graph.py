@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,11 @@ from .compute_dtype import compute_dtype
 from .int8_cache import COLUMNS
 from .layer_shape import LayerShape
 from .metadata import INPUTS, KEYS, LOGITS, VALUES
+from .replacements import exportable
 from .stacked_cache import StackedStates, stacked_cache
+
+if TYPE_CHECKING:
+    from .linear_states import LinearLayers
 
 # Example sizes: all different, and none is 0 or 1, on which torch would specialize.
 _QUERY, _TOTAL, _SLOTS = 3, 7, 11
@@ -34,15 +38,27 @@ class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
     """The model with the inputs, states and output of a bundle."""
 
     def __init__(
-        self, model: nn.Module, layers: Sequence[LayerShape], kv_cache: str = "float"
+        self,
+        model: nn.Module,
+        layers: Sequence[LayerShape],
+        kv_cache: str = "float",
+        linear: LinearLayers | None = None,
     ) -> None:
         super().__init__()
+        self.linear = linear
         self.model, self.layers = model, list(layers)
         self.has_int8_cache = kv_cache == "int8"
         self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
 
-    def forward(self, input_ids: Tensor, position_ids: Tensor, keys: Tensor, values: Tensor) -> Any:
-        """Return the float16 logits of all new tokens; update both states in place."""
+    def forward(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        fixed: Sequence[Tensor] = (),
+    ) -> Any:
+        """Return the float16 logits of all new tokens; update the states in place."""
         query, total = input_ids.shape[1], position_ids.shape[1]
         offset = total - query
         states = StackedStates(keys, values)
@@ -50,12 +66,17 @@ class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         if self.takes_positions:
             last = torch.arange(query, dtype=torch.int32) + offset
             arguments["position_ids"] = position_ids.index_select(1, last).long()
+        if self.linear is None:
+            cache = stacked_cache(states, len(self.layers), offset, total)
+        else:
+            started = self.linear.started(fixed, offset)
+            cache = self.linear.cache(states, started, offset, total)
         output = self.model(
-            input_ids=input_ids.long(),
-            past_key_values=stacked_cache(states, len(self.layers), offset, total),
-            use_cache=True,
-            **arguments,
+            input_ids=input_ids.long(), past_key_values=cache, use_cache=True, **arguments
         )
+        if self.linear is not None:
+            for old, new in zip(fixed, self.linear.content(cache), strict=True):
+                old.copy_(new)
         states.write(offset, total)
         keys.copy_(states.keys)
         values.copy_(states.values)
@@ -77,26 +98,47 @@ def stage_main(
 ) -> None:
     """Export the module and stage it as the function `main`."""
     register_cache_ops(converter)
-    example = (
+    example: tuple[Any, ...] = (
         torch.zeros(1, _QUERY, dtype=torch.int32),
         torch.arange(_TOTAL, dtype=torch.int32)[None],
         *main.empty_states(_SLOTS),
     )
-    rules = capture_rules(converter)
-    try:
-        program = prepare(main, example, None, _sizes(Dim("total")), rules=rules).program
-    except ExportError:
-        # MPT slices a table of biases, which has one for each token of the context, from
-        # max(0, size - total): torch exports this for a start above 0 only, so for totals below
-        # the context. The slice that the program contains is right for the context itself, too.
-        limited = Dim("total", max=max_context_length - 1)
-        program = prepare(main, example, None, _sizes(limited), rules=rules).program
+    states = [KEYS, VALUES]
+    if main.linear is not None:
+        example = (*example, [state.zeros() for state in main.linear.states])
+        states += [state.name for state in main.linear.states]
+    with exportable(main.model):
+        program = _captured(main, example, capture_rules(converter), max_context_length)
     if turn_weights:
         transpose_weights([program])
-    converter.add_exported_program(program, list(INPUTS), [LOGITS], [KEYS, VALUES])
+    converter.add_exported_program(program, list(INPUTS), [LOGITS], states)
 
 
-def _sizes(total: Any) -> tuple[Any, ...]:
+def _captured(main: Main, example: Any, rules: Any, max_context_length: int) -> Any:
+    """Export for any sizes, or for sizes below the context if the model has tables of its size.
+
+    MPT slices a table of biases from max(0, size - total): torch exports this for a start above 0
+    only. GPT-Neo slices a table of masks from total - query to total. The slices that the program
+    contains are right for the context itself, too, and for one token.
+    """
+    fixed = 0 if main.linear is None else len(main.linear.states)
+    below = max_context_length - 1
+    tries: list[tuple[Any, Any]] = [
+        (Dim("query"), Dim("total")),
+        (Dim("query"), Dim("total", max=below)),
+        (Dim("query", min=2, max=below), Dim("total", min=2, max=below)),
+    ]
+    errors: list[ExportError] = []
+    for query, total in tries:
+        try:
+            return prepare(main, example, None, _sizes(query, total, fixed), rules=rules).program
+        except ExportError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _sizes(query: Any, total: Any, fixed: int) -> tuple[Any, ...]:
     """Return the dynamic sizes of the inputs and states."""
     slots = Dim("slots")
-    return ({1: Dim("query")}, {1: total}, {3: slots}, {3: slots})
+    sizes = ({1: query}, {1: total}, {3: slots}, {3: slots})
+    return (*sizes, [None] * fixed) if fixed else sizes

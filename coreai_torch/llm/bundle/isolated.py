@@ -138,6 +138,8 @@ class IsolatedRuntime(BundleRuntime):
                 "  try   export the bundle again with coreai_torch.llm.export"
             )
         self.state_shape, self.state_dtype = self._isolated.state(KEYS)
+        for name in self.metadata.fixed_states:
+            self.fixed[name] = self._isolated.state(name)
 
     def store(self, content: Tensor) -> Any:
         """Copy the content of a state to the child."""

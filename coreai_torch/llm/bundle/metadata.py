@@ -14,6 +14,10 @@ VERSION = "0.2"
 FILE = "metadata.json"
 MAIN = "main"
 KEYS, VALUES = "keyCache", "valueCache"
+# States of a fixed size. The engine takes the first two states as keys and values, whether it lists
+# them as stored or by name, and takes a state for a cache if its name contains "cache" or "kv".
+CONVOLUTION, RECURRENT = "zConvolution", "zRecurrent"
+FIXED_STATES = (CONVOLUTION, RECURRENT)
 STATIC_STATES = ("key_cache", "value_cache")
 INPUTS = ("input_ids", "position_ids")
 LOGITS = "logits"
@@ -39,6 +43,7 @@ class BundleMetadata:
     compression: str | None = None
     other_assets: Mapping[str, str] = field(default_factory=dict)  # by role
     vision: Mapping[str, Any] | None = None  # sizes and normalization of images
+    fixed_states: tuple[str, ...] = ()  # states beside keys and values
     is_static: bool = False  # functions with static shapes, for the Neural Engine
     # Only strings: the engine rejects any other value.
     user_data: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +86,8 @@ class BundleMetadata:
         if self.is_static:
             return {"states": dict.fromkeys(STATIC_STATES, "kv_cache")}
         states = (KEYS, VALUES) if self.vision is None else ("k_cache", "v_cache")
-        return {"function_map": {MAIN: [MAIN]}, "states": dict.fromkeys(states, "kv_cache")}
+        kinds = dict.fromkeys(states, "kv_cache") | dict.fromkeys(self.fixed_states, "fixed")
+        return {"function_map": {MAIN: [MAIN]}, "states": kinds}
 
     @classmethod
     def read(cls, bundle: Path) -> BundleMetadata:
@@ -100,6 +106,7 @@ class BundleMetadata:
         if found:
             raise _invalid(path, "; ".join(found))
         language, source = content["language"], content.get("source") or {}
+        states = set(language.get("states") or ())
         return cls(
             name=content["name"],
             asset=content["assets"][MAIN],
@@ -108,7 +115,8 @@ class BundleMetadata:
             max_context_length=language["max_context_length"],
             hf_model_id=source.get("hf_model_id"),
             compression=content.get("compression"),
-            is_static=set(STATIC_STATES) <= set(language.get("states") or ()),
+            fixed_states=tuple(one for one in FIXED_STATES if one in states),
+            is_static=set(STATIC_STATES) <= states,
             other_assets={role: one for role, one in content["assets"].items() if role != MAIN},
             vision=content["vision"] if content["kind"] == "vlm" else None,
             user_data=content.get("user_data") or {},

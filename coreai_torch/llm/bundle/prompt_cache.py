@@ -46,6 +46,7 @@ def write(path: Path, row: Row, length: int) -> None:
         name: row.sequence.states.content(name)[:, :, :, :length].cpu().contiguous()
         for name in (KEYS, VALUES)
     }
+    tensors |= {name: row.sequence.states.content(name).cpu() for name in row.sequence.states.fixed}
     tensors["tokens"] = torch.tensor(row.tokens[:length], dtype=torch.int32)
     header = {"coreai_torch": json.dumps({"asset": fingerprint(row.sequence.runtime)})}
     if path.is_dir():
@@ -67,7 +68,7 @@ def read(path: Path, runtime: BundleRuntime) -> Row:
     try:
         with safe_open(path, "pt") as file:
             header = json.loads((file.metadata() or {}).get("coreai_torch", "{}"))
-            names = ("tokens", KEYS, VALUES)
+            names = ("tokens", KEYS, VALUES, *runtime.fixed)
             tensors = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise GenerationError(
@@ -78,7 +79,8 @@ def read(path: Path, runtime: BundleRuntime) -> Row:
             f"{path} belongs to another bundle than {runtime.metadata.name}\n"
             "  try   delete it and write it again with this bundle"
         )
-    states = States(*(tensors[name] for name in (KEYS, VALUES)))
+    fixed = {name: tensors[name] for name in runtime.fixed}
+    states = States(tensors[KEYS], tensors[VALUES], fixed)
     length = len(tensors["tokens"])
     slots = runtime.states().slots
     while slots < length:
@@ -105,7 +107,13 @@ def around(pool: RowPool, rows: Sequence[Sequence[int]], path: Path | str | None
         known = read(file, pool.runtime)
         if all(row.shared(prompt) < known.shared(prompt) for row in pool.rows):
             pool.rows = [known.copy()]
+    elif pool.runtime.fixed and len(prompt) > 1:
+        # States of a fixed size cannot return to a prefix: store them before the last token.
+        pool.logits([prompt[:-1]])
+        write(file, pool.rows[0], len(prompt) - 1)
     yield
+    if pool.runtime.fixed:
+        return
     complete = known is not None and known.tokens == prompt
     row = next((one for one in pool.rows if one.tokens[: len(prompt)] == prompt), None)
     if row is not None and not complete:

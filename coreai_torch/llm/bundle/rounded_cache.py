@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from .int8_cache import pack_rows, unpack_rows
 
@@ -19,9 +19,26 @@ class _RoundedLayer(DynamicLayer):  # type: ignore[misc]  # mypy does not follow
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Append rounded rows and return all rows so far."""
-        new = (unpack_rows(pack_rows(one), one.dtype) for one in (key_states, value_states))
-        found: tuple[Tensor, Tensor] = super().update(*new, *args, **kwargs)
+        found: tuple[Tensor, Tensor] = _rounding(super().update)(
+            key_states, value_states, *args, **kwargs
+        )
         return found
+
+
+def _with_rounded_rows(cache: Cache) -> Cache:
+    """Return the cache of a hybrid model whose keys and values are rounded, but no other state."""
+    for layer in cache.layers:
+        if isinstance(layer, DynamicLayer):
+            layer.update = _rounding(layer.update)
+    return cache
+
+
+def _rounding(update: Any) -> Any:
+    def rounded(keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        new = (unpack_rows(pack_rows(one), one.dtype) for one in (keys, values))
+        return update(*new, *args, **kwargs)
+
+    return rounded
 
 
 class RoundedCacheModel(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
@@ -41,5 +58,8 @@ class RoundedCacheModel(nn.Module):  # type: ignore[misc]  # mypy does not follo
     def forward(self, input_ids: Tensor, **_: Any) -> SimpleNamespace:
         """Return the logits of all tokens."""
         cache = Cache(layer_class_to_replicate=_RoundedLayer)
+        made = DynamicCache(config=self.model.config)
+        if not all(isinstance(one, DynamicLayer) for one in made.layers):
+            cache = _with_rounded_rows(made)
         output = self.model(input_ids=input_ids, past_key_values=cache, use_cache=True)
         return SimpleNamespace(logits=output.logits)

@@ -21,9 +21,12 @@ class Row:
     def shared(self, wanted: Items[int]) -> int:
         """Return how many first tokens of a request are in the cache.
 
-        The last token of the request never counts: its logits are needed.
+        The last token of the request never counts: its logits are needed. With states of a fixed
+        size, a request must continue all tokens of the row.
         """
         most = min(len(self.tokens), len(wanted) - 1)
+        if self.sequence.runtime.fixed and tuple(wanted[:most]) != self.tokens:
+            return 0
         for position in range(most):
             if self.tokens[position] != wanted[position]:
                 return position
@@ -55,7 +58,8 @@ class RowPool:
             self.reused += kept
             row.sequence.rewind(kept)
             row.tokens = wanted
-            results[wanted] = row.sequence.append(torch.tensor(wanted[kept:]))[-1]
+            new = torch.tensor(wanted[row.sequence.length :])
+            results[wanted] = row.sequence.append(new)[-1]
         self.rows = rows
         return torch.stack([results[wanted] for wanted in requests]).float()
 

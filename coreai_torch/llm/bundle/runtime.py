@@ -7,6 +7,7 @@ import atexit
 import math
 import time
 import weakref
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,8 @@ class BundleRuntime:
         self.load_asset = load or load_model
         self.first_slots = FIRST_SLOTS if load is None else FIRST_SLOTS_HERE
         self.metadata = BundleMetadata.read(self.bundle)
+        # Sizes and dtype of the states of a fixed size, by name.
+        self.fixed: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
         self.asset = self.bundle / self.metadata.asset
         if not self.asset.is_dir():
             raise GenerationError(
@@ -100,6 +103,10 @@ class BundleRuntime:
         port = self.ports.state_descriptor(KEYS)
         self.state_shape = tuple(map(int, port.shape))
         self.state_dtype = tensor(np.zeros(1, dtype=port.dtype)).dtype
+        for name in self.metadata.fixed_states:
+            port = self.ports.state_descriptor(name)
+            dtype = tensor(np.zeros(1, dtype=port.dtype)).dtype
+            self.fixed[name] = (tuple(map(int, port.shape)), dtype)
 
     def _check_main(self) -> None:
         if MAIN not in self.function_names:
@@ -116,7 +123,12 @@ class BundleRuntime:
         if not self.state_dtype.is_floating_point and fill:
             value = -128 if math.isnan(fill) else 127  # scales of infinity, in both signs
         made = (torch.full(shape, value, dtype=self.state_dtype) for _ in range(2))
-        return States(*map(self.store, made))
+        fixed = {
+            name: self.store(torch.full(sizes, fill, dtype=dtype))
+            for name, (sizes, dtype) in self.fixed.items()
+        }
+        keys, values = map(self.store, made)
+        return States(keys, values, fixed)
 
     @property
     def compute_dtype(self) -> torch.dtype:
@@ -161,6 +173,9 @@ class TorchRuntime(BundleRuntime):
         port = self._in_torch.states[KEYS]
         self.state_shape = tuple(max(int(size), -1) for size in port.shape)
         self.state_dtype = port.dtype
+        for name in self.metadata.fixed_states:
+            port = self._in_torch.states[name]
+            self.fixed[name] = (tuple(map(int, port.shape)), port.dtype)
 
     def store(self, content: Tensor) -> Any:
         """Return the content on the device."""
@@ -176,10 +191,14 @@ class TorchRuntime(BundleRuntime):
 
 
 class States:
-    """Keys and values `[layers, 1, heads, slots, width]`, updated in place by the function."""
+    """Keys and values `[layers, 1, heads, slots, width]`, updated in place by the function.
 
-    def __init__(self, keys: Any, values: Any) -> None:
-        self.arrays: dict[str, Any] = {KEYS: keys, VALUES: values}
+    `fixed` are the states whose size does not depend on the tokens.
+    """
+
+    def __init__(self, keys: Any, values: Any, fixed: Mapping[str, Any] | None = None) -> None:
+        self.fixed = dict(fixed or {})
+        self.arrays: dict[str, Any] = {KEYS: keys, VALUES: values, **self.fixed}
 
     @property
     def slots(self) -> int:
@@ -199,11 +218,17 @@ class States:
             grown = old.new_zeros(*old.shape[:3], slots, old.shape[4])
             grown[:, :, :, :used] = old[:, :, :, :used]
             new.append(runtime.store(grown))
-        return States(*new)
+        keys, values = new
+        return States(keys, values, self._copied(runtime))
 
     def copy(self, runtime: BundleRuntime) -> States:
         """Return an independent copy."""
-        return States(*(runtime.store(self.content(name)) for name in (KEYS, VALUES)))
+        new = (runtime.store(self.content(name)) for name in (KEYS, VALUES))
+        keys, values = new
+        return States(keys, values, self._copied(runtime))
+
+    def _copied(self, runtime: BundleRuntime) -> dict[str, Any]:
+        return {name: runtime.store(self.content(name)) for name in self.fixed}
 
 
 class Sequence:
@@ -237,8 +262,12 @@ class Sequence:
         return logits
 
     def rewind(self, length: int) -> None:
-        """Forget the tokens after the first `length`; their rows stay in the cache."""
-        self.length = min(length, self.length)
+        """Forget the tokens after the first `length`; their rows stay in the cache.
+
+        States of a fixed size cannot return to a prefix, so all tokens must run again.
+        """
+        if length < self.length:
+            self.length = 0 if self.runtime.fixed else length
 
 
 def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop) -> None:
