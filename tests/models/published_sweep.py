@@ -5,7 +5,7 @@ time and memory, and adds one line of JSON to FILE: its verdict, the commit and 
 model with a line at this commit is not judged again, so an interrupted sweep continues. One model
 of each family comes first, then the second of each, so that a short sweep covers all families.
 
-It has forks of its own instead of a fleet run, because it runs in parallel on machines without Dask
+It starts forks itself instead of a fleet run, because it runs in parallel on machines without Dask
 and pyarrow, and stops at a given second with all verdicts in one file.
 
     --jobs N        forks at a time (1)
