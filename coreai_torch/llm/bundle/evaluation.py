@@ -47,7 +47,7 @@ class EvaluationReport:
         scores, found = self.scores, {}
         reference = scores.get(COMPRESSED) or scores.get(EAGER)
         if reference is not None:
-            # Without the compressed model in torch, the two changes cannot be told apart.
+            # Without the compressed model in torch, the two changes cannot be distinguished.
             name = "conversion and compression" if self.is_joint else "conversion"
             found[name] = _minus(scores[BUNDLE], reference)
         if COMPRESSED in scores and EAGER in scores:
