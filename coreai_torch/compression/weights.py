@@ -77,11 +77,18 @@ def is_transposed_linear(module: nn.Module) -> bool:
     return type(module).__name__ == "Conv1D"
 
 
+# Experts without the attribute `is_transposed`; their weights are [experts, in, out].
+_TRANSPOSED_EXPERTS = ("Llama4TextExperts",)
+
+
 def is_experts(module: nn.Module) -> bool:
     """Return whether the layer contains experts of transformers: weights [experts, out, in].
 
-    Their order is [experts, in, out] if `is_transposed`.
+    Their order is [experts, in, out] if `is_transposed`, and in some classes always.
     """
+    kinds = {kind.__name__ for kind in type(module).__mro__}
+    if not kinds.isdisjoint(_TRANSPOSED_EXPERTS):
+        return True
     return isinstance(getattr(module, "is_transposed", None), bool) and hasattr(module, "has_gate")
 
 
@@ -89,7 +96,7 @@ def _axes(module: nn.Module, attribute: str) -> tuple[int, int] | None:
     if is_experts(module):
         if getattr(module, attribute).dim() != 3:
             return None  # a bias of each expert
-        return (2, 1) if module.is_transposed else (1, 2)
+        return (2, 1) if getattr(module, "is_transposed", True) else (1, 2)
     for kind, (name, channel, across) in _AXES.items():
         if isinstance(module, kind) and attribute == name:
             return channel, across

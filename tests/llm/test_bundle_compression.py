@@ -93,6 +93,33 @@ def test_experts_are_compressed_one_by_one(name):
         assert bool((error.abs().amax(-1) <= 0.35 * blocks.abs().amax(-1) + 1e-6).all())
 
 
+def test_experts_of_llama4_are_compressed():
+    from transformers import Llama4ForCausalLM, Llama4TextConfig
+
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "intermediate_size_mlp": 64}
+    config = Llama4TextConfig(
+        vocab_size=128,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=2,
+        interleave_moe_layer_step=1,
+        pad_token_id=None,
+        **sizes,
+    )
+    torch.manual_seed(0)
+    model = Llama4ForCausalLM(config).eval()
+    for weight in model.parameters():
+        nn.init.normal_(weight)  # the class leaves its experts at zero
+    before = model.model.layers[0].feed_forward.experts.down_proj.detach().clone()
+    report = _schemes(compress_decoder(model, "4bit", tiny_tokenizer()))
+    for name in ("gate_up_proj", "down_proj"):
+        assert report[f"model.layers.0.feed_forward.experts.{name}"].startswith("int4")
+    after = model.model.layers[0].feed_forward.experts.down_proj
+    gap = (after - before).unflatten(1, (-1, 32)).abs().amax(2)
+    assert bool((gap <= 0.35 * before.unflatten(1, (-1, 32)).abs().amax(2)).all())
+
+
 def test_mix_covers_experts():
     model = decoder("qwen3-moe")
     names = _schemes(compress_decoder(model, "mixed", tiny_tokenizer()))
