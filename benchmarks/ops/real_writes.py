@@ -77,5 +77,9 @@ WRITES: dict[str, Callable[[], Call]] = {
         lambda x: functional.adaptive_avg_pool2d(x, 1),
         (torch.rand(1, 64, 512, 512),),
     ),
+    "pad to a multiple of 7 of 100x100x32 dynamic": lambda: (
+        lambda x: functional.pad(x, (0, 0, 0, 5, 0, (7 - x.shape[0] % 7) % 7)),
+        (torch.randn(100, 100, 32),),
+    ),
     "cumsum of positive numbers 1M": lambda: (lambda x: x.cumsum(0), (torch.rand(1_000_000),)),
 }

@@ -30,7 +30,7 @@ def pad(x: Value, padding: Counts, value: Operand | None = None) -> Value:
         >>> evaluate(lambda x: dialect.pad(x, [(1, 2)], 9), [1.0, 2.0])
         tensor([9., 1., 2., 9., 9.])
     """
-    if padding_.is_nothing(padding) or not padding_.can_copy(x, padding):
+    if padding_.is_nothing(padding) or not padding_.can_copy(x):
         return pad_op(x, padding, value)
     return padding_.copy_into_filled(x, padding, like(x, 0) if value is None else value)
 

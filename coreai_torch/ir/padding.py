@@ -19,10 +19,9 @@ def is_nothing(padding: Counts) -> bool:
     return all(isinstance(count, int) and count == 0 for pair in padding for count in pair)
 
 
-def can_copy(x: Value, padding: Counts) -> bool:
-    """Return whether `copy_into_filled` accepts the operands."""
-    static = all(isinstance(count, int) for pair in padding for count in pair)
-    return static and not Build.current().zero_sizes.of(x) and 0 not in x.type.shape
+def can_copy(x: Value) -> bool:
+    """Return whether `copy_into_filled` accepts the operand, which may not be empty."""
+    return not Build.current().zero_sizes.of(x) and 0 not in x.type.shape
 
 
 def copy_into_filled(x: Value, padding: Counts, filler: Value) -> Value:

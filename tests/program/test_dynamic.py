@@ -103,6 +103,15 @@ def test_views_of_dynamic_sizes():
     )
 
 
+def test_padding_by_dynamic_amounts():
+    def padded(x):
+        to_multiple = nn.functional.pad(x, (0, (8 - x.shape[1] % 8) % 8), value=-1.5)
+        cropped = nn.functional.pad(x, (-(x.shape[1] // 3), x.shape[1]), value=2.0)
+        return to_multiple, cropped
+
+    check(padded, (torch.randn(3, 13),), [(torch.randn(3, n),) for n in (16, 7, 100)])
+
+
 def test_slices_of_dynamic_sizes():
     check(
         lambda t: (t[:, 1:], t[:, : t.shape[1] // 2], t[-1], t[:, -2:], t[::2]),
