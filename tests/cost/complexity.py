@@ -85,13 +85,13 @@ def _grid(n: int) -> Call:
 
 def _writes(n: int) -> Call:
     def run(x: Tensor) -> Tensor:
-        result = torch.zeros(n, 512)
+        result = torch.zeros(2, n, 1_024)
         for row in range(n):
             x = x * 0.5
-            result[row] = x
+            result[:1, row] = x
         return result
 
-    return run, (torch.randn(512),)
+    return run, (torch.randn(1_024),)
 
 
 def _sorted(n: int) -> Tensor:
@@ -286,7 +286,7 @@ FAMILIES = (
         "n writes to parts of a tensor of n rows",
         "n",
         _writes,
-        n=32,
+        n=64,
         program="n",
         constants="n",
         reason="one concatenation; written one by one, the tensor is copied n times",
