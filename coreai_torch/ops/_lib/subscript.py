@@ -163,7 +163,7 @@ def _gather_flat(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
     before, extents, after = sizes[:lead], sizes[lead:last], sizes[last:]
     flat = cai.reshape(x, [*before, shapes.product(extents), *after])
     if at.known and len(at.known) > 1 and shapes.is_static(extents):
-        entries = _known_places(at.known, [int(extent) for extent in extents])
+        entries = known_places(at.known, [int(extent) for extent in extents])
     else:
         entries = linear(at.columns, extents)
     if len(at.shape) == 1:  # a reshape fails if a mask selects nothing
@@ -197,7 +197,7 @@ def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
     return position
 
 
-def _known_places(columns: Sequence[torch.Tensor], extents: Sequence[int]) -> Value:
+def known_places(columns: Sequence[torch.Tensor], extents: Sequence[int]) -> Value:
     """Return what `linear` does for constant columns, computed in torch."""
     place, is_inside = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.bool)
     for column, extent in zip(columns, extents, strict=True):

@@ -17,6 +17,7 @@ from .._lib.subscript import (
     common_shape,
     concat_columns,
     gather,
+    known_places,
     linear,
     per_part,
     subscript,
@@ -132,24 +133,57 @@ def _coordinates(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, ...]]
 
     The axes that are not indexed are enumerated, so that the tensor needs no transpose.
     """
-    sizes, last = cai.sizes(x), at.axes[-1]
-    kept = [a for a in range(last) if a not in at.axes]
-    entries = len(at.shape)
-    before = at.axis if at.adjacent else 0  # axes without index before the index axes
-    after = len(kept) - before
-    layout = (*[sizes[a] for a in kept[:before]], *at.shape, *[sizes[a] for a in kept[before:]])
+    sizes, rows = cai.sizes(x), _Rows(at)
+    layout = rows.layout(sizes)
     columns = []
-    for axis in range(last + 1):
+    for axis in range(at.axes[-1] + 1):
         if axis in at.axes:
             column = at.columns[at.axes.index(axis)]
             rank = column.type.rank
-            columns.append(cai.expand_dims(column, list(range(rank, rank + after))))
+            columns.append(cai.expand_dims(column, list(range(rank, rank + rows.after))))
         else:
-            place = kept.index(axis)
-            position = place if place < before else place + entries
-            others = [a for a in range(len(layout)) if a != position]
+            others = [a for a in range(len(layout)) if a != rows.position(axis)]
             columns.append(cai.expand_dims(_count(sizes[axis]), others))
     return columns, layout
+
+
+def _known_place(at: Subscript, sizes: Sequence[Dim]) -> Value | None:
+    """Return the position in the flattened axes if torch can compute it, else None.
+
+    The overlapping frames of `torch.istft` of 10 s would compare 400,400 constants at each load.
+    """
+    extents = sizes[: at.axes[-1] + 1]
+    if not at.known or not shapes.is_static(extents):
+        return None
+    rows, columns = _Rows(at), []
+    rank = len(rows.layout(sizes))
+    for axis, extent in enumerate(extents):
+        if axis in at.axes:
+            column = at.known[at.axes.index(axis)]
+            columns.append(column.reshape(*column.shape, *[1] * rows.after))
+        else:
+            shape = [-1 if a == rows.position(axis) else 1 for a in range(rank)]
+            columns.append(torch.arange(extent).reshape(shape))
+    return known_places(columns, [int(extent) for extent in extents])
+
+
+class _Rows:
+    """The layout of the rows that a subscript addresses: axes without index around the entries."""
+
+    def __init__(self, at: Subscript) -> None:
+        self._kept = [a for a in range(at.axes[-1]) if a not in at.axes]
+        self._shape = at.shape
+        self._before = at.axis if at.adjacent else 0  # axes without index before the entries
+        self.after = len(self._kept) - self._before
+
+    def layout(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+        before, after = self._kept[: self._before], self._kept[self._before :]
+        return (*[sizes[a] for a in before], *self._shape, *[sizes[a] for a in after])
+
+    def position(self, axis: int) -> int:
+        """Return where the layout has an axis without index."""
+        place = self._kept.index(axis)
+        return place if place < self._before else place + len(self._shape)
 
 
 def _count(extent: Dim) -> Value:
@@ -161,11 +195,12 @@ def _count(extent: Dim) -> Value:
 
 def add_at(x: Value, at: Subscript, values: Value) -> Value:
     """Return `x` after `x[at] += values`; repeated positions accumulate."""
-    columns, layout = _coordinates(x, at)
     sizes = cai.sizes(x)
+    layout = _Rows(at).layout(sizes)
     rows, row = sizes[: at.axes[-1] + 1], sizes[at.axes[-1] + 1 :]
     width, count = shapes.product(row), shapes.product(layout)
-    place = cai.reshape(cai.broadcast_to(linear(columns, rows), layout), [count])
+    found = _known_place(at, sizes) or linear(_coordinates(x, at)[0], rows)
+    place = cai.reshape(cai.broadcast_to(found, layout), [count])
     index = cai.broadcast_to(cai.expand_dims(place, [1]), [count, width])
     terms = cai.reshape(cai.broadcast_to(values, [*layout, *row]), [count, width])
     flat = cai.reshape(x, [shapes.product(rows), width])

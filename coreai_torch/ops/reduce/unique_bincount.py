@@ -52,7 +52,14 @@ def _differing(rows: Value) -> Value:
     changed = cai.not_equal(rows, shifted(rows, 0))
     others = list(range(1, rows.type.rank))
     changed = cai.shrink_dims(cai.any_(changed, others), others)
-    return cai.logical_or(changed, cai.equal(counting(cai.size(rows, 0)), cai.i32(0)))
+    return cai.logical_or(changed, _is_first(cai.size(rows, 0)))
+
+
+def _is_first(count: Dim) -> Value:
+    """Return true, followed by false."""
+    if isinstance(count, int):
+        return cai.tensor_constant(torch.arange(count) == 0, "first")
+    return cai.equal(counting(count), cai.i32(0))
 
 
 def _runs(rows: Value) -> tuple[Value, Value, Value]:
