@@ -252,7 +252,25 @@ def _check_template(subject: _Subject, folder: Path) -> str:
 
 def _check_ports(subject: _Subject) -> str:
     runtime: BundleRuntime = IsolatedRuntime(subject.bundle)
-    ports, vocabulary = runtime.ports, runtime.metadata.vocab_size
+    _check_port_names(runtime)
+    _check_port_types(runtime)
+    keys = runtime.ports.state_descriptor(KEYS)
+    engine = _engine(subject, runtime)
+    if engine == "torch":
+        runtime = open_bundle(subject.bundle, engine, subject.device)
+    reference = _compressed_reference(subject, runtime)
+    if reference is not None:
+        reference = with_cache(reference, runtime.metadata)
+    subject.trial = Trial(runtime, reference)
+    layers, _, heads, _, width = keys.shape
+    only = ", for the pipelined engine only" if runtime.metadata.kv_cache == "int8" else ""
+    more = f", {' and '.join(runtime.fixed)}" if runtime.fixed else ""
+    seen = f"{layers} layers of {heads} heads of {width}, {keys.dtype}{more}{only}"
+    return f"{seen}, run by {engine}"
+
+
+def _check_port_names(runtime: BundleRuntime) -> None:
+    ports = runtime.ports
     found = []
     public = [one for one in runtime.function_names if not _is_private(one)]
     if public != [MAIN]:
@@ -266,6 +284,10 @@ def _check_ports(subject: _Subject) -> str:
             found.append(f"the {what} are {list(names)}, not {wanted}")
     if found:
         raise StepError("; ".join(found))
+
+
+def _check_port_types(runtime: BundleRuntime) -> None:
+    ports, vocabulary = runtime.ports, runtime.metadata.vocab_size
     states = [ports.state_descriptor(name) for name in (KEYS, VALUES)]
     inputs = [ports.input_descriptor(name) for name in INPUTS]
     logits = ports.output_descriptor(LOGITS)
@@ -288,18 +310,6 @@ def _check_ports(subject: _Subject) -> str:
     found = [message for holds, message in checks if not holds]
     if found:
         raise StepError("; ".join(found))
-    engine = _engine(subject, runtime)
-    if engine == "torch":
-        runtime = open_bundle(subject.bundle, engine, subject.device)
-    reference = _compressed_reference(subject, runtime)
-    if reference is not None:
-        reference = with_cache(reference, runtime.metadata)
-    subject.trial = Trial(runtime, reference)
-    layers, _, heads, _, width = shape
-    only = ", for the pipelined engine only" if runtime.metadata.kv_cache == "int8" else ""
-    more = f", {' and '.join(runtime.fixed)}" if runtime.fixed else ""
-    seen = f"{layers} layers of {heads} heads of {width}, {states[0].dtype}{more}{only}"
-    return f"{seen}, run by {engine}"
 
 
 def _engine(subject: _Subject, runtime: BundleRuntime) -> str:

@@ -123,11 +123,12 @@ def _captured(main: Main, example: Any, rules: Any, max_context_length: int) -> 
     """
     fixed = 0 if main.linear is None else len(main.linear.states)
     below = max_context_length - 1
-    tries: list[tuple[Any, Any]] = [
-        (Dim("query"), Dim("total")),
-        (Dim("query"), Dim("total", max=below)),
-        (Dim("query", min=2, max=below), Dim("total", min=2, max=below)),
-    ]
+    tries: list[tuple[Any, Any]] = [(Dim("query"), Dim("total"))]
+    if below > max(_QUERY, _TOTAL):  # the example must be within the limits
+        tries += [
+            (Dim("query"), Dim("total", max=below)),
+            (Dim("query", min=2, max=below), Dim("total", min=2, max=below)),
+        ]
     errors: list[ExportError] = []
     for query, total in tries:
         try:
