@@ -27,6 +27,7 @@ ALLOWED = {
     "coreai.range": "the compiler does not fold it: a causal mask of 8,192 x 8,192 loads in 25 ms",
     "coreai.broadcast_to": "a fill: the compiler does not fold it, and it takes no space",
     "coreai.blockwise_shift_scale": "a compressed weight",
+    "coreai.build_sparse_with_bitmask": "a compressed weight",
     "coreai.constexpr_blockwise_shift_scale": "a compressed weight",
     "coreai.constexpr_lut_to_dense": "a compressed weight",
     "coreai.lut_to_dense": "a compressed weight",

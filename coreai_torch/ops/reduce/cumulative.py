@@ -234,10 +234,17 @@ def _log_sums_of_pairs(x: Value) -> Value:
     """
     axis = x.type.rank - 1
     terms = cai.expand_dims(x, [axis])
-    upto = cai.reshape(counting(cai.size(x, axis)), [cai.size(x, axis), 1])
-    later = cai.greater(positions(terms, axis + 1), upto)
-    masked = cai.where(later, cai.like(terms, -_INF), terms)
+    masked = cai.where(_is_later(cai.size(x, axis)), cai.like(terms, -_INF), terms)
     return cai.shrink_dims(log_sum_exp(masked, [axis + 1]), [axis + 1])
+
+
+def _is_later(count: Dim) -> Value:
+    """Return whether each column comes after the row."""
+    if isinstance(count, int):
+        square = torch.ones(count, count, dtype=torch.bool)
+        return cai.tensor_constant(square.triu(1), "later positions")
+    rows = cai.reshape(counting(count), [count, 1])
+    return cai.greater(cai.reshape(counting(count), [1, count]), rows)
 
 
 def _log_add(x: Value, y: Value) -> Value:
