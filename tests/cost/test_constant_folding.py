@@ -36,6 +36,7 @@ ALLOWED = {
     "coreai.dequantize": "a quantized weight",
     "coreai.transpose": "a view of a weight, which is not copied",
     "coreai.reshape": "a view of a weight, which is not copied",
+    "coreai.shrink_dims": "a view of an initial state",
     "coreai.invoke": "a call of a composite, whose body names the constants",
 }
 BATCHES = 32

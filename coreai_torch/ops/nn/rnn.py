@@ -117,6 +117,12 @@ def _over_time(gates: Value, states: Sequence[Value], step: Step) -> tuple[Value
     return written, last
 
 
+def _state_of(states: Value, place: int) -> Value:
+    """Return the initial state of a layer, without a slice if there is one: it may be constant."""
+    is_only = cai.size(states, 0) == 1
+    return cai.shrink_dims(states if is_only else cai.slice_axis(states, 0, place, place + 1), [0])
+
+
 def _layers(
     x: Value,
     hx: Sequence[Value],
@@ -131,7 +137,7 @@ def _layers(
         for place in range(first, first + directions):
             backwards = [0] if place > first else []
             gates = cai.reverse(cells[place].of_input(x), backwards)
-            states = [cai.shrink_dims(cai.slice_axis(h, 0, place, place + 1), [0]) for h in hx]
+            states = [_state_of(h, place) for h in hx]
             written, last = _over_time(gates, states, step_of(cells[place]))
             outputs.append(cai.reverse(written, backwards))
             finals.append(last)
