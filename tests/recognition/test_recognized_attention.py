@@ -185,6 +185,23 @@ def test_keys_of_the_torch_op_are_not_repeated():
     assert_runs_as(program, model, given)
 
 
+def test_keys_of_an_unbounded_length_are_not_repeated():
+    """torch keeps the slices of `x[:, :, None, :, :]`, which select all elements."""
+
+    def attend(m, q, k, v):
+        mask = causal(q, k)[None, None]
+        keys, values = (llama.repeat_kv(x, 2) for x in (k, v))
+        return F.scaled_dot_product_attention(q, keys, values, mask)
+
+    model, given = Plain(attend), qkv()
+    keys = {2: torch.export.Dim("keys")}
+    sizes = ({2: torch.export.Dim("queries")}, keys, keys)
+    program, report = converted(model, *given, dynamic_shapes=(sizes,))
+    assert report.counts == {SDPA_NAME: 1}
+    assert "x2x2x" not in str(program)
+    assert_runs_as(program, model, given, qkv(queries=6, keys=9))
+
+
 class _Module(nn.Module):
     def __init__(self, sinks):
         super().__init__()

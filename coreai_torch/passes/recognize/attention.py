@@ -101,7 +101,7 @@ def untiled(node: Any) -> fx.Node | None:
     spread = through(arguments(node)["self"])
     if not is_call(spread, aten.expand.default) or rank_of(spread) != 5:
         return None
-    single = arguments(spread)["self"]
+    single = through(arguments(spread)["self"])
     if not is_call(single, aten.unsqueeze.default) or arguments(single)["dim"] not in (2, -3):
         return None
     source: fx.Node = arguments(single)["self"]

@@ -187,10 +187,19 @@ def is_view(node: Any) -> bool:
 def through(node: Any) -> Any:
     """Follow copies and aliases to their source."""
     while is_call(node, *_IDENTITIES) or (
-        is_view(node) and same_sizes(shape_of(node), shape_of(arguments(node)["self"]))
+        (is_view(node) or _is_slice(node))
+        and same_sizes(shape_of(node), shape_of(arguments(node)["self"]))
     ):
         node = arguments(node)["self"]
     return node
+
+
+def _is_slice(node: Any) -> bool:
+    """Return whether a node reads consecutive elements: all of them, if the sizes are equal.
+
+    torch keeps the slices of `x[:, :, None, :, :]` if the length is dynamic.
+    """
+    return is_call(node, aten.slice.Tensor) and arguments(node)["step"] == 1
 
 
 def cast_from(node: Any) -> Any:
