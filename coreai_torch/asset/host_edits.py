@@ -18,7 +18,6 @@ from ..ir.editing import kind, made_by
 from . import reading
 
 Evaluate: TypeAlias = "Callable[[reading.Op, Sequence[Any]], Any]"
-_LAYERS, _SLOTS = 0, 3  # axes of a state [layers, 1, heads, slots, width]
 
 
 class Editor:
@@ -28,27 +27,6 @@ class Editor:
         operations = (op.operation for op in module.body.operations)
         self._graphs = [op for op in operations if op.name == "coreai.graph"]
         self._constants = constants.Constants()
-
-    def split_states(self) -> int:
-        """Read the first slots of the layers of a state with two splits; return how many reads.
-
-        `slice` takes 20 ns for each element of rank 5; `split` copies blocks of memory.
-        """
-        groups: dict[tuple[Value, Value], list[tuple[Any, int]]] = {}
-        for op in self._ops("slice"):
-            found = self._state_read(op)
-            if found is not None:
-                state, end, layer = found
-                groups.setdefault((state, end), []).append((op, layer))
-        for (state, end), reads in groups.items():
-            shrunk = [self._shrunk(op) for op, _ in reads]
-            is_shrunk = all(op is not None for op in shrunk)
-            with InsertionPoint(reads[0][0]), reads[0][0].location:
-                layers = self._split(state, end, is_shrunk)
-            for (op, layer), after in zip(reads, shrunk, strict=True):
-                editing.replace(after if is_shrunk else op, [layers[layer]])
-        self._erase_unused()
-        return sum(map(len, groups.values()))
 
     def join_reshapes(self) -> int:
         """Join reshapes that end with a leading axis of size one; return how many."""
@@ -125,63 +103,6 @@ class Editor:
         if new.type != type_:
             raise ValueError(f"the constant is {new.type}, but {op.name} returns {type_}")
         editing.replace(op, [new])
-
-    def _state_read(self, op: Any) -> tuple[Value, Value, int] | None:
-        """Return the state, the end and the layer of a read of the first slots of one layer."""
-        state, starts, ends, strides = op.operands
-        if made_by(state, "read_handle") is None or state.type.rank != _SLOTS + 2:
-            return None
-        if int(state.type.shape[_SLOTS]) != types.DYNAMIC:
-            return None  # a cache of a fixed length may be much longer than its used part
-        start, stop, steps = self._numbers(starts), self._entries(ends), self._numbers(strides)
-        if start is None or stop is None or steps != [1] * len(start):
-            return None
-        layer, end = start[_LAYERS], stop[_SLOTS]
-        sizes = [int(size) for size in state.type.shape]
-        want = [layer + 1, *sizes[1:_SLOTS], end, *sizes[_SLOTS + 1 :]]
-        if isinstance(end, int) or stop != want or any(start[1:]):
-            return None
-        return state, end, layer
-
-    def _shrunk(self, read: Any) -> Any:
-        """Return the op that removes the layer axis of a read, if it is the only user."""
-        users = editing.users(read.results[0])
-        is_one = len(users) == 1 and kind(users[0]) == "shrink_dims"
-        return users[0] if is_one and self._numbers(users[0].operands[1]) == [_LAYERS] else None
-
-    def _split(self, state: Value, end: Value, is_shrunk: bool) -> list[Value]:
-        """Return the slots before `end` of each layer, without the second axis if `is_shrunk`."""
-        signed = self._cast(gen.GetShapeOp(state).result, torch.int32)
-        at, after, step = (self._vector([n]) for n in (_SLOTS, _SLOTS + 1, 1))
-        slots = gen.SliceOp(signed, at, after, step, results=[end.type]).result
-        rest = gen.SubOp(slots, end, results=[end.type]).result
-        axis = self._scalar(_LAYERS)
-        pair = RankedTensorType.get([2], end.type.element_type)
-        parts = self._cast(gen.ConcatOp(axis, [end, rest], results=[pair]).result, torch.uint32)
-        used = gen.SplitOp(state, parts, self._scalar(_SLOTS), results=[state.type] * 2).results[0]
-        layers, *others = (int(size) for size in state.type.shape)
-        if is_shrunk:
-            others = others[1:]
-            type_ = RankedTensorType.get([layers, *others], state.type.element_type)
-            used = gen.ShrinkDimsOp(used, self._vector([1]), results=[type_]).result
-        one = RankedTensorType.get([1, *others], state.type.element_type)
-        ones = self._cast(self._vector([1] * layers), torch.uint32)
-        return list(gen.SplitOp(used, ones, axis, results=[one] * layers).results)
-
-    def _entries(self, value: Value) -> list[Any] | None:
-        """Return the elements of a vector, those that are not constant as values."""
-        found = self._numbers(value)
-        if found is not None:
-            return found
-        if made_by(value, "concat") is None:
-            return [value] if list(value.type.shape) == [1] else None
-        entries: list[Any] = []
-        for part in list(value.owner.operands)[1:]:
-            inner = self._entries(part)
-            if inner is None:
-                return None
-            entries += inner
-        return entries
 
     def _known(self, value: Value) -> torch.Tensor | None:
         """Return the tensor of a constant; None for other values."""

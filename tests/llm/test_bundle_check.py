@@ -17,7 +17,7 @@ from coreai_torch.cli import main
 from coreai_torch.errors import GenerationError
 from coreai_torch.llm.bundle import engine_runs
 from coreai_torch.llm.bundle.engine_runs import StepError, StepSkippedError, Trial
-from coreai_torch.llm.bundle.runtime import States
+from coreai_torch.llm.bundle.states import States
 from coreai_torch.verification import isolation
 
 STEPS = [

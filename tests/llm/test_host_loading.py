@@ -8,15 +8,18 @@ from types import SimpleNamespace
 import architectures
 import pytest
 import torch
+from coreai.runtime import NDArray
 from decoders import decoder
 from tiny_tokenizer import tiny_tokenizer
 
 from benchmarks import llm_decode
 from coreai_torch import llm
 from coreai_torch.asset import reading, resources
-from coreai_torch.asset.host_edits import Editor
+from coreai_torch.asset.array_memory import can_write, memory_of
 from coreai_torch.asset.host_program import can_edit
+from coreai_torch.asset.host_states import StateEditor
 from coreai_torch.asset.mlir_module import mlir_module_of
+from coreai_torch.asset.worker import to_numpy
 from coreai_torch.compression import memory
 from coreai_torch.errors import ConversionError
 from coreai_torch.llm.bundle import host_loading
@@ -24,10 +27,11 @@ from coreai_torch.llm.bundle.host_loading import fast_loading
 from coreai_torch.llm.bundle.metadata import KEYS, VALUES
 from coreai_torch.llm.bundle.opening import open_bundle
 from coreai_torch.llm.bundle.runtime import Sequence
+from coreai_torch.numerics.arrays import array, tensor
 
 pytestmark = pytest.mark.skipif(not can_edit(), reason="programs are not edited on this machine")
 
-PIECES = (17, 1, 1, 41, 1, 29, 1)  # more than 64 slots
+PIECES = (17, 1, 1, 41, 1, 29, 1, 60, 1)  # more than 64 and 128 slots
 PALETTES = {
     "kmeans_palettization_config": {
         "global_config": {
@@ -108,19 +112,63 @@ def test_weights_are_expanded_on_request_or_if_the_memory_suffices(
     assert names.count("coreai.slice_update") > 0
 
 
+def _edited(bundle, *edits):
+    """Return the ops and ports of a bundle's function after some edits."""
+    program = resources.asset_at(next(bundle.path.glob("*.aimodel"))).program
+    module = mlir_module_of(program)
+    with module.context:
+        editor = StateEditor(module)
+        for edit, count in edits:
+            assert getattr(editor, edit)() == count
+        module.operation.verify()
+    return reading.read(program, largest=64).functions["main"]
+
+
+def _shape(function, state):
+    return next(list(port.type.shape) for port in function.inputs if port.name == state)
+
+
+def _names(function):
+    return [op.name.removeprefix("coreai.") for op in function.body.ops]
+
+
+def test_new_rows_are_returned_instead_of_written(llama_bundle):
+    function = _edited(llama_bundle, ("return_rows", 2), ("return_rows", 0))
+    assert "write_handle" not in _names(function)
+    names = {port.name for port in function.outputs}
+    assert {f"{KEYS}[0]", f"{VALUES}[0]"} <= names
+
+
 def test_cache_is_read_by_two_splits_for_each_state(llama_bundle):
+    layers = llama_bundle.model.config.num_hidden_layers
+    function = _edited(llama_bundle, ("split_states", 2 * layers), ("split_states", 0))
+    ops = function.body.ops
+    reads = {op.results[0] for op in ops if op.name == "coreai.read_handle"}
+    assert not [op for op in ops if op.name == "coreai.slice" and op.operands[0] in reads]
+    assert _names(function).count("split") == 4
+
+
+def test_keys_are_not_transposed_if_the_function_does_not_write_them(llama_bundle):
+    layers = llama_bundle.model.config.num_hidden_layers
+    before = _edited(llama_bundle, ("split_states", 2 * layers))
+    after = _edited(llama_bundle, ("return_rows", 2), ("split_states", 2 * layers))
+    *lead, slots, width = _shape(before, KEYS)
+    assert _shape(after, KEYS) == [*lead, width, slots]
+    assert _shape(after, VALUES) == _shape(before, VALUES)
+    joined = {op.results[0] for op in after.body.ops if op.name == "coreai.slice_update"}
+    assert len(joined) == 2 * layers
+    assert not [
+        op for op in after.body.ops if op.name == "coreai.transpose" and op.operands[0] in joined
+    ]
+
+
+def test_reshapes_are_joined(llama_bundle):
     program = resources.asset_at(next(llama_bundle.path.glob("*.aimodel"))).program
     module = mlir_module_of(program)
     with module.context:
-        editor = Editor(module)
-        assert editor.split_states() == 2 * llama_bundle.model.config.num_hidden_layers
-        assert editor.split_states() == 0
+        editor = StateEditor(module)
         assert editor.join_reshapes() > 0
         assert editor.join_reshapes() == 0
-    ops = reading.read(program, largest=64).functions["main"].body.ops
-    reads = {op.results[0] for op in ops if op.name == "coreai.read_handle"}
-    assert not [op for op in ops if op.name == "coreai.slice" and op.operands[0] in reads]
-    assert sum(op.name == "coreai.split" for op in ops) == 4
 
 
 def test_program_that_does_not_compile_runs_as_written(llama_bundle, monkeypatch):
@@ -174,3 +222,24 @@ def test_logits_of_compressions_are_equal(compression, dtype, tmp_path):
 def test_logits_with_an_int8_cache_are_equal(tmp_path):
     path = _export(tmp_path / "int8", decoder("llama"), compression="4bit", kv_cache="int8")
     _check_equal(path)
+
+
+def test_memory_of_an_array_is_shared():
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int8):
+        given = NDArray(array(torch.zeros(2, 3, dtype=dtype)))
+        memory_of(given)[1, 2] = 1
+        want = torch.zeros(2, 3, dtype=dtype)
+        want[1, 2] = 1
+        assert torch.equal(tensor(to_numpy(given)), want)
+    assert can_write()
+
+
+def test_rows_are_written_by_the_function_if_memory_is_not_shared(llama_bundle, monkeypatch):
+    monkeypatch.setattr(host_loading, "can_write", lambda: False)
+    _check_equal(llama_bundle.path)
+
+
+def test_slots_grow_by_a_quarter(llama_bundle):
+    faster = open_bundle(llama_bundle.path, load=fast_loading(None))
+    assert [faster.grown(64, total) for total in (64, 65, 129, 1000)] == [64, 128, 192, 1152]
+    assert open_bundle(llama_bundle.path).grown(256, 257) == 512

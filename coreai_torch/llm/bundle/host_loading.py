@@ -1,7 +1,8 @@
 """Load the program of a bundle in the form that is fastest on this machine, with equal numbers.
 
-The Linux runtime executes each op as it is stored. Three edits keep all numbers and save time:
-rows of the cache are read in blocks of memory, two reshapes become one, and compressed weights are
+The Linux runtime executes each op as it is stored. These edits keep all numbers and save time: new
+rows of the cache are returned and written here, the used rows are read in blocks of memory, keys
+are stored with the slots as the last axis, two reshapes become one, and compressed weights are
 expanded once instead of in every step. The bundle does not change, and other machines run it as it
 is written.
 """
@@ -15,8 +16,9 @@ from typing import Any, TypeAlias
 
 from coreai.authoring import AIModelAsset
 
-from ...asset.host_edits import Editor
+from ...asset.array_memory import can_write
 from ...asset.host_program import can_edit, load_edited
+from ...asset.host_states import StateEditor
 from ...errors import ConversionError
 from ...interpreter.plan import evaluate
 from ..generator import load_model
@@ -55,11 +57,13 @@ def fast_loading(expand_weights: bool | None) -> Load:
 
 
 def _edit(module: Any, expand_weights: bool | None) -> None:
-    editor = Editor(module)
+    editor = StateEditor(module)
     if expand_weights is None:
         expand_weights = _COPIES * editor.bytes_of(_EXPANDED) <= available_memory()
     if expand_weights:
         editor.fold(_EXPANDED, ("transpose",), evaluate)
+    if can_write():
+        editor.return_rows()
     editor.split_states()
     editor.join_reshapes()
 

@@ -17,7 +17,8 @@ from ...errors import GenerationError
 from ...numerics.arrays import array, tensor
 from ...verification.isolation import Isolated, ProgramFile
 from .metadata import INPUTS, KEYS, LOGITS, MAIN
-from .runtime import BundleRuntime, States
+from .runtime import BundleRuntime
+from .states import States
 
 TIMEOUT = 3600.0  # seconds of one call: a long prompt of a large model takes minutes
 

@@ -14,8 +14,9 @@ import torch
 from ...errors import GenerationError
 from .metadata import KEYS, VALUES
 from .rows import Row, RowPool
-from .runtime import BundleRuntime, States
+from .runtime import BundleRuntime
 from .runtime import Sequence as Tokens
+from .states import States
 
 _SAMPLE = 1 << 16  # bytes at both ends of each file that identify an asset
 
@@ -82,9 +83,7 @@ def read(path: Path, runtime: BundleRuntime) -> Row:
     fixed = {name: tensors[name] for name in runtime.fixed}
     states = States(tensors[KEYS], tensors[VALUES], fixed)
     length = len(tensors["tokens"])
-    slots = runtime.states().slots
-    while slots < length:
-        slots *= 2
+    slots = runtime.grown(runtime.first_slots, length)
     sequence = Tokens(runtime, states.resized(runtime, slots, length))
     sequence.length = length
     return Row(tuple(map(int, tensors["tokens"])), sequence)

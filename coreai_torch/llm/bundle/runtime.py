@@ -7,7 +7,6 @@ import atexit
 import math
 import time
 import weakref
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ from ...errors import GenerationError
 from ...numerics.arrays import array, tensor
 from ..generator import EXIT_DELAY, load_model
 from .host_loading import Load
-from .metadata import DTYPE_KEY, INPUTS, KEYS, LOGITS, MAIN, VALUES, BundleMetadata
+from .metadata import DTYPE_KEY, INPUTS, KEYS, LOGITS, MAIN, BundleMetadata
+from .states import States
 
 FIRST_SLOTS = 256  # the engine starts with this many slots and doubles them
-# The runtime copies the states in each step: a small cache saves a millisecond for 28 million
-# weights.
+# The runtime copies all slots in each step, so few are unused.
 FIRST_SLOTS_HERE = 64
 WHOLE_PROMPT, CHUNK = 1024, 512  # a longer prompt runs in chunks
 
@@ -77,6 +76,7 @@ class BundleRuntime:
         self.metadata = BundleMetadata.read(self.bundle)
         # Sizes and dtype of the states of a fixed size, by name.
         self.fixed: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+        self.keys_are_swapped = False  # whether slots are the last axis of the keys
         self.asset = self.bundle / self.metadata.asset
         if not self.asset.is_dir():
             raise GenerationError(
@@ -101,12 +101,17 @@ class BundleRuntime:
         self._function = self._model.load_function(MAIN)
         self.ports = self._function.desc
         port = self.ports.state_descriptor(KEYS)
-        self.state_shape = tuple(map(int, port.shape))
+        self._set_state_shape(tuple(map(int, port.shape)))
         self.state_dtype = tensor(np.zeros(1, dtype=port.dtype)).dtype
         for name in self.metadata.fixed_states:
             port = self.ports.state_descriptor(name)
             dtype = tensor(np.zeros(1, dtype=port.dtype)).dtype
             self.fixed[name] = (tuple(map(int, port.shape)), dtype)
+
+    def _set_state_shape(self, shape: tuple[int, ...]) -> None:
+        """Keep the sizes `[layers, 1, heads, slots, width]`, and whether keys are stored so."""
+        self.keys_are_swapped = shape[3] >= 0
+        self.state_shape = (*shape[:3], shape[4], shape[3]) if self.keys_are_swapped else shape
 
     def _check_main(self) -> None:
         if MAIN not in self.function_names:
@@ -122,13 +127,18 @@ class BundleRuntime:
         value: float = fill
         if not self.state_dtype.is_floating_point and fill:
             value = -128 if math.isnan(fill) else 127  # scales of infinity, in both signs
-        made = (torch.full(shape, value, dtype=self.state_dtype) for _ in range(2))
+        keys, values = (torch.full(shape, value, dtype=self.state_dtype) for _ in range(2))
         fixed = {
             name: self.store(torch.full(sizes, fill, dtype=dtype))
             for name, (sizes, dtype) in self.fixed.items()
         }
-        keys, values = map(self.store, made)
-        return States(keys, values, fixed)
+        return self.with_content(keys, values, fixed)
+
+    def with_content(self, keys: Tensor, values: Tensor, fixed: dict[str, Any]) -> States:
+        """Return states with these keys and values `[layers, 1, heads, slots, width]`."""
+        swapped = self.keys_are_swapped
+        stored = self.store(keys.mT if swapped else keys)
+        return States(stored, self.store(values), fixed, keys_are_swapped=swapped)
 
     @property
     def compute_dtype(self) -> torch.dtype:
@@ -142,6 +152,12 @@ class BundleRuntime:
         """Return the content of a state in the form that the function updates in place."""
         return NDArray(array(content))
 
+    def grown(self, slots: int, total: int) -> int:
+        """Return a number of slots for `total` tokens: the engine doubles it."""
+        while slots < total:
+            slots = slots * 2 if self.load_asset is load_model else _next_slots(slots)
+        return slots
+
     def __call__(self, tokens: Tensor, total: int, states: States) -> Tensor:
         """Append tokens `[q]` so that the cache contains `total`; return logits `[q, vocab]`."""
         feeds = {
@@ -149,7 +165,9 @@ class BundleRuntime:
             INPUTS[1]: NDArray(np.arange(total, dtype=np.int32)[None]),
         }
         results = self._wait(self._function(feeds, state=states.arrays))
-        return tensor(to_numpy(results[LOGITS]))[0]
+        found = {name: tensor(to_numpy(value)) for name, value in results.items()}
+        states.write(found, total)
+        return found[LOGITS][0]
 
     def _wait(self, work: Any) -> Any:
         return self._thread.submit(self._loop.run_until_complete, work).result()
@@ -190,47 +208,6 @@ class TorchRuntime(BundleRuntime):
         return torch.as_tensor(self._in_torch(feeds, state=states.arrays)[LOGITS][0].cpu())
 
 
-class States:
-    """Keys and values `[layers, 1, heads, slots, width]`, updated in place by the function.
-
-    `fixed` are the states whose size does not depend on the tokens.
-    """
-
-    def __init__(self, keys: Any, values: Any, fixed: Mapping[str, Any] | None = None) -> None:
-        self.fixed = dict(fixed or {})
-        self.arrays: dict[str, Any] = {KEYS: keys, VALUES: values, **self.fixed}
-
-    @property
-    def slots(self) -> int:
-        """Return the number of slots."""
-        return int(self.arrays[KEYS].shape[3])
-
-    def content(self, name: str) -> Tensor:
-        """Return a copy of one state as a tensor."""
-        value = self.arrays[name]
-        return value.clone() if isinstance(value, Tensor) else tensor(to_numpy(value))
-
-    def resized(self, runtime: BundleRuntime, slots: int, used: int) -> States:
-        """Return states with other slots that contain the first `used` rows."""
-        new = []
-        for name in (KEYS, VALUES):
-            old = self.content(name)
-            grown = old.new_zeros(*old.shape[:3], slots, old.shape[4])
-            grown[:, :, :, :used] = old[:, :, :, :used]
-            new.append(runtime.store(grown))
-        keys, values = new
-        return States(keys, values, self._copied(runtime))
-
-    def copy(self, runtime: BundleRuntime) -> States:
-        """Return an independent copy."""
-        new = (runtime.store(self.content(name)) for name in (KEYS, VALUES))
-        keys, values = new
-        return States(keys, values, self._copied(runtime))
-
-    def _copied(self, runtime: BundleRuntime) -> dict[str, Any]:
-        return {name: runtime.store(self.content(name)) for name in self.fixed}
-
-
 class Sequence:
     """One sequence in the cache: append tokens, rewind, grow by doubling."""
 
@@ -254,8 +231,7 @@ class Sequence:
         total = self.length + len(tokens)
         slots = self.states.slots
         if total > slots:
-            while slots < total:
-                slots *= 2
+            slots = self.runtime.grown(slots, total)
             self.states = self.states.resized(self.runtime, slots, self.length)
         logits = self.runtime(tokens, total, self.states)
         self.length = total
@@ -268,6 +244,11 @@ class Sequence:
         """
         if length < self.length:
             self.length = 0 if self.runtime.fixed else length
+
+
+def _next_slots(slots: int) -> int:
+    """Return a quarter more slots, in multiples of 64."""
+    return FIRST_SLOTS_HERE * -(-(slots + slots // 4 + 1) // FIRST_SLOTS_HERE)
 
 
 def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop) -> None:

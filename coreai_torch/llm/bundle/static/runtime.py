@@ -15,7 +15,8 @@ from ....asset.worker import to_numpy
 from ....errors import GenerationError
 from ....numerics.arrays import array, tensor
 from .. import metadata
-from ..runtime import BundleRuntime, States, check_engine
+from ..runtime import BundleRuntime, check_engine
+from ..states import States
 from . import names
 
 _LARGEST = max(names.QUERIES)

@@ -16,8 +16,9 @@ from torch import Tensor
 from ....errors import GenerationError
 from ..host_loading import Load
 from ..isolated import IsolatedFunction
-from ..metadata import EMBEDDING, LOGITS, MAIN, VISION
-from ..runtime import BundleRuntime, States
+from ..metadata import EMBEDDING, KEYS, LOGITS, MAIN, VALUES, VISION
+from ..runtime import BundleRuntime
+from ..states import States
 from .functions import NativeFunction, TorchFunction
 from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
 
@@ -57,7 +58,8 @@ class VisionRuntime(BundleRuntime):
                 self.functions[role] = IsolatedFunction(path)
             else:
                 self.functions[role] = NativeFunction(path, self.load_asset)
-        self.state_shape, self.state_dtype = self.functions[MAIN].state(STATES[0])
+        shape, self.state_dtype = self.functions[MAIN].state(STATES[0])
+        self._set_state_shape(shape)
 
     def store(self, content: Tensor) -> object:
         """Return the content of a state in the form that the function updates in place."""
@@ -99,4 +101,13 @@ class VisionRuntime(BundleRuntime):
             POSITIONS: torch.arange(total, dtype=torch.int32)[None],
         }
         given = dict(zip(STATES, states.arrays.values(), strict=True))
-        return self.functions[MAIN](feeds, given)[LOGITS][0]
+        results = self.functions[MAIN](feeds, given)
+        states.write(dict(zip(map(_common_name, results), results.values(), strict=True)), total)
+        return results[LOGITS][0]
+
+
+def _common_name(output: str) -> str:
+    """Return the name that an output with rows of a state has in bundles without vision."""
+    common = dict(zip(STATES, (KEYS, VALUES), strict=True))
+    state, bracket, rest = output.partition("[")
+    return common.get(state, state) + bracket + rest
