@@ -175,6 +175,22 @@ def _check_activation(path: Path, name: str, spec: Any) -> None:
         raise _unsupported(path, f"{name} has granularity {dict(granularity)!r}")
 
 
+def _check_settings(
+    path: Path, weight: Mapping[str, Any], names: set[str], axis: int | None = 0
+) -> Mapping[str, Any]:
+    """Return the granularity; raise for settings of a weight that would have no effect."""
+    granularity = weight.get("granularity") or {}
+    _check_mapping(path, "granularity", granularity)
+    known = {"granularity": {"type", "axis", "block_size", "group_size"}, "weight": names}
+    for name, given in (("granularity", granularity), ("weight", weight)):
+        if unknown := {key for key, value in given.items() if value is not None} - known[name]:
+            raise _unsupported(path, f"unknown keys {', '.join(sorted(unknown))} of the {name}")
+    given_axis = granularity.get("axis")
+    if granularity.get("type") != "per_tensor" and given_axis not in (None, axis, (axis or 0) - 2):
+        raise _unsupported(path, f"axis is {given_axis!r}; {granularity.get('type')} uses {axis}")
+    return granularity
+
+
 def _quantized(path: Path, config: Any) -> Spec | None:
     weight = _weight(path, config)
     if weight is None:
@@ -182,20 +198,36 @@ def _quantized(path: Path, config: Any) -> Spec | None:
     dtype = str(weight.get("dtype")).removeprefix("torch.")
     if dtype not in ("int4", "int8", "uint4", "uint8"):
         raise _unsupported(path, f"dtype {dtype!r} is unknown")
-    granularity = weight.get("granularity") or {}
+    is_block = (weight.get("granularity") or {}).get("type") == "per_block"
+    granularity = _check_settings(
+        path, weight, {"dtype", "qscheme", "qformulation", "granularity"}, axis=int(is_block)
+    )
+    scheme = _scheme(path, weight, dtype)
     # A scale for each output is at least as precise as one for the complete weight.
     if granularity.get("type", "per_channel") in ("per_tensor", "per_channel"):
-        return Spec(dtype)
-    if granularity["type"] != "per_block" or not isinstance(granularity.get("block_size"), int):
+        return Spec(scheme)
+    if not is_block or not isinstance(granularity.get("block_size"), int):
         raise _unsupported(path, f"granularity {dict(granularity)!r} is unknown")
-    return Spec(dtype, granularity["block_size"])
+    return Spec(scheme, granularity["block_size"])
+
+
+def _scheme(path: Path, weight: Mapping[str, Any], dtype: str) -> str:
+    """Return the scheme of `compress`: signed ones are symmetric, unsigned have a zero point."""
+    if weight.get("qformulation") not in (None, "zp"):
+        raise _unsupported(path, f"qformulation {weight['qformulation']!r} is not 'zp'")
+    bits = dtype.removeprefix("u")
+    schemes = {None: dtype, "symmetric": bits, "asymmetric": f"u{bits}"}
+    qscheme = weight.get("qscheme")
+    if qscheme not in schemes:
+        raise _unsupported(path, f"qscheme {qscheme!r} is not 'symmetric' or 'asymmetric'")
+    return schemes[qscheme]
 
 
 def _palettized(path: Path, config: Any) -> Spec | None:
     weight = _weight(path, config)
     if weight is None:
         return None
-    granularity = weight.get("granularity") or {}
+    granularity = _check_settings(path, weight, {"n_bits", "granularity"})
     if weight.get("n_bits") not in (1, 2, 3, 4, 6, 8):
         raise _unsupported(path, f"n_bits {weight.get('n_bits')!r} is not 1, 2, 3, 4, 6 or 8")
     if granularity.get("type", "per_tensor") == "per_tensor":
@@ -209,6 +241,7 @@ def _pruned(path: Path, config: Any) -> Spec | None:
     weight = _weight(path, config)
     if weight is None:
         return None
+    _check_settings(path, weight, {"pruning_scheme", "target_sparsity", "granularity"})
     scheme = weight.get("pruning_scheme") or {}
     if scheme.get("type", "unstructured") != "unstructured":
         raise _unsupported(path, f"pruning_scheme {dict(scheme)!r} is unknown")

@@ -175,6 +175,48 @@ def test_unsupported_recipe_raises(tmp_path, body, message):
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ({"granularity": {"type": "per_channel", "axis": 1}}, "axis is 1; per_channel uses 0"),
+        (
+            {"granularity": {"type": "per_block", "block_size": 8, "axis": 0}},
+            "axis is 0; per_block",
+        ),
+        ({"granularity": {"type": "per_channel", "size": 1}}, "unknown keys size of the granular"),
+        ({"qscheme": "clipped"}, "qscheme 'clipped' is not 'symmetric' or 'asymmetric'"),
+        ({"qformulation": "minval"}, "qformulation 'minval' is not 'zp'"),
+        ({"range": [0, 1]}, "unknown keys range of the weight"),
+    ],
+)
+def test_setting_of_a_weight_without_effect_raises(tmp_path, weight, message):
+    config = {"op_state_spec": {"weight": {"dtype": "int8", **weight}}}
+    with pytest.raises(ConversionError) as error:
+        read_recipe(_write(tmp_path, {"quantization_config": {"global_config": config}}))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "qscheme", "scheme"),
+    [
+        ("int8", None, "int8"),
+        ("int4", "symmetric", "int4"),
+        ("int4", "asymmetric", "uint4"),
+        ("uint8", "symmetric", "int8"),
+        ("uint8", "asymmetric", "uint8"),
+    ],
+)
+def test_asymmetric_scheme_has_a_zero_point(tmp_path, dtype, qscheme, scheme):
+    weight = {
+        "dtype": dtype,
+        "qscheme": qscheme,
+        "granularity": {"type": "per_channel", "axis": -2},
+    }
+    config = {"op_state_spec": {"weight": weight}}
+    plan, _ = read_recipe(_write(tmp_path, {"quantization_config": {"global_config": config}}))
+    assert plan("a", nn.Linear(2, 2)) == Spec(scheme)
+
+
 def test_unknown_compression_raises():
     with pytest.raises(ConversionError, match="unknown compression '3bit'"):
         compress_decoder(decoder("llama"), "3bit", None)
