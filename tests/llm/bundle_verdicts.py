@@ -1,18 +1,22 @@
 """Judge the bundles of all architectures: `python tests/llm/bundle_verdicts.py [--all | names]`.
 
-Without arguments, the rows without a verdict are judged. Each verdict is stored when it is known.
+Without arguments, the rows without a verdict are judged. Each verdict is stored when it is known,
+with the commit and the versions that it was found with. `--to FOLDER` writes one file per verdict
+instead, so that several processes can share the work, and `--collect FOLDER` stores these.
 `--page` writes the stored verdicts to docs/language-models.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 KEPT = Path(__file__).parent / "bundle_verdicts.json"
 PAGE = Path(__file__).parents[2] / "docs" / "language-models.md"
@@ -61,7 +65,16 @@ def table(verdicts):
         reason = f": {row['reason']}" if row["reason"] else ""
         lines.append(f"| `{name}` | `{row['class']}` | {row['verdict']}{reason} |")
     count = sum(row["verdict"] == "conforms" for row in verdicts.values())
-    return [f"{count} of {len(verdicts)} conform; the others are rejected.", "", *lines]
+    summary = f"{count} of {len(verdicts)} conform; the others are rejected."
+    return [summary, "", *_measured(verdicts), "", *lines]
+
+
+def _measured(verdicts):
+    """Return a sentence for each set of versions, the most frequent first."""
+    import provenance
+
+    sets = Counter(tuple(row["measured"].items()) for row in verdicts.values())
+    return [f"{count} rows: {provenance.describe(dict(one))}" for one, count in sets.most_common()]
 
 
 def page_with_table(text, verdicts):
@@ -71,21 +84,48 @@ def page_with_table(text, verdicts):
     return "".join([before, start, "\n".join(["", "", *table(verdicts), "", ""]), end, after])
 
 
-def main(arguments):
+def judged(name, commit=None):
+    """Return the verdict on one architecture with its commit and versions."""
+    import provenance
+
+    measured = provenance.current("transformers")
+    return {**judge(name), "measured": {**measured, "commit": commit or measured["commit"]}}
+
+
+def store(new):
+    """Store verdicts beside those of other rows."""
     import architectures
 
-    verdicts = load()
-    if "--page" in arguments:
-        PAGE.write_text(page_with_table(PAGE.read_text(), verdicts))
-        return
-    rows = architectures.names()
-    chosen = rows if "--all" in arguments else arguments or [n for n in rows if n not in verdicts]
-    for name in chosen:
-        verdicts[name] = judge(name)
-        print(name, verdicts[name]["verdict"], verdicts[name]["reason"], flush=True)  # noqa: T201
-        ordered = {one: verdicts[one] for one in rows if one in verdicts}
-        KEPT.write_text(json.dumps(ordered, indent=1) + "\n")
+    verdicts = {**load(), **new}
+    ordered = {one: verdicts[one] for one in architectures.names() if one in verdicts}
+    KEPT.write_text(json.dumps(ordered, indent=1) + "\n")
+
+
+def main():
+    import architectures
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--to", type=Path, help="a folder for one file per verdict")
+    parser.add_argument("--collect", type=Path, help="a folder with such files")
+    parser.add_argument("--commit", help="by default that of this checkout")
+    parser.add_argument("--page", action="store_true")
+    given = parser.parse_args()
+    if given.collect:
+        store({p.stem: json.loads(p.read_text()) for p in sorted(given.collect.glob("*.json"))})
+    elif given.page:
+        PAGE.write_text(page_with_table(PAGE.read_text(), load()))
+    else:
+        rows, known = architectures.names(), load()
+        for name in rows if given.all else given.names or [n for n in rows if n not in known]:
+            verdict = judged(name, given.commit)
+            print(name, verdict["verdict"], verdict["reason"], flush=True)  # noqa: T201
+            if given.to:
+                (given.to / f"{name}.json").write_text(json.dumps(verdict))
+            else:
+                store({name: verdict})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ...converter import TorchConverter
 from ...ir import dialect as cai
+from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from ...lowering import Ctx, Number
 
@@ -66,6 +67,7 @@ def register_cache_ops(converter: TorchConverter) -> None:
     converter.register_torch_lowering(f"{NAMESPACE}::write_rows")(_lower_write)
     converter.register_torch_lowering(f"{NAMESPACE}::join_rows")(_lower_join)
     converter.register_torch_lowering(f"{NAMESPACE}::read_rows")(_lower_read)
+    converter.register_torch_lowering("coreai_torch::repeat_heads")(_lower_repeat)
 
 
 def _lower_write(
@@ -89,6 +91,12 @@ def _lower_join(
 def _lower_read(ctx: Ctx, cache: Value, layer: int, end: Number, heads: int, width: int) -> Value:
     ends = [layer + 1, 1, heads, _position(end), width]
     return cai.shrink_dims(cai.slice_(cache, [layer, 0, 0, 0, 0], ends), [0])
+
+
+def _lower_repeat(ctx: Ctx, rows: Value, copies: int) -> Value:
+    batch, heads, length, width = cai.sizes(rows)
+    spread = cai.broadcast_to(cai.expand_dims(rows, [2]), [batch, heads, copies, length, width])
+    return cai.reshape(spread, [batch, shapes.mul(heads, copies), length, width])
 
 
 def _position(given: Any) -> Dim:

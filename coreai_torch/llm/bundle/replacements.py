@@ -1,7 +1,8 @@
 """Parts of transformers in a form that exports for any number of tokens.
 
-Recurrences are cut into chunks of a fixed size there, with a loop in Python or a padding that
-depends on the number of tokens; here they loop over the tokens in the program.
+Heads are repeated by one op, which attention removes. Recurrences are cut into chunks of a fixed
+size there, with a loop in Python or a padding that depends on the number of tokens; here they loop
+over the tokens in the program.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...composite_ops import GatedDeltaUpdate
+from ...passes.recognize.composites import repeat_heads
 
 
 @contextmanager
 def exportable(model: torch.nn.Module) -> Iterator[None]:
     """Replace functions and methods in the modules of a model while it is exported."""
-    modules = [sys.modules[name] for name in {type(one).__module__ for one in model.modules()}]
+    names = {type(one).__module__ for one in model.modules()} | {_ATTENTION}
+    modules = [sys.modules[name] for name in names if name in sys.modules]
     places: list[tuple[Any, str, Any]] = [
         (module, name, new)
         for module in modules
@@ -127,7 +130,15 @@ def _llama4_experts(self: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
     return self.shared_expert(tokens) + routed.sum(0), logits
 
 
+def _repeat_kv(hidden_states: Tensor, n_rep: int) -> Tensor:
+    """Repeat each head of keys or values `[batch, heads, length, width]`."""
+    result: Tensor = hidden_states if n_rep == 1 else repeat_heads(hidden_states, n_rep)
+    return result
+
+
+_ATTENTION = "transformers.integrations.sdpa_attention"  # models call it without importing it
 _FUNCTIONS: dict[str, Any] = {
+    "repeat_kv": _repeat_kv,
     "torch_chunk_gated_delta_rule": _gated_delta_rule,
     "mamba2_chunk_scan": _mamba2_scan,
 }

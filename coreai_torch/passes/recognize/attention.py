@@ -96,6 +96,9 @@ def _whole(node: fx.Node) -> Match:
 def untiled(node: Any) -> fx.Node | None:
     """Return the `[B, Nkv, T, D]` tensor whose heads a node repeats in place, else None."""
     node = through(node)
+    if is_call(node, composites.repeat_heads):
+        repeated: fx.Node = arguments(node)["rows"]
+        return repeated
     if not is_view(node) or rank_of(node) != 4:
         return None
     spread = through(arguments(node)["self"])

@@ -49,6 +49,15 @@ def compute_gather_mm(
     return _gather_mm(lhs, rhs, lhs_indices, rhs_indices, 0)
 
 
+def _repeat_heads(rows: Tensor, copies: int) -> Tensor:
+    return rows.repeat_interleave(copies, 1)
+
+
+def _repeated_shape(rows: Tensor, copies: int) -> Tensor:
+    batch, heads, length, width = rows.shape
+    return rows.new_empty((batch, heads * copies, length, width))
+
+
 def _like_input(input: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(input)
 
@@ -95,4 +104,10 @@ gather_mm = _op(
     "gather_mm(Tensor lhs, Tensor rhs, Tensor? lhs_indices, Tensor? rhs_indices) -> Tensor",
     compute_gather_mm,
     compute_gather_mm,
+)
+# Repeat each head of keys or values `[batch, heads, length, width]`. Models repeat them by a view
+# of an expanded tensor; torch 2.12 and older compare its strides, and record that
+# min(16 * length, 32 * length) is 16 * length as a bound on a dynamic length.
+repeat_heads = _op(
+    "repeat_heads(Tensor rows, int copies) -> Tensor", _repeat_heads, _repeated_shape
 )
