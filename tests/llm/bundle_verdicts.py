@@ -74,7 +74,10 @@ def _measured(verdicts):
     import provenance
 
     sets = Counter(tuple(row["measured"].items()) for row in verdicts.values())
-    return [f"{count} rows: {provenance.describe(dict(one))}" for one, count in sets.most_common()]
+    return [
+        f"- {count} row{'s' * (count > 1)}: {provenance.describe(dict(one))}"
+        for one, count in sets.most_common()
+    ]
 
 
 def page_with_table(text, verdicts):
