@@ -155,8 +155,11 @@ class _Fake:
     def states(self, slots=256, fill=0.0):
         return States(*(torch.full((1, 1, 1, slots, 1), fill) for _ in range(2)))
 
-    def store(self, content):
-        return content
+    def with_content(self, keys, values, fixed):
+        return States(keys, values, fixed)
+
+    def grown(self, slots, total):
+        return slots if slots >= total else self.grown(2 * slots, total)
 
     def __call__(self, tokens, total, states):
         self.calls += 1

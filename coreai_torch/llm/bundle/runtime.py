@@ -110,7 +110,7 @@ class BundleRuntime:
 
     def _set_state_shape(self, shape: tuple[int, ...]) -> None:
         """Keep the sizes `[layers, 1, heads, slots, width]`, and whether keys are stored so."""
-        self.keys_are_swapped = shape[3] >= 0
+        self.keys_are_swapped = shape[3] >= 0 > shape[4]  # a static cache has no negative size
         self.state_shape = (*shape[:3], shape[4], shape[3]) if self.keys_are_swapped else shape
 
     def _check_main(self) -> None:

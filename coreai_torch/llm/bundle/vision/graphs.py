@@ -15,6 +15,7 @@ from ...pretranspose import transpose_weights
 from ..cache_ops import read_rows, register_cache_ops, write_rows
 from ..layer_shape import LayerShape
 from ..metadata import LOGITS
+from ..replacements import exportable
 from ..stacked_cache import StackedStates, stacked_cache
 from .family import MARKER_WIDTH, Family, Step
 from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
@@ -139,7 +140,9 @@ def stage_decoder(
         *decoder.empty_states(slots),
     )
     sizes = ({1: Dim("query")}, {1: Dim("total")}, None, None)
-    program = prepare(decoder, example, None, sizes, rules=capture_rules(converter)).program
+    rules = capture_rules(converter)
+    with exportable(decoder.model):
+        program = prepare(decoder, example, None, sizes, rules=rules).program
     if turn_weights:
         transpose_weights([program])
     converter.add_exported_program(program, [EMBEDS, POSITIONS], [LOGITS], list(STATES))
