@@ -143,13 +143,19 @@ def loop(
 
     The run time may write over a carried value before its last use in the body: a counter that
     is added to after a comparison with it was seen there with another value. Copies are safe.
+
+    It also stores temporary values of the condition's region over carried values: the counter k of
+    `while (x > 0).any() and k < 50` became 16842752, which are bytes of x > 0 (coreai-core
+    1.0.0b3). So the region is empty: a flag is carried, which the body computes for the next step.
     """
     types = [c.type for c in carried]
-    op = _coreai.WhileOp(types, list(carried))
+    first = condition(carried)
+    op = _coreai.WhileOp([*types, first.type], [*carried, first])
     with op.before_region_builder as before:
         arguments = list(before.arguments)
-        _coreai.condition(condition(arguments), *arguments)
+        _coreai.condition(arguments[-1], *arguments)
     with op.after_region_builder as after:
-        updated = body([barrier(a) for a in after.arguments])
-        _coreai.yield_([refine(v, t) for v, t in zip(updated, types, strict=True)])
-    return list(op.results)
+        values = body([barrier(a) for a in list(after.arguments)[:-1]])
+        updated = [refine(v, t) for v, t in zip(values, types, strict=True)]
+        _coreai.yield_([*updated, condition(updated)])
+    return list(op.results)[:-1]

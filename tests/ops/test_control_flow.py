@@ -198,6 +198,49 @@ def test_while_loop_until_data_satisfies_a_condition():
     check(halved, (X,), (X * 0.01,), (X * 100,))
 
 
+def _halved_until(going_on):
+    """Return a loop that counts its steps, and carries the values before the last step."""
+
+    def run(m, x):
+        start = torch.tensor(0), x * 1, x * 0 - 1
+        return torch.while_loop(
+            lambda k, new, old: going_on(new, old) & (k < 50),
+            lambda k, new, old: (k + 1, (new / 2).floor(), new.clone()),
+            start,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "going_on",
+    [
+        lambda new, old: (new > 0).any(),
+        lambda new, old: (new != old).any(),
+        lambda new, old: (new - old).abs().sum() > 0,
+        lambda new, old: new @ new > 0.5,
+    ],
+)
+def test_condition_with_temporary_tensors_keeps_the_carried_values(going_on):
+    # The counter became 16842752, the bytes of `new > 0`, and the loop ended too early.
+    numbers = torch.arange(20.0)
+    check(_halved_until(going_on), (numbers,), (numbers * 37,), (numbers * 0,))
+
+
+def test_loop_until_labels_of_connected_nodes_are_equal():
+    # The labels before a step became those after it: the loop ended after one step.
+    def labels(m, source, target):
+        def spread(k, new, old):
+            least = new.scatter_reduce(0, target, new[source], "amin")
+            return k + 1, least.scatter_reduce(0, source, least[target], "amin"), new.clone()
+
+        start = torch.tensor(0), torch.arange(40), torch.full((40,), -1)
+        return torch.while_loop(lambda k, new, old: (new != old).any() & (k < 50), spread, start)
+
+    chain = torch.arange(39)
+    check(labels, (chain.flip(0), chain + 1), (chain + 1, chain), (chain % 5, chain % 7))
+
+
 def test_while_loop_carries_every_dtype_and_dynamic_sizes():
     def stepped(m, x):
         start = torch.tensor(0), torch.tensor([True, False]), torch.zeros(2, dtype=torch.float16)
