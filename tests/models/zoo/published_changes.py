@@ -98,7 +98,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "table_transformer": _DETECTION,
     "deformable_detr": {"size": 640, "config": {"decoder_layers": 2, **_RESNET_50}},
     "rt_detr": {"size": 640, "config": _R18},
-    "rt_detr_v2": {"size": 640, "config": _R18},
+    # With a gain of 6, 123 of the 300 best scores are equal to another one. With this gain all
+    # differ, and eager torch selects the same boxes in float64.
+    "rt_detr_v2": {"size": 640, "config": _R18, "gain": 10.5},
     # With the initial weights, eager torch selects other boxes if the image changes by 1e-7.
     "d_fine": {"size": 640, "config": {"decoder_layers": 2}, "gain": 4.0},
     # Its head takes 500 GFLOP at 512 x 512, over 90 s on the runtime on Linux.
