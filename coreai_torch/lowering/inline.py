@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,11 +20,12 @@ def trace(
 
     Raises ConversionError if tracing fixes a dynamic size.
     """
-    inputs = list(node.all_input_nodes)
+    graphs = {n: g for n in node.all_input_nodes if (g := _graph_of(n)) is not None}
+    inputs = [n for n in node.all_input_nodes if n not in graphs]
     fakes = [n.meta["val"] for n in inputs]
 
     def call(*given: Any) -> Any:
-        replaced = dict(zip(inputs, given, strict=True))
+        replaced = {**graphs, **dict(zip(inputs, given, strict=True))}
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: replaced[n])
         result = fn(*args, **kwargs)
         return list(result) if isinstance(result, list | tuple) else [result]
@@ -44,6 +46,14 @@ def trace(
         inner.meta.setdefault("nn_module_stack", node.meta.get("nn_module_stack"))
         inner.meta.setdefault("stack_trace", node.meta.get("stack_trace"))
     return traced, inputs
+
+
+def _graph_of(node: fx.Node) -> fx.GraphModule | None:
+    """Return the graph that a node passes to a higher-order op, or None."""
+    if node.op != "get_attr":
+        return None
+    value = operator.attrgetter(str(node.target))(node.graph.owning_module)
+    return value if isinstance(value, fx.GraphModule) else None
 
 
 def _fixed_sizes(mode: FakeTensorMode) -> dict[Any, Any]:

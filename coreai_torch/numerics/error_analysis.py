@@ -155,9 +155,9 @@ class Analysis:
         def change(value: Any) -> Any:
             if equal is not None and value is first:
                 value = self._noise.rows(value, equal)
-            if isinstance(value, fx.GraphModule):
-                return _NoisyBody(value, self._noise)
-            return self._noise.relative(value, before) if before else value
+            if before:  # the functions of flex_attention run in vmap, which rejects random numbers
+                return self._noise.relative(value, before)
+            return _NoisyBody(value, self._noise) if isinstance(value, fx.GraphModule) else value
 
         try:
             value = call.evaluate(lane, change)

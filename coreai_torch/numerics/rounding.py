@@ -95,7 +95,7 @@ def overload(target: Any) -> tuple[str, str]:
 def kind_of(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Kind:
     """Return how an op rounds on these arguments; `result` is torch's."""
     if isinstance(target, HigherOrderOperator):
-        return Kind.BODY
+        return Kind.GENERAL if overload(target)[0] == "flex_attention" else Kind.BODY
     if not isinstance(target, OpOverload):  # getitem, arithmetic of sizes
         return Kind.EXACT
     name, variant = overload(target)
@@ -167,7 +167,7 @@ def units(target: Any, args: tuple[Any, ...], result: Any) -> tuple[float, float
     if first is None:
         return 1.0, 2.0
     ratio = unit(torch.float32) / unit(narrow(first.dtype))
-    if name == "scaled_dot_product_attention":
+    if name in ("scaled_dot_product_attention", "flex_attention"):
         return 1.0 + ratio * math.sqrt(first.shape[-1]) / 4, 4.0
     if name in _RECURRENT:
         return 1.0 + ratio * math.sqrt(first.shape[-1]) / 4, 4.0 * math.sqrt(first.shape[0])
