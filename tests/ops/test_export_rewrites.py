@@ -57,6 +57,15 @@ FUNCTIONS = {
         lambda x, t: functional.ctc_loss(x, t, (5, 4), (2, 3), blank=4),
         (LOGITS, torch.tensor([1, 1, 3, 2, 0])),
     ),
+    "alignment in one row in a loop, with an empty target": (
+        lambda x, t, i, n: functional.ctc_loss(x, t, i, n, reduction="none", zero_infinity=True),
+        (
+            torch.linspace(-3, 2, 20 * 4 * 5).sin().reshape(20, 4, 5).log_softmax(2),
+            torch.tensor([1, 1, 3, 2, 2, 4, 3]),
+            torch.tensor([20, 9, 1, 14]),
+            torch.tensor([3, 0, 3, 1]),
+        ),
+    ),
     "alignment in a loop of 20 steps": (
         lambda x, t: functional.ctc_loss(x.repeat(4, 1, 1), t, (20, 17), (3, 2)),
         (LOGITS, LABELS),
