@@ -7,10 +7,12 @@ from torch import Tensor
 
 from ..errors import ConversionError
 from ..lowering import decomposes
+from ._lib.bin_maximum import Found, Spans, greatest_in_bins
 from .nn.grid_sample import Source, linear
 
 while_loop = torch.ops.higher_order.while_loop
 _FAR = 2**31 - 1  # greater than any box index
+_LOWEST = torch.finfo(torch.float32).min
 
 
 @decomposes("torchvision::nms")
@@ -114,14 +116,31 @@ def _half_up(x: Tensor) -> Tensor:
     return torch.where(x < 0, -torch.floor(0.5 - x), torch.floor(x + 0.5))
 
 
-def _bins(start: Tensor, length: Tensor, bins: int, extent: int) -> Tensor:
-    """Return a mask of the positions in each bin of each region: [region, bin, position]."""
+def _bins(start: Tensor, length: Tensor, bins: int, extent: int) -> Spans:
+    """Return the positions of each bin of each region: [region, bin]."""
     cell = (length / bins)[:, None]
     number = torch.arange(bins, device=start.device).to(start.dtype)
-    first = (torch.floor(number * cell) + start[:, None]).clamp(0, extent)
-    end = (torch.ceil((number + 1) * cell) + start[:, None]).clamp(0, extent)
-    place = torch.arange(extent, device=start.device)
-    return (place >= first[..., None]) & (place < end[..., None])
+    first = torch.floor(number * cell) + start[:, None]
+    end = torch.ceil((number + 1) * cell) + start[:, None]
+    return Spans(first.clamp(0, extent).long(), end.clamp(0, extent).long())
+
+
+def _inside(span: Spans, extent: int) -> Tensor:
+    """Return a mask of the positions in each bin of each region: [region, bin, position]."""
+    place = torch.arange(extent, device=span.first.device)
+    return (place >= span.first[..., None]) & (place < span.end[..., None])
+
+
+def _greatest_of_all(pictures: Tensor, owner: Tensor, rows: Spans, columns: Spans) -> Found:
+    """Return the same as `greatest_in_bins` for a dynamic size, from a table of bins and pixels."""
+    height, width = pictures.shape[2:]
+    down, across = _inside(rows, height), _inside(columns, width)
+    cells = pictures.index_select(0, owner)[:, :, None, None]
+    inside = down[:, None, :, None, :, None] & across[:, None, None, :, None, :]
+    greatest = torch.where(inside, cells, _LOWEST).amax((4, 5), keepdim=True)
+    numbers = torch.arange(height * width, device=pictures.device).reshape(height, width)
+    place = torch.where(inside & (cells == greatest), numbers, height * width).amin((4, 5))
+    return Found(greatest[..., 0, 0], place)
 
 
 @decomposes("torchvision::roi_pool")
@@ -132,22 +151,19 @@ def roi_pool(
 
     Elements that do not exceed the lowest float are ignored, including NaN.
     """
-    lowest = torch.finfo(torch.float32).min
     x1, y1, x2, y2 = (_half_up(_wide(rois)[:, i] * spatial_scale) for i in range(1, 5))
     height, width = input.shape[2:]
     rows = _bins(y1, (y2 - y1 + 1).clamp(min=1), pooled_height, height)
     columns = _bins(x1, (x2 - x1 + 1).clamp(min=1), pooled_width, width)
-    pictures = input.index_select(0, rois[:, 0].long())
-    pictures = torch.where(pictures.isnan(), lowest, _wide(pictures)).clamp(min=lowest)
-    cells = pictures[:, :, None, None]
-    inside = rows[:, None, :, None, :, None] & columns[:, None, None, :, None, :]
-    greatest = torch.where(inside, cells, lowest).amax((4, 5), keepdim=True)
-    numbers = torch.arange(height * width, device=input.device).reshape(height, width)
-    found = inside & (cells == greatest) & (cells > lowest)
-    place = torch.where(found, numbers, height * width).amin((4, 5))
-    value = torch.where(inside.any(5).any(4), greatest[..., 0, 0], 0.0)
-    place = torch.where(found.any(5).any(4), place, -1)
-    return value.to(input.dtype), place.to(torch.int32)
+    pictures = torch.where(input.isnan(), _LOWEST, _wide(input)).clamp(min=_LOWEST)
+    fixed = isinstance(height, int) and isinstance(width, int)
+    find = greatest_in_bins if fixed else _greatest_of_all
+    value, place = find(pictures, rois[:, 0].long(), rows, columns)
+    filled = (rows.end > rows.first)[:, None, :, None] & (columns.end > columns.first)[
+        :, None, None
+    ]
+    place = torch.where(filled & (value > _LOWEST), place, -1)
+    return torch.where(filled, value, 0.0).to(input.dtype), place.to(torch.int32)
 
 
 @decomposes("torchvision::deform_conv2d")

@@ -220,6 +220,24 @@ def test_roi_pool():
     _check(_Call(torchvision.roi_pool, 0.5, 3, 2), (x, torch.cat([_regions(5), outside])))
 
 
+def test_roi_pool_of_bins_of_all_sizes():
+    # The greatest of a bin is read from tables of rectangles whose sides are powers of two.
+    x = torch.randint(-9, 10, (2, 2, 33, 21)).float()
+    corner, size = torch.rand(24, 2) * 30 - 5, 50 * torch.rand(24, 2) ** 3
+    rois = torch.cat([torch.arange(24)[:, None] % 2, corner, corner + size], 1)
+    _check(_Call(torchvision.roi_pool, 1.0, 2, 3), (x, rois))
+
+
+def test_roi_pool_of_a_dynamic_size():
+    def regions(size):
+        return torch.randint(-3, 4, (1, 2, size, 7)).float(), _regions(3)
+
+    first, second = regions(8), regions(13)
+    size = {2: torch.export.Dim.DYNAMIC}
+    first[1][:, 0] = second[1][:, 0] = 0
+    _check(_Call(torchvision.roi_pool, 0.5, 3, 2), first, second, dynamic=(size, None))
+
+
 @pytest.mark.parametrize(
     ("groups", "offset_groups", "window", "use_mask"),
     [
