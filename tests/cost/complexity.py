@@ -14,13 +14,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
+
+from coreai_torch.ops._lib.bin_maximum import Spans, greatest_in_bins
 
 GROWTH: dict[str, Callable[[float], float]] = {
     "1": lambda n: 1.0,
     "log n": math.log2,
     "n": lambda n: n,
     "n log n": lambda n: n * math.log2(n),
+    "log^2 n": lambda n: math.log2(n) ** 2,
+    "n log^2 n": lambda n: n * math.log2(n) ** 2,
     "n^2": lambda n: n**2,
     "n^3": lambda n: n**3,
     "n^4": lambda n: n**4,
@@ -92,6 +98,44 @@ def _writes(n: int) -> Call:
         return result
 
     return run, (torch.randn(1_024),)
+
+
+def _rectangles(n: int) -> Call:
+    side = math.isqrt(n)
+    first = torch.randint(0, side // 2, (64, 7))
+    spans = Spans(first, first + 1 + torch.arange(64 * 7).reshape(64, 7) % (side // 2))
+
+    def run(x: Tensor, first: Tensor, end: Tensor) -> Tensor:
+        owner = torch.zeros(64, dtype=torch.int64)
+        return greatest_in_bins(x, owner, Spans(first, end), Spans(first, end)).value
+
+    return run, (torch.randn(1, 4, side, side), *spans)
+
+
+def _flex(n: int) -> Call:
+    def near(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return torch.where((q - k).abs() < 9, score, -math.inf)
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, score_mod=near)
+
+    return run, tuple(torch.randn(1, 1, n, 8) for _ in range(3))
+
+
+def _grouped(n: int) -> Call:
+    ends = torch.arange(1, n // 8 + 1, dtype=torch.int32) * 8
+    matrices = torch.randn(n // 8, 16, 16).bfloat16()
+    return torch._grouped_mm, (torch.randn(n, 16).bfloat16(), matrices, ends)
+
+
+def _recurrence(n: int) -> Call:
+    def combine(a: Any, b: Any) -> Any:
+        return a[0] * b[0], b[0] * a[1] + b[1]
+
+    def run(x: Tensor, y: Tensor) -> Any:
+        return associative_scan(combine, (x, y), 0, combine_mode="generic")
+
+    return run, (torch.rand(n, 4), torch.randn(n, 4))
 
 
 def _sorted(n: int) -> Tensor:
@@ -254,7 +298,7 @@ FAMILIES = (
         n=16,
     ),
     Family(
-        "cholesky, lu, qr, solve, inv of n x n",
+        "cholesky, lu, qr, householder_product, solve, inv of n x n",
         "n^3",
         lambda n: (torch.linalg.inv, (torch.randn(n, n) + 9 * torch.eye(n),)),
         n=8,
@@ -300,5 +344,72 @@ FAMILIES = (
         ),
         n=32,
         reason="a score for each pair of positions",
+    ),
+    Family(
+        "flex_attention of n positions",
+        "n^2",
+        _flex,
+        n=32,
+        constants="n^2",
+        reason="a score for each pair of positions: blocks that the mask hides are not skipped, "
+        "and masks and biases of fixed positions are stored",
+    ),
+    Family(
+        "multilabel_margin_loss of n classes",
+        "n^2",
+        lambda n: (functional.multilabel_margin_loss, (torch.randn(1, n), torch.arange(n)[None])),
+        n=64,
+        reason="a table of labels and classes",
+    ),
+    Family(
+        "_grouped_mm of n rows in n / 8 groups",
+        "n^2",
+        _grouped,
+        n=64,
+        reason="the products of all rows with all matrices, then a selection; at most as "
+        "many rows as groups read one matrix each",
+    ),
+    Family(
+        "matrix_exp, matrix_power of n x n",
+        "n^3",
+        lambda n: (torch.linalg.matrix_exp, (torch.randn(n, n) / n,)),
+        n=16,
+        constants="n^2",
+        reason="products; matrix_exp squares its result in a loop",
+    ),
+    Family(
+        "ldl_factor of n x n",
+        "n^3",
+        lambda n: (lambda x: torch.linalg.ldl_factor(x @ x.mT)[:2], (torch.randn(n, n),)),
+        n=8,
+        constants="n^2",
+        reason="a loop over the columns, and each step passes over the whole matrix: 1.5 s for "
+        "256 x 256",
+    ),
+    Family(
+        "cdist, pdist of n points",
+        "n^2",
+        lambda n: (torch.pdist, (torch.randn(n, 4),)),
+        n=32,
+        constants="n^2",
+        reason="a distance for each pair; pdist computes both of them and selects one",
+    ),
+    Family(
+        "associative_scan of n elements",
+        "n",
+        _recurrence,
+        n=64,
+        program="log n",
+        reason="torch's recursion halves the elements in each level",
+    ),
+    Family(
+        "torchvision::roi_pool of n pixels",
+        "n log^2 n",
+        _rectangles,
+        n=256,
+        program="log^2 n",
+        constants="n",
+        reason="tables of the rectangles whose sides are powers of two; a dynamic size: a table "
+        "of all bins and pixels",
     ),
 )
