@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from module_runner import check, convert
+from module_runner import check, convert, run
 
 from coreai_torch.errors import ConversionError
 
@@ -46,15 +46,75 @@ def test_eigenvectors_are_orthogonal_and_reconstruct_the_matrix():
     check(made, (torch.rand(2, 5, 5),), optimized=(True,))
 
 
-def test_eigenvectors_of_any_matrix_satisfy_their_equation():
-    """The values have no defined order; compare their sums."""
+def _eigen(x):
+    """Return results of eig that do not depend on the order of the values."""
+    values, vectors = torch.linalg.eig(x)
+    rest = x.to(torch.complex64) @ vectors - vectors * values.unsqueeze(-2)
+    lengths = (vectors.abs() ** 2).sum(-2)
+    return rest.abs(), lengths, *_in_order(values), *_in_order(torch.linalg.eigvals(x))
 
-    def stretched(x):
-        values, vectors = torch.linalg.eig(x)
-        rest = x.to(torch.complex64) @ vectors - vectors * values.unsqueeze(-2)
-        return rest, values.sum(-1), (values * values).sum(-1)
 
-    check(stretched, (torch.rand(2, 5, 5),))
+def _in_order(values):
+    return values.real.sort(-1).values, values.imag.sort(-1).values
+
+
+# One window, several windows, and more windows than bulges.
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 16, 17, 40])
+def test_eigenvalues_and_vectors_satisfy_their_equation(rows):
+    x = torch.randn(2, rows, rows)
+    check(_eigen, (x,), tolerance=(1e-5, 1e-5 * max(rows, 2) ** 0.5), optimized=(True,))
+
+
+@pytest.mark.parametrize("rows", [6, 20])
+def test_eigenvalues_of_matrices_that_are_hard_for_qr(rows):
+    """Repeated values, exact zeros, values on a circle, and values of many sizes."""
+    basis = torch.linalg.qr(torch.randn(rows, rows))[0]
+    identity, ones = torch.eye(rows), torch.ones(rows - 1)
+    matrices = [
+        torch.zeros(rows, rows),
+        identity,
+        identity.roll(1, 0),  # without an exceptional shift, QR does not change it
+        basis,
+        basis[:, :3] @ basis[:, :3].T,
+        (basis * (1 + 1e-6 * torch.arange(rows))) @ basis.T,
+        (basis * 10.0 ** -torch.arange(rows)) @ basis.T,
+        2 * identity + torch.diag(ones, 1),  # one vector only
+        torch.diag(ones, -1),
+        torch.randn(rows, rows).triu(),
+        torch.block_diag(*[torch.tensor([[0.0, 1.0], [-4.0, 0.0]])] * (rows // 2)),
+    ]
+    check(_eigen, (torch.stack(matrices),), tolerance=(1e-5, 1e-5), optimized=(True,))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_eigenvalues_neither_overflow_nor_underflow(scale):
+    matrix = torch.randn(7, 7)
+
+    def values(x):
+        return [part / scale for part in _in_order(torch.linalg.eigvals(x))]
+
+    check(values, (matrix * scale,), tolerance=(1e-5, 1e-5), optimized=(True,))
+
+
+def test_eigenvalues_of_a_dynamic_or_empty_batch():
+    sizes = [(torch.randn(n, 5, 5),) for n in (2, 3)]
+    check(_eigen, *sizes, dynamic_shapes=({0: DYNAMIC},), tolerance=(1e-5, 2e-5))
+    check(torch.linalg.eigvals, (torch.rand(0, 3, 3),), optimized=(True,))
+    check(torch.linalg.eig, (torch.rand(2, 0, 0),), optimized=(True,))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_eigenvalues_of_a_matrix_that_is_not_finite_are_nan(number):
+    """Torch raises; a program returns NaN for this matrix and the values of the others."""
+    x = torch.randn(2, 20, 20)
+    broken = x.clone()
+    broken[0, 3, 5] = number
+    program = convert(lambda x: torch.linalg.eigvals(x).real, (x,))
+    (found,) = run(program, (broken,))
+    assert found[0].isnan().all()
+    torch.testing.assert_close(
+        found[1].sort().values, torch.linalg.eigvals(x[1]).real.sort().values, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_dynamic_batch_of_matrices():
@@ -69,6 +129,15 @@ def test_dynamic_matrix_size_is_rejected():
     size = torch.export.Dim("n", min=2, max=9)
     with pytest.raises(ConversionError, match=r"cholesky: a matrix whose size is[\s\S]*known when"):
         convert(torch.linalg.cholesky, (torch.eye(3),), ({0: size, 1: size},))
+
+
+@pytest.mark.parametrize("function", [torch.linalg.eig, torch.linalg.eigvals])
+def test_eig_of_a_complex_or_dynamic_matrix_is_rejected(function):
+    with pytest.raises(ConversionError, match=r"linalg\.eig\w*: a complex matrix"):
+        convert(function, (torch.rand(3, 3, dtype=torch.complex64),))
+    size = torch.export.Dim("n", min=2, max=9)
+    with pytest.raises(ConversionError, match=r"linalg\.eig\w*: a matrix whose size is"):
+        convert(function, (torch.eye(3),), ({0: size, 1: size},))
 
 
 def test_complex_matrices_are_rejected():
