@@ -81,9 +81,26 @@ def test_eigenvalues_of_matrices_that_are_hard_for_qr(rows):
         2 * identity + torch.diag(ones, 1),  # one vector only
         torch.diag(ones, -1),
         torch.randn(rows, rows).triu(),
+        torch.randn(rows, rows).tril(),  # without a permutation, wrong by 5 %
         torch.block_diag(*[torch.tensor([[0.0, 1.0], [-4.0, 0.0]])] * (rows // 2)),
     ]
     check(_eigen, (torch.stack(matrices),), tolerance=(1e-5, 1e-5), optimized=(True,))
+
+
+def test_eigenvalues_of_a_badly_scaled_matrix():
+    """Without scaling, rounding errors of the large elements exceed all values."""
+    scale = 10.0 ** torch.linspace(-5, 5, 9)
+    x = torch.randn(9, 9) * scale / scale.unsqueeze(-1)
+
+    def vectors(x):
+        values, vectors = torch.linalg.eig(x)
+        turned = vectors.real * scale.unsqueeze(-1), vectors.imag * scale.unsqueeze(-1)
+        length = (turned[0] ** 2 + turned[1] ** 2).sum(-2)
+        first = values.real.argsort()
+        return *_in_order(values), length[first]
+
+    # Eigenvectors have ten times the error of the values.
+    check(vectors, (x,), tolerance=(1e-4, 1e-5), optimized=(True,))
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])

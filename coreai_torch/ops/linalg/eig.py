@@ -1,4 +1,4 @@
-"""Lower eig: Hessenberg reduction, double-shift QR iteration, then back substitution.
+"""Lower eig: balancing, Hessenberg reduction, double-shift QR iteration, back substitution.
 
 The order of the eigenvalues and the phase of the eigenvectors differ from LAPACK's.
 """
@@ -16,6 +16,7 @@ from ...lowering import Ctx, case, lowers
 from ...lowering.cases import f32
 from ...torch_compat import aten
 from .._lib.loops import only_real, static_size
+from .balance import balance, norm_of
 from .francis import mask, quasi_triangular
 from .triangular_eigen import Blocks, diagonal_blocks, eigenvectors
 
@@ -60,17 +61,21 @@ def _hessenberg(matrix: Value, basis: Sequence[Value]) -> tuple[Value, list[Valu
 
 
 def _schur(x: Value, with_basis: bool) -> tuple[Value, list[Value], Value]:
-    """Return a quasi-triangular matrix, its transposed basis, and the factor of the values.
+    """Return a quasi-triangular matrix, the basis, and the factor of the values.
 
     All axes before the last two become one. The matrix has a norm of at most 1.
     """
     rows = x.type.shape[-1]
     matrix = cai.reshape(x, [shapes.product(cai.sizes(x)[:-2]), rows, rows])
-    norm = cai.reduce_max(cai.reduce_sum(cai.abs(matrix), [2]), [1])
-    norm = cai.maximum(norm, 1e-30)
+    norm = norm_of(matrix)
+    balanced = balance(cai.div(matrix, norm))
+    other_norm = norm_of(balanced.matrix)
+    matrix = cai.div(balanced.matrix, other_norm)
     identity = cai.broadcast_to(mask(torch.eye(rows).unsqueeze(0)), cai.sizes(matrix))
-    reduced, basis = _hessenberg(cai.div(matrix, norm), [identity] if with_basis else [])
-    triangle, basis = quasi_triangular(reduced, basis)
+    matrix, basis = _hessenberg(matrix, [identity] if with_basis else [])
+    triangle, basis = quasi_triangular(matrix, basis)
+    basis = [balanced.restore(cai.transpose(b, [0, 2, 1])) for b in basis]
+    norm = cai.mul(norm, other_norm)
     return triangle, basis, cai.reshape(norm, [cai.size(matrix, 0), 1])
 
 
@@ -121,5 +126,5 @@ def linalg_eig(ctx: Ctx, x: Value) -> tuple[Value, Value]:
         return _empty(x, dims[:-1]), _empty(x, dims)
     triangle, basis, norm = _schur(x, with_basis=True)
     blocks = diagonal_blocks(triangle)
-    vectors = eigenvectors(triangle, cai.transpose(basis[0], [0, 2, 1]), blocks)
+    vectors = eigenvectors(triangle, basis[0], blocks)
     return _values(blocks, norm, dims), cai.reshape(vectors, dims)
