@@ -22,6 +22,12 @@ def _along_first(function: Callable[[torch.Tensor], object], *shape: int) -> Cal
     return function, (torch.randn(*shape),)
 
 
+def _long_convolution(x: torch.Tensor) -> torch.Tensor:
+    size = 2 * x.shape[0]
+    product = torch.fft.rfft(x, size, 0) * torch.fft.rfft(torch.tanh(x), size, 0)
+    return torch.fft.irfft(product, size, 0)[: x.shape[0]]
+
+
 def _graph(count: int) -> Call:
     return (
         lambda x, i, y: x.index_put((i,), y, accumulate=True),
@@ -329,6 +335,8 @@ STATIC: dict[str, Callable[[], Call]] = {
 
 DYNAMIC: dict[str, Callable[[], Call]] = {
     "rfft 48,000 dynamic": lambda: _along_first(torch.fft.rfft, 48_000),
+    "fft convolution 1,024x8 dynamic": lambda: _along_first(_long_convolution, 1_024, 8),
+    "rfft 10,007 dynamic": lambda: _along_first(torch.fft.rfft, 10_007),
     "fft2 256x256 dynamic": lambda: _along_first(lambda x: torch.fft.rfft2(x).abs(), 256, 256),
     "stft 160,000 dynamic": lambda: (
         lambda x, w: torch.stft(x, 400, 160, window=w, return_complex=True),

@@ -1,8 +1,8 @@
 """Lower Fourier transforms to real products with constant matrices.
 
 Up to `DENSE` elements, the transform is one product with its full matrix; `_lib/fourier.py` splits
-a longer one into factors. A dynamic length, unless its upper bound is small, becomes a convolution
-(`_lib/fourier_dynamic.py`).
+a longer one into factors. The program looks for the factors of a dynamic length, unless its upper
+bound is small (`_lib/fourier_dynamic.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LENGTH = "the length is a number of the case"
 def _waves(rows: Dim, columns: Dim, length: Dim) -> tuple[windows.Table, windows.Table]:
     """Return cosine and sine of `2 pi j k / length`; whole turns are removed as integers.
 
-    A dynamic length is at most 1,024: above 46,340 the product `j k` exceeds 32 bits.
+    A dynamic length is at most 256: above 46,340 the product `j k` exceeds 32 bits.
     """
     turns = windows.mul(windows.column(windows.count(rows)), windows.row(windows.count(columns)))
     if isinstance(turns, Value):
@@ -79,13 +79,13 @@ def _is_long(length: Dim) -> bool:
 
 
 @dataclass(frozen=True)
-class _Convolution:
-    """A transform of a dynamic length as a convolution; the length may have an upper bound."""
+class _DynamicPlan:
+    """A transform of a dynamic length, which may have an upper bound."""
 
     bound: int | None
 
     @classmethod
-    def of(cls, ctx: Ctx, size: Any) -> _Convolution | None:
+    def of(cls, ctx: Ctx, size: Any) -> _DynamicPlan | None:
         """Return the plan of a transform, or None if its full matrix is faster."""
         if isinstance(size, int):
             return None
@@ -98,14 +98,20 @@ class _Convolution:
         return None if found is not None and found <= dynamic.DENSE else cls(found)
 
     def transform(
-        self, parts: list[Value], axis: int, length: Value, sign: int, scale: windows.Term
+        self,
+        parts: list[Value],
+        axis: int,
+        length: Value,
+        sign: int,
+        scale: windows.Term,
+        kept: Dim | None = None,
     ) -> tuple[Value, Value]:
         columns = _Columns(parts[0], axis)
         signal = Signal([columns.of(part) for part in parts])
-        found = dynamic.transform_dynamic(
-            signal, length, self.bound, columns.count, sign, scale
-        ).blocks
-        return columns.back(found[0]), columns.back(found[1])
+        wanted = dynamic.Transform(columns.count, sign, kept, scale=scale)
+        found = dynamic.Length(length, self.bound).transform(signal, wanted)
+        real, imaginary = map(columns.back, found.blocks)
+        return real, imaginary
 
 
 class _Columns:
@@ -131,7 +137,7 @@ def _complex_pass(
     axis: int,
     normalization: int,
     forward: bool,
-    plan: _Convolution | None = None,
+    plan: _DynamicPlan | None = None,
 ) -> tuple[Value, Value]:
     length = cai.size(real, axis)
     scale, sign = _scale(normalization, length), -1 if forward else 1
@@ -171,19 +177,18 @@ def fft_c2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, forward:
     real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     for axis in dim:
         axis = axis % x.type.rank
-        plan = _Convolution.of(ctx, ctx.fake("self").shape[axis])
+        plan = _DynamicPlan.of(ctx, ctx.fake("self").shape[axis])
         real, imaginary = _complex_pass(real, imaginary, axis, normalization, forward, plan)
     return cai.create_complex(real, imaginary)
 
 
 def _real_pass(
-    x: Value, axis: int, normalization: int, kept: Dim, plan: _Convolution | None
+    x: Value, axis: int, normalization: int, kept: Dim, plan: _DynamicPlan | None
 ) -> tuple[Value, Value]:
     length = cai.size(x, axis)
     scale = _scale(normalization, length)
     if plan is not None and isinstance(length, Value):
-        real, imaginary = plan.transform([x], axis, length, -1, scale)
-        return cai.slice_axis(real, axis, 0, kept), cai.slice_axis(imaginary, axis, 0, kept)
+        return plan.transform([x], axis, length, -1, scale, None if kept is length else kept)
     if _is_long(length) and isinstance(scale, float):
         columns = _Columns(x, axis)
         found = transform_of_real(columns.of(x), length, columns.count, scale, kept).blocks
@@ -216,10 +221,10 @@ def fft_r2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, onesided
     length = cai.size(x, last)
     kept = shapes.add(shapes.floordiv(length, 2), 1) if onesided else length
     shape = ctx.fake("self").shape
-    plan = _Convolution.of(ctx, shape[last])
+    plan = _DynamicPlan.of(ctx, shape[last])
     real, imaginary = _real_pass(x, last, normalization, kept, plan)
     for axis in rest:
-        plan = _Convolution.of(ctx, shape[axis])
+        plan = _DynamicPlan.of(ctx, shape[axis])
         real, imaginary = _complex_pass(real, imaginary, axis, normalization, True, plan)
     return cai.create_complex(real, imaginary)
 
@@ -250,15 +255,16 @@ def fft_c2r(
     *rest, last = [axis % x.type.rank for axis in dim]
     real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     for axis in rest:
-        plan = _Convolution.of(ctx, ctx.fake("self").shape[axis])
+        plan = _DynamicPlan.of(ctx, ctx.fake("self").shape[axis])
         real, imaginary = _complex_pass(real, imaginary, axis, normalization, False, plan)
     length, scale = last_dim_size, _scale(normalization, last_dim_size)
-    plan = _Convolution.of(ctx, ctx.fake("last_dim_size"))
+    plan = _DynamicPlan.of(ctx, ctx.fake("last_dim_size"))
     if plan is not None and isinstance(length, Value):
         columns = _Columns(real, last)
         half = Signal([columns.of(real), columns.of(imaginary)])
         whole = dynamic.hermitian(half, length)
-        found = dynamic.transform_dynamic(whole, length, plan.bound, columns.count, 1, scale)
+        wanted = dynamic.Transform(columns.count, 1, is_real=True, scale=scale)
+        found = dynamic.Length(length, plan.bound).transform(whole, wanted)
         return columns.back(found.blocks[0])
     if _is_long(length) and isinstance(scale, float):
         columns = _Columns(real, last)

@@ -27,6 +27,7 @@ GROWTH: dict[str, Callable[[float], float]] = {
     "n log n": lambda n: n * math.log2(n),
     "log^2 n": lambda n: math.log2(n) ** 2,
     "n log^2 n": lambda n: n * math.log2(n) ** 2,
+    "n^(4/3)": lambda n: n ** (4 / 3),
     "n^2": lambda n: n**2,
     "n^3": lambda n: n**3,
     "n^4": lambda n: n**4,
@@ -169,15 +170,15 @@ FAMILIES = (
         reason="a convolution of more than twice the length (Bluestein)",
     ),
     Family(
-        "fft and the like of a dynamic length n, unless its upper bound is at most 1,024",
-        "n^2",
-        reason="a convolution of more than 2 n elements (Bluestein), with static factors of 32 and "
-        "a dynamic one of n / 512, or n / 16,384 if the bound is above 32,768: 60 ms for 48,000, "
-        "0.3 s for 160,000, 65 s for 3,000,017 without a bound and 10 s with one; memory is "
-        "linear. A bound above 20,000,000 is rejected",
+        "fft and the like of a dynamic length n, unless its upper bound is at most 256",
+        "n^(4/3)",
+        reason="three factors that the program looks for: 7 ms for 48,000, 0.2 s for 1,000,000. If "
+        "they are large, a convolution of more than 2 n elements (Bluestein) with three factors "
+        "near its cube root: 80 ms for 48,017, 13 s for 3,000,017. Memory is linear. A bound above "
+        "20,000,000 is rejected",
     ),
     Family(
-        "fft and the like of n up to 256, or of a dynamic length of at most 1,024",
+        "fft and the like of n up to 256, static or dynamic",
         "n^2",
         constants="n^2",
         reason="one product with the full matrix, which the program computes for a dynamic length",

@@ -125,6 +125,31 @@ def test_scans_of_a_dynamic_length_take_linear_time():
     assert after <= before * FACTOR * SLACK["seconds"]
 
 
+@pytest.mark.parametrize(("few", "many"), [(4_096, 32_768), (4_093, 32_749)])
+def test_transforms_of_a_dynamic_length_grow_as_declared(few, many):
+    """Powers of two are products of small factors; primes need a convolution."""
+    program = coreai_torch.convert(
+        _Call(lambda x: torch.fft.rfft(x).abs()),
+        (torch.randn(few),),
+        dynamic_shapes=(({0: torch.export.Dim.DYNAMIC},),),
+        verify=False,
+    )
+    before, after = (asyncio.run(_run(program, (torch.randn(n),)))[1] for n in (few, many))
+    growth = GROWTH["n^(4/3)"]
+    assert after <= before * growth(many) / growth(few) * SLACK["seconds"]
+
+
+def test_transform_of_a_smooth_dynamic_length_is_not_a_convolution():
+    program = coreai_torch.convert(
+        _Call(lambda x: torch.fft.rfft(x).abs()),
+        (torch.randn(48_000),),
+        dynamic_shapes=(({0: torch.export.Dim.DYNAMIC},),),
+        verify=False,
+    )
+    smooth, prime = (asyncio.run(_run(program, (torch.randn(n),)))[1] for n in (48_000, 48_017))
+    assert smooth * 3 < prime
+
+
 @pytest.mark.parametrize("name", LOADED)
 def test_loading_takes_little_memory(name):
     command = [sys.executable, ROOT / "benchmarks" / "ops" / "child.py", name]

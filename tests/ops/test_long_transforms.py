@@ -47,6 +47,34 @@ def test_dynamic_length_with_an_upper_bound():
     )
 
 
+@pytest.mark.parametrize("bound", [1_024, 100_000])
+def test_dynamic_length_with_and_without_small_factors(bound):
+    """1,000 has factors of 10; the last factor of 1,018 is 509, and 1,021 is a prime."""
+    length = torch.export.Dim("length", min=1, max=bound)
+    check(
+        _there_and_back,
+        *((torch.randn(n),) for n in (1_000, 1_018, 1_021, 257, 2)),
+        dynamic_shapes=({0: length},),
+        tolerance=_CLOSE,
+        optimized=(True,),
+    )
+
+
+def test_convolution_of_a_dynamic_length():
+    def convolve(x, y):
+        size = 2 * x.shape[1]
+        product = torch.fft.rfft(x, size) * torch.fft.rfft(y, size)
+        return torch.fft.irfft(product, size)[:, : x.shape[1]]
+
+    check(
+        convolve,
+        *((torch.randn(3, n), torch.randn(3, n)) for n in (512, 509, 1_000)),
+        dynamic_shapes=({1: _LENGTH}, {1: _LENGTH}),
+        tolerance=_CLOSE,
+        optimized=(True,),
+    )
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_rows_of_a_dynamic_length_with_an_upper_bound(dim):
     check(

@@ -40,7 +40,7 @@ class Signal:
         """Return the signal with `dims` instead of `[length, columns]`."""
         return Signal([cai.reshape(b, dims) for b in self.blocks])
 
-    def take(self, rows: int) -> Signal:
+    def take(self, rows: Dim) -> Signal:
         """Return the first `rows` rows of a signal that is not stacked."""
         return Signal([cai.slice_axis(b, 0, 0, rows) for b in self.blocks])
 

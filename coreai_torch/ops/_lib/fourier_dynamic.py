@@ -1,93 +1,56 @@
 """Fourier transforms of a dynamic length, in linear memory.
 
-A transform of n elements is a circular convolution with a chirp (Bluestein):
-`j k = (j² + k² - (k - j)²) / 2`. The length of the convolution is a static power of 32 times a
-dynamic factor m. The program computes m, the chirp, the twiddle factors and the matrix of the
-factor m from n; the matrix of a factor 32 is a constant.
+The program looks for factors of the length n. If they are small, the transform is one product with
+the matrix of each factor, as for a static length. Otherwise it is a circular convolution with a
+chirp (Bluestein): `j k = (j² + k² - (k - j)²) / 2`, of a length of at least `2 n - 1` that has
+small factors. The program computes the factors, their matrices, the twiddle factors and the chirp
+from n.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from ...ir import dialect as cai
-from ...ir import shapes
+from ...ir import graph, shapes, types
 from ...ir.dialect import Dim, Value
 from . import windows
-from .fourier import Signal, unit_circle
+from .fourier import Signal
 
-DENSE = 1_024  # up to this upper bound, one product with the full matrix is faster
-LONGEST = 20_000_000  # without a bound, the matrix of the last factor then takes 12 GB
-_DIGIT = 16  # a digit of a position times 3 n needs at most 31 bits up to 44,000,000
-_DIGITS = 6  # of the largest position
-_RADIX = 32  # a static factor of a dynamic length
+DENSE = 256  # up to this upper bound, one product with the full matrix is faster
+LONGEST = 20_000_000  # its convolution is as long as the product of three largest factors
+_LARGEST = 342  # factor that is looked for
+_SMOOTH = 256  # factors with at most this sum are faster than a convolution of any length
+_GAIN = 8  # so are factors with at most this sum, in relation to a factor of the convolution
+_INT32 = 2**31
+_UNBOUNDED = 40_000_000  # largest position without an upper bound: memory ends before
 
 
-def _square_modulo(position: Value, period: Value) -> Value:
+def _square_modulo(position: Value, period: Value, bound: int) -> Value:
     """Return `position² mod period` without a product that exceeds 32 bits.
 
-    The second factor is split into digits, and the sum is reduced after each.
+    The second factor is split into digits, and the sum is reduced after each. Positions are below
+    `bound`, and the period is at most twice that, so a digit times both takes at most 31 bits.
     """
+    if bound**2 < _INT32:
+        return cai.modulo(cai.mul(position, position), period)
+    bits = int(math.log2(_INT32 / (3 * bound)))
+    digit = cai.i32(1 << bits)
     rest, digits = position, []
-    for _ in range(_DIGITS - 1):
-        upper = cai.floor_divide(rest, cai.i32(_DIGIT))
-        digits.append(cai.sub(rest, cai.mul(upper, cai.i32(_DIGIT))))
+    for _ in range(math.ceil(math.log2(bound) / bits) - 1):
+        upper = cai.floor_divide(rest, digit)
+        digits.append(cai.sub(rest, cai.mul(upper, digit)))
         rest = upper
     found = cai.modulo(cai.mul(position, rest), period)
-    for digit in reversed(digits):
-        shifted = cai.mul(found, cai.i32(_DIGIT))
-        found = cai.modulo(cai.add(shifted, cai.mul(position, digit)), period)
+    for lower in reversed(digits):
+        shifted = cai.add(cai.mul(found, digit), cai.mul(position, lower))
+        found = cai.modulo(shifted, period)
     return found
-
-
-def _wave(turns: Value, period: Value, sign: int) -> tuple[Value, Value]:
-    """Return cosine and sine of `sign * 2 pi * turns / period`."""
-    full = cai.constant(sign * 2 * math.pi, torch.float32)
-    step = cai.div(full, cai.cast(period, torch.float32))
-    angle = cai.mul(cai.cast(turns, torch.float32), step)
-    return cai.cos(angle), cai.sin(angle)
-
-
-def _chirp(position: Value, length: Value, sign: int) -> tuple[Value, Value]:
-    """Return cosine and sine of `sign * pi * position² / length`."""
-    period = cai.mul(length, cai.i32(2))
-    return _wave(_square_modulo(position, period), period, sign)
-
-
-def _constant(table: torch.Tensor) -> Value:
-    return cai.tensor_constant(table.to(torch.float32).contiguous(), "fourier")
-
-
-def _times(a: Signal, b: tuple[Value, Value]) -> Signal:
-    """Return the product of `[real]` or `[real, imaginary]` with a complex value."""
-    real = a.blocks[0]
-    if len(a.blocks) == 1:
-        return Signal([cai.mul(real, b[0]), cai.mul(real, b[1])])
-    imaginary = a.blocks[1]
-    return Signal(
-        [
-            cai.sub(cai.mul(real, b[0]), cai.mul(imaginary, b[1])),
-            cai.add(cai.mul(real, b[1]), cai.mul(imaginary, b[0])),
-        ]
-    )
-
-
-def _split(x: Signal, rest: Dim, columns: Dim, sign: int) -> Signal:
-    """Transform a static factor: `[32 * rest, columns]` to `[rest, 32 * columns]`."""
-    number = torch.arange(_RADIX)
-    matrix = unit_circle(number[:, None] * number, _RADIX, sign)
-    flat = [cai.reshape(b, [_RADIX, shapes.mul(rest, columns)]) for b in x.blocks]
-    found = _product((_constant(matrix.real), _constant(matrix.imag)), Signal(flat)).view(
-        [_RADIX, rest, columns]
-    )
-    turns = cai.mul(windows.value(number[:, None, None]), _positions(rest, 2))
-    period = windows.value(shapes.mul(rest, _RADIX))
-    turned = _times(found, _wave(turns, period, sign))
-    rows = [cai.transpose(b, [1, 0, 2]) for b in turned.blocks]
-    return Signal(rows).view([rest, shapes.mul(columns, _RADIX)])
 
 
 def _positions(length: Dim, rank: int) -> Value:
@@ -95,89 +58,222 @@ def _positions(length: Dim, rank: int) -> Value:
     return cai.expand_dims(windows.value(windows.count(length)), list(range(1, rank)))
 
 
-def _product(matrix: tuple[Value, Value], x: Signal) -> Signal:
-    """Return the product of a complex matrix with a complex signal."""
-    (real, imaginary), (a, b) = matrix, x.blocks
-    return Signal(
-        [
-            cai.sub(cai.matmul(real, a), cai.matmul(imaginary, b)),
-            cai.add(cai.matmul(imaginary, a), cai.matmul(real, b)),
-        ]
-    )
+@dataclass(frozen=True)
+class _Wave:
+    """Complex numbers on the unit circle."""
+
+    cosine: Value
+    sine: Value
+
+    @classmethod
+    def of(cls, turns: Value, period: Dim) -> _Wave:
+        """Return `exp(2 pi i * turns / period)`."""
+        full = cai.constant(2 * math.pi, torch.float32)
+        step = cai.div(full, windows.value(windows.number(period)))
+        angle = cai.mul(cai.cast(turns, torch.float32), step)
+        return cls(cai.cos(angle), cai.sin(angle))
+
+    def part(self, axis: int, size: Dim) -> _Wave:
+        """Return the first elements along an axis."""
+        return _Wave(*(cai.slice_axis(p, axis, 0, size) for p in (self.cosine, self.sine)))
+
+    def scaled(self, factor: windows.Term) -> _Wave:
+        if isinstance(factor, float) and factor == 1.0:
+            return self
+        value = windows.value(factor, torch.float32)
+        return _Wave(cai.mul(self.cosine, value), cai.mul(self.sine, value))
+
+    def real_product(self, x: Signal, sign: int, op: Callable[[Value, Value], Value]) -> Value:
+        """Return the real part of the product."""
+        if len(x.blocks) == 1:
+            return op(self.cosine, x.blocks[0])
+        combine = cai.sub if sign > 0 else cai.add
+        return combine(op(self.cosine, x.blocks[0]), op(self.sine, x.blocks[1]))
+
+    def product(self, x: Signal, sign: int, op: Callable[[Value, Value], Value]) -> Signal:
+        """Return the product of `cosine + i * sign * sine` with `[real]` or `[real, imaginary]`."""
+        imaginary = op(self.sine, x.blocks[0])
+        if len(x.blocks) == 1:
+            imaginary = imaginary if sign > 0 else cai.neg(imaginary)
+        else:
+            other = op(self.cosine, x.blocks[1])
+            imaginary = cai.add(other, imaginary) if sign > 0 else cai.sub(other, imaginary)
+        return Signal([self.real_product(x, sign, op), imaginary])
 
 
 @dataclass(frozen=True)
-class _Circle:
-    """The length of a convolution: `32 ** splits * factor`, at least `2 n - 1`."""
-
-    splits: int
-    factor: Value
-
-    @classmethod
-    def of(cls, length: Value, bound: int | None) -> _Circle:
-        splits = 2 if bound is None or bound <= _RADIX**3 else 3
-        block = _RADIX**splits
-        factor = shapes.floordiv(shapes.add(shapes.mul(length, 2), block - 2), block)
-        assert isinstance(factor, Value)
-        return cls(splits, factor)
-
-    @property
-    def length(self) -> Value:
-        found = shapes.mul(self.factor, _RADIX**self.splits)
-        assert isinstance(found, Value)
-        return found
-
-    def distances(self) -> Value:
-        """Return the distance of each row from the first one, around the circle, as a column."""
-        number = _positions(self.length, 2)
-        return cai.minimum(number, cai.sub(windows.value(self.length), number))
-
-    def transform(self, x: Signal, columns: Dim, sign: int) -> Signal:
-        """Return `[real, imaginary]` of each transformed column."""
-        inner = columns
-        for split in reversed(range(self.splits)):
-            rest = shapes.mul(self.factor, _RADIX**split)
-            x = _split(x, rest, inner, sign)
-            inner = shapes.mul(inner, _RADIX)
-        rows = _positions(self.factor, 2)
-        size = windows.value(self.factor)
-        turns = cai.modulo(cai.mul(rows, cai.transpose(rows, [1, 0])), size)
-        return _product(_wave(turns, size, sign), x).view([self.length, columns])
-
-
-def _response(circle: _Circle, length: Value, sign: int) -> Signal:
-    """Return the transform of the conjugate chirp, which the signal's spectrum is multiplied by."""
-    position = circle.distances()
-    inside = cai.greater(length, position)
-    parts = [cai.where(inside, p, cai.like(p, 0)) for p in _chirp(position, length, -sign)]
-    return circle.transform(Signal(parts), 1, -1)
-
-
-def transform_dynamic(
-    x: Signal, length: Value, bound: int | None, columns: Dim, sign: int, scale: windows.Term
-) -> Signal:
-    """Return `[real, imaginary]` of each transformed column of a `[length, columns]` signal.
+class Transform:
+    """What to compute of each column of a signal.
 
     Args:
-        x: the real part, or the real and the imaginary part.
-        length: the number of rows, at run time.
-        bound: the largest value of `length`, or None.
         columns: the number of columns.
         sign: the sign of the exponent.
+        kept: the number of rows of the result, if they are not all.
+        is_real: whether to compute the real part alone.
         scale: a factor of the result.
     """
-    circle = _Circle.of(length, bound)
+
+    columns: Dim
+    sign: int
+    kept: Dim | None = None
+    is_real: bool = False
+    scale: windows.Term = 1.0
+
+    def product(self, wave: _Wave, x: Signal, op: Callable[[Value, Value], Value]) -> Signal:
+        """Return the wanted parts of a product."""
+        if self.is_real:
+            return Signal([wave.real_product(x, self.sign, op)])
+        return wave.product(x, self.sign, op)
+
+
+def _ceildiv(a: Dim, b: Dim) -> Dim:
+    return shapes.floordiv(shapes.sub(shapes.add(a, b), 1), b)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One factor of a length, and the number of rows of the factors behind it."""
+
+    factor: Dim
+    rest: Dim
+
+    @functools.cached_property
+    def matrix(self) -> _Wave:
+        """The matrix of a transform of `factor` elements."""
+        place = _positions(self.factor, 2)
+        turns = cai.mul(place, cai.transpose(place, [1, 0]))
+        return _Wave.of(cai.modulo(turns, windows.value(self.factor)), self.factor)
+
+    @functools.cached_property
+    def twiddle(self) -> _Wave:
+        """The factors `exp(2 pi i j k / (factor * rest))`."""
+        turns = cai.mul(_positions(self.factor, 3), _positions(self.rest, 2))
+        return _Wave.of(turns, shapes.mul(self.factor, self.rest))
+
+    def split(self, x: Signal, given: Dim | None, columns: Dim, sign: int) -> Signal:
+        """Transform the factor: `[factor * rest, columns]` to `[rest, factor * columns]`."""
+        matrix, rows = self.matrix, self.factor
+        if given is not None:
+            rows = _ceildiv(given, self.rest)
+            matrix = matrix.part(1, rows)
+            missing = shapes.sub(shapes.mul(rows, self.rest), given)
+            zeros = cai.zeros(x.blocks[0], [missing, columns])
+            x = Signal([cai.concat(0, [b, zeros]) for b in x.blocks])
+        flat = x.view([rows, shapes.mul(self.rest, columns)])
+        found = matrix.product(flat, sign, cai.matmul).view([self.factor, self.rest, columns])
+        turned = self.twiddle.product(found, sign, cai.mul)
+        swapped = Signal([cai.transpose(b, [1, 0, 2]) for b in turned.blocks])
+        return swapped.view([self.rest, shapes.mul(columns, self.factor)])
+
+
+class _Factors:
+    """A length as a product of factors."""
+
+    def __init__(self, *factors: Dim) -> None:
+        rests = [shapes.product(factors[place + 1 :]) for place in range(len(factors))]
+        self.length = shapes.product(factors)
+        self._stages = [_Stage(f, r) for f, r in zip(factors, rests, strict=True)]
+
+    def transform(self, x: Signal, wanted: Transform, given: Dim | None = None) -> Signal:
+        """Transform each column; `given` is the number of rows, if those behind them are 0."""
+        *first, last = self._stages
+        inner = wanted.columns
+        for stage in first:
+            x = stage.split(x, given, inner, wanted.sign)
+            inner, given = shapes.mul(inner, stage.factor), None
+        done = shapes.product([stage.factor for stage in first])
+        matrix, rows = last.matrix.scaled(wanted.scale), last.factor
+        if wanted.kept is not None:
+            rows = _ceildiv(wanted.kept, done)
+            matrix = matrix.part(0, rows)
+        found = wanted.product(matrix, x, cai.matmul)
+        found = found.view([shapes.mul(rows, done), wanted.columns])
+        return found if wanted.kept is None else found.take(wanted.kept)
+
+
+def _extreme(
+    numbers: torch.Tensor, holds: Value, otherwise: int, op: Callable[[Value, list[int]], Value]
+) -> Value:
+    """Return the largest or smallest number for which a condition holds."""
+    table = windows.value(numbers)
+    return shapes.scalar(op(cai.where(holds, table, cai.i32(otherwise)), [0]))
+
+
+def _divisor(length: Dim, power: int) -> Value:
+    """Return the largest useful divisor whose power is at most `length`."""
+    numbers = torch.arange(1, _LARGEST + 1)
     size = windows.value(length)
-    chirp = _chirp(_positions(length, 2), size, sign)
-    zeros = cai.zeros(x.blocks[0], [shapes.sub(circle.length, length), columns])
-    rows = [cai.concat(0, [b, zeros]) for b in _times(x, chirp).blocks]
-    long = Signal(rows).view([circle.length, columns])
-    real, imaginary = _response(circle, size, sign).blocks
-    spectrum = _times(circle.transform(long, columns, -1), (real, imaginary))
-    found = circle.transform(spectrum, columns, 1)
-    kept = Signal([cai.slice_axis(b, 0, 0, length) for b in found.blocks])
-    factor = windows.value(windows.div(scale, windows.number(circle.length)), torch.float32)
-    return Signal([cai.mul(b, factor) for b in _times(kept, chirp).blocks])
+    divides = cai.equal(cai.modulo(size, windows.value(numbers)), cai.i32(0))
+    fits = cai.greater(size, windows.value(numbers**power - 1))
+    return _extreme(numbers, cai.logical_and(divides, fits), 1, cai.reduce_max)
+
+
+def _cube_root(length: Dim) -> Value:
+    """Return the smallest number whose cube is at least `length`, or the largest factor."""
+    numbers = torch.arange(1, _LARGEST)
+    reaches = cai.greater(windows.value(numbers**3 + 1), windows.value(length))
+    return _extreme(numbers, reaches, _LARGEST, cai.reduce_min)
+
+
+@dataclass(frozen=True)
+class Length:
+    """A dynamic length with the largest value that it may have."""
+
+    size: Value
+    bound: int | None
+
+    def transform(self, x: Signal, wanted: Transform) -> Signal:
+        """Transform each column of a `[length, columns]` signal: real, or real and imaginary."""
+        divisors = self._divisors()
+        least = shapes.sub(shapes.mul(self.size, 2), 1)
+        root = _cube_root(least)
+        circle = [root, root, _ceildiv(least, shapes.mul(root, root))]
+        limit = shapes.number(shapes.maximum(shapes.mul(root, _GAIN), _SMOOTH))
+        total = shapes.number(functools.reduce(shapes.add, divisors))
+        rows = self.size if wanted.kept is None else wanted.kept
+        part = types.tensor([rows, wanted.columns], x.blocks[0].type.element_type)
+        parts = graph.branch(
+            cai.greater(total, limit),
+            [part] if wanted.is_real else [part, part],
+            lambda: self._convolve(x, _Factors(*circle), wanted).blocks,
+            lambda: _Factors(*divisors).transform(x, wanted).blocks,
+        )
+        return Signal(parts)
+
+    def _divisors(self) -> list[Dim]:
+        """Return three factors of the length, as equal as possible; some may be 1."""
+        first = _divisor(self.size, 3)
+        rest = shapes.floordiv(self.size, first)
+        second = _divisor(rest, 2)
+        return [first, second, shapes.floordiv(rest, second)]
+
+    def _chirp(self, position: Value) -> _Wave:
+        """Return `exp(pi i * position² / n)`."""
+        period = shapes.mul(self.size, 2)
+        turns = _square_modulo(position, windows.value(period), self.bound or _UNBOUNDED)
+        return _Wave.of(turns, period)
+
+    def _response(self, circle: _Factors, sign: int) -> _Wave:
+        """Return the transform of the chirp around a circle."""
+        number, size = _positions(circle.length, 2), windows.value(self.size)
+        distance = cai.minimum(number, cai.sub(windows.value(circle.length), number))
+        inside = cai.greater(size, distance)
+        chirp = self._chirp(cai.minimum(distance, size))
+        cosine, sine = (cai.where(inside, p, cai.like(p, 0)) for p in (chirp.cosine, chirp.sine))
+        signal = Signal([cosine, sine if sign > 0 else cai.neg(sine)])
+        return _Wave(*circle.transform(signal, Transform(1, -1)).blocks)
+
+    def _convolve(self, x: Signal, circle: _Factors, wanted: Transform) -> Signal:
+        """Transform each column by a convolution around a circle of at least `2 n - 1` elements."""
+        columns, sign = wanted.columns, wanted.sign
+        kept = self.size if wanted.kept is None else wanted.kept
+        chirp = self._chirp(_positions(self.size, 2))
+        turned = chirp.product(x, sign, cai.mul)
+        spectrum = circle.transform(turned, Transform(columns, -1), self.size)
+        changed = self._response(circle, -sign).product(spectrum, 1, cai.mul)
+        found = circle.transform(changed, Transform(columns, 1, kept))
+        scale = windows.div(wanted.scale, windows.number(circle.length))
+        return wanted.product(chirp.part(0, kept).scaled(scale), found, cai.mul)
 
 
 def hermitian(x: Signal, length: Value) -> Signal:
