@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
+from torch import fx
 
 from . import torch_version
 
@@ -30,6 +31,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.export.graph_signature import OutputKind
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
@@ -54,6 +56,7 @@ __all__ = [
     "clamp_ignores_nan_min",
     "clamp_wraps_negative_bounds",
     "clear_dispatch_cache",
+    "computed_by",
     "disable_current_modes",
     "elementwise_dtypes",
     "enable_python_dispatcher",
@@ -186,6 +189,13 @@ def sympy_functions() -> Any:
 def clear_dispatch_cache(op: OpOverload) -> None:
     """Make torch look up the Python kernels of an op again."""
     op._dispatch_cache.clear()
+
+
+def computed_by(tensor: torch.Tensor) -> fx.Node | None:
+    """Return the node that computes a tensor, while a graph is traced; None if it is unknown."""
+    mode = get_proxy_mode()
+    slot = get_proxy_slot(tensor, mode.tracer, None) if mode is not None else None
+    return slot.proxy.node if slot is not None else None
 
 
 def size_names(environment: Any) -> dict[Any, str]:

@@ -337,6 +337,10 @@ DYNAMIC: dict[str, Callable[[], Call]] = {
     "rfft 48,000 dynamic": lambda: _along_first(torch.fft.rfft, 48_000),
     "fft convolution 1,024x8 dynamic": lambda: _along_first(_long_convolution, 1_024, 8),
     "rfft 10,007 dynamic": lambda: _along_first(torch.fft.rfft, 10_007),
+    "embedding_bag 2,048x20 dynamic": lambda: (
+        lambda i, w: functional.embedding_bag(i, w, mode="mean"),
+        (inputs.ids(10_000, 2_048, 20), torch.randn(10_000, 32)),
+    ),
     "fft2 256x256 dynamic": lambda: _along_first(lambda x: torch.fft.rfft2(x).abs(), 256, 256),
     "stft 160,000 dynamic": lambda: (
         lambda x, w: torch.stft(x, 400, 160, window=w, return_complex=True),

@@ -7,6 +7,9 @@ import torch
 from module_runner import check
 from torch.nn import functional
 
+import coreai_torch
+from coreai_torch.asset.mlir_module import mlir_module_of
+
 _INF, _NAN = float("inf"), float("nan")
 
 
@@ -49,3 +52,49 @@ def test_a_bag_is_independent_of_large_neighbours():
         return functional.embedding_bag(indices, weight, starts, mode="sum")
 
     check(total, (weight, indices, starts), optimized=(True,))
+
+
+_WIDE = 70  # rows that are gathered whole
+
+
+@pytest.mark.parametrize("width", [2, _WIDE])
+@pytest.mark.parametrize("dynamic", [None, (0,), (0, 1)])
+def test_matrix_of_indices(width, dynamic):
+    def bags(weight, indices, factors):
+        return (
+            functional.embedding_bag(indices, weight, mode="sum", per_sample_weights=factors),
+            functional.embedding_bag(indices, weight, mode="mean"),
+            functional.embedding_bag(indices, weight, mode="mean", padding_idx=3),
+            functional.embedding_bag(indices, weight, mode="max", padding_idx=3),
+        )
+
+    weight = torch.randn(30, width)
+    weight[3], weight[4, 1], weight[5] = _INF, _NAN, -_INF
+    sizes = {None: [(6, 5)], (0,): [(6, 5), (2, 5)], (0, 1): [(6, 5), (2, 3)]}[dynamic]
+    calls = [(weight, torch.randint(0, 30, n), torch.rand(n)) for n in sizes]
+    calls[-1][1][:2] = 3
+    axes = dict.fromkeys(dynamic or (), torch.export.Dim.DYNAMIC)
+    shapes = (None, axes, axes) if dynamic else None
+    check(bags, *calls, dynamic_shapes=shapes, optimized=(True,))
+
+
+@pytest.mark.parametrize(("count", "step"), [(20, 5), (21, 5), (20, 6), (20, 1)])
+def test_offsets_in_equal_steps(count, step):
+    def bags(weight, indices):
+        starts = torch.arange(0, 20, step)
+        return functional.embedding_bag(indices, weight, starts, mode="sum")
+
+    check(bags, (torch.randn(30, 4), torch.randint(0, 30, (count,))), optimized=(True,))
+
+
+def test_equal_bags_are_not_scattered():
+    class Bags(torch.nn.Module):
+        def forward(self, weight, indices):
+            return functional.embedding_bag(indices, weight, mode="mean")
+
+    program = coreai_torch.convert(
+        Bags(), (torch.randn(30, 4), torch.randint(0, 30, (6, 5))), verify=False
+    )
+    text = str(mlir_module_of(getattr(program, "program", program)))
+    assert "gather" in text
+    assert "scatter" not in text

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ...ir import dialect as cai
 from ...ir.dialect import Value
 from ...lowering import Ctx, case, decomposes, lowers
 from ...lowering.cases import bf16, f16, f32, i32, i64
-from ...torch_compat import aten
+from ...torch_compat import aten, computed_by
 from .._lib.ranges import count_not_above
 
 _SUM, _MEAN, _MAX = 0, 1, 2
 _NAN, _INF = float("nan"), float("inf")
+_NARROW_ROW = 64  # longest row whose elements are gathered one by one
 _RADIX = 3  # rows of a block, and blocks of a block of the next level
 
 
@@ -111,17 +114,71 @@ def embedding_bag(
     starts = offsets[:-1] if include_last_offset else offsets
     bag = count_not_above(starts, indices.shape[0]).to(starts.dtype) - 1
     counts = (indices != padding_idx).to(indices.dtype)
-    size = torch.zeros_like(starts).to(indices.dtype).index_add(0, bag, counts)
+    width = None if include_last_offset else _equal_bags(offsets, indices.shape[0])
+    if width is not None and padding_idx < 0:
+        size = torch.full_like(starts, width, dtype=indices.dtype)
+    elif width is not None:
+        size = counts.unflatten(0, (-1, width)).sum(1, dtype=counts.dtype)
+    else:
+        size = torch.zeros_like(starts).to(indices.dtype).index_add(0, bag, counts)
     if mode == _MAX:
         out, first = _max_per_bag(weight[indices], bag, counts, starts.shape[0])
         selected = torch.where(size.unsqueeze(1) > 0, indices[first], 0)
         return torch.where(size.unsqueeze(1) > 0, out, 0), bag, size, selected
-    total = _sum_per_bag(weight, indices, starts, per_sample_weights, padding_idx)
+    if width is not None:
+        rows = _counted_rows(weight, indices, per_sample_weights, padding_idx)
+        total = rows.unflatten(0, (-1, width)).sum(1)
+    else:
+        total = _sum_per_bag(weight, indices, starts, per_sample_weights, padding_idx)
     if mode == _SUM:
         zeros = torch.zeros_like(size)
         return total.to(weight.dtype), indices.new_empty(0), zeros, zeros.clone()
     mean = total / size.clamp(min=1).unsqueeze(1)
     return mean.to(weight.dtype), bag, size, size.clone()
+
+
+def _equal_bags(offsets: torch.Tensor, count: Any) -> Any:
+    """Return how many of `count` indices each bag has, if all have as many, else None.
+
+    For a matrix of indices, torch computes the offsets as `arange(0, count, columns)`.
+    """
+    node = computed_by(offsets)
+    if node is None or node.target != aten.arange.start_step or len(node.args) < 3:
+        return None
+    start, end, step = (a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args[:3])
+    is_whole = start == 0 and statically_known_true(end == count)
+    return step if is_whole and statically_known_true(count % step == 0) else None
+
+
+def _counted_rows(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    per_sample_weights: torch.Tensor | None,
+    padding_idx: int,
+) -> torch.Tensor:
+    """Return the row of each index in float32, weighted, and zeros for the padding."""
+    rows = _rows(weight, indices).float()
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    if padding_idx >= 0:
+        rows = torch.where((indices != padding_idx).unsqueeze(1), rows, 0)
+    return rows
+
+
+def _rows(weight: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """Return the row of each index.
+
+    A gathered row takes 0.5 µs, whatever its length up to 64; a gathered element takes 7 ns
+    (coreai-core 1.0.0b3, x86).
+    """
+    count, width = weight.shape
+    is_narrow = isinstance(width, int) and width <= _NARROW_ROW
+    if not is_narrow or (isinstance(count, int) and count * width >= 2**31):
+        return aten.embedding.default(weight, indices)
+    column = torch.arange(width, dtype=torch.int32, device=weight.device)
+    place = (indices.to(torch.int32) * width).unsqueeze(-1) + column
+    elements = weight.reshape(-1).gather(0, place.reshape(-1).long())
+    return elements.reshape(*indices.shape, width)
 
 
 def _levels(count: Any, bags: Any) -> int:
@@ -154,7 +211,7 @@ def _sum_per_bag(
     block = _RADIX**levels
     padded = ((count + block - 1) // block + 1) * block  # at least one block of zeros at the end
     zeros = indices.new_zeros(padded - count)
-    rows = aten.embedding.default(weight, torch.cat([indices, zeros])).float()
+    rows = _rows(weight, torch.cat([indices, zeros])).float()
     if per_sample_weights is not None:
         factors = torch.cat([per_sample_weights, per_sample_weights.new_zeros(padded - count)])
         rows = rows * factors.unsqueeze(1)
@@ -196,7 +253,7 @@ def _rows_at_ends(
             (right_begin.unsqueeze(1) + steps, end),
         )
     ]
-    gathered = aten.embedding.default(rows, torch.cat(places, 1))
+    gathered = _rows(rows, torch.cat(places, 1))
     return gathered.sum(1), first, torch.maximum(first, last)
 
 
