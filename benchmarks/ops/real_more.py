@@ -341,6 +341,7 @@ DYNAMIC: dict[str, Callable[[], Call]] = {
         lambda i, w: functional.embedding_bag(i, w, mode="mean"),
         (inputs.ids(10_000, 2_048, 20), torch.randn(10_000, 32)),
     ),
+    "svdvals 10 of 4x3 dynamic": lambda: _along_first(torch.linalg.svdvals, 10, 4, 3),
     "fft2 256x256 dynamic": lambda: _along_first(lambda x: torch.fft.rfft2(x).abs(), 256, 256),
     "stft 160,000 dynamic": lambda: (
         lambda x, w: torch.stft(x, 400, 160, window=w, return_complex=True),

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .._lib.loops import Step, column, place, row, steps
-from .secular import conquer, sum_of_squares
+from .secular import conquer, sign, sum_of_squares
 
 _OUTSIDE = 2.0  # above all values of a scaled matrix
 
@@ -19,7 +19,7 @@ def _reflection(x: Tensor, at: Step) -> tuple[Tensor, Tensor]:
     first = x.index_select(-1, place(at))
     norm = sum_of_squares(x).unsqueeze(-1).sqrt()
     here = (torch.arange(x.shape[-1]) == at).to(x.dtype)
-    vector = x + here * torch.where(first < 0, -norm, norm)
+    vector = x + here * (norm * sign(first < 0, x.dtype))
     return vector, 1 / (norm * (norm + first.abs())).clamp(min=1e-36)
 
 
@@ -37,7 +37,7 @@ def _tridiagonal(matrix: Tensor, with_basis: bool) -> list[Tensor]:
     count = matrix.shape[-1]
 
     def body(k: Step, matrix: Tensor, *basis: Tensor) -> list[Tensor]:
-        given = torch.where(torch.arange(count) > k, row(matrix, k), 0.0)
+        given = row(matrix, k) * (torch.arange(count) > k).to(matrix.dtype)
         vector, weight = _reflection(given, k + 1)
         products = weight * (vector.unsqueeze(-2) @ matrix).squeeze(-2)
         share = weight * (products * vector).sum(-1, keepdim=True) / 2
@@ -56,10 +56,10 @@ def _bidiagonal(matrix: Tensor, with_basis: bool) -> list[Tensor]:
 
     def body(k: Step, matrix: Tensor, *basis: Tensor) -> list[Tensor]:
         positions = torch.arange(count)
-        down, weight = _reflection(torch.where(positions >= k, column(matrix, k), 0.0), k)
+        down, weight = _reflection(column(matrix, k) * (positions >= k).to(matrix.dtype), k)
         products = weight * (down.unsqueeze(-2) @ matrix).squeeze(-2)
         given = row(matrix, k) - down.index_select(-1, place(k)) * products
-        across, other_weight = _reflection(torch.where(positions > k, given, 0.0), k + 1)
+        across, other_weight = _reflection(given * (positions > k).to(matrix.dtype), k + 1)
         # A product with a column takes the runtime three times as long as this sum.
         sums = (matrix * across.unsqueeze(-2)).sum(-1)
         sums = other_weight * (sums - down * (products * across).sum(-1, keepdim=True))
@@ -71,7 +71,7 @@ def _bidiagonal(matrix: Tensor, with_basis: bool) -> list[Tensor]:
     return steps(count - 1, body, [matrix, *basis])
 
 
-def _padding(count: int) -> int:
+def padding(count: int) -> int:
     """Return the number of elements up to the next power of two."""
     return (1 << (count - 1).bit_length()) - count
 
@@ -95,11 +95,11 @@ def eigen(matrix: Tensor, with_vectors: bool) -> list[Tensor]:
     sizes = beside.abs()
     bound = (diagonal.abs() + sizes + _before(sizes)).amax(-1, keepdim=True)
     safe = bound.clamp(min=1e-30)
-    padding = _padding(count)
-    sizes = functional.pad(sizes / safe, (0, padding))
-    diagonal = functional.pad(diagonal / safe, (0, padding), value=_OUTSIDE)
+    missing = padding(count)
+    sizes = functional.pad(sizes / safe, (0, missing))
+    diagonal = functional.pad(diagonal / safe, (0, missing), value=_OUTSIDE)
     roots = sizes.sqrt()
-    signs = functional.pad(torch.where(beside < 0, -1.0, 1.0), (0, padding))
+    signs = functional.pad(sign(beside < 0, matrix.dtype), (0, missing))
     values = diagonal - sizes - _before(sizes)
     values, rows = conquer(values, roots, signs * roots, False, with_vectors)
     values, rows = _select(values, rows, count, False)
@@ -119,12 +119,12 @@ def left_singular(matrix: Tensor, with_vectors: bool) -> list[Tensor]:
     above = functional.pad(matrix.diagonal(1, dim1=-2, dim2=-1), (1, 0))
     bound = (diagonal.abs() + above.abs()).amax(-1, keepdim=True)
     safe = bound.clamp(min=1e-30)
-    padding = _padding(count)
-    diagonal = functional.pad(diagonal / safe, (0, padding), value=_OUTSIDE)
-    above = functional.pad(above / safe, (0, padding))
+    missing = padding(count)
+    diagonal = functional.pad(diagonal / safe, (0, missing), value=_OUTSIDE)
+    above = functional.pad(above / safe, (0, missing))
     # The product with the transpose is a sum over the columns; the first has one element.
-    first = torch.arange(count + padding) == 0
-    values = torch.where(first, diagonal.abs(), 0.0)
+    first = torch.arange(count + missing) == 0
+    values = diagonal.abs() * first.to(matrix.dtype)
     values, rows = conquer(values, above, diagonal, True, with_vectors)
     values, rows = _select(values, rows, count, True)
     return [values * bound, *(b.mT @ rows for b in basis)]

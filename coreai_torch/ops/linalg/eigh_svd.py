@@ -13,8 +13,10 @@ from ...lowering import case, decomposes
 from ...lowering.cases import f32
 from ...torch_compat import aten
 from .._lib.loops import only_real, static_size
-from .condensed import eigen, left_singular
+from .condensed import eigen, left_singular, padding
 from .qr import apply_reflections, householder
+
+_SMALL = 8  # rows
 
 
 def _scale(matrix: Tensor) -> Tensor:
@@ -55,6 +57,15 @@ def linalg_eigh(
     return values * scale.squeeze(-1), vectors[0] if compute_v else empty
 
 
+@decomposes(aten.linalg_eigvalsh.default, cases=[case(*c.args[:2]) for c in _SYMMETRIC])
+def linalg_eigvalsh(
+    matrix: Tensor,
+    UPLO: str = "L",  # noqa: N803  the schema's name
+) -> Tensor:
+    """Return the eigenvalues; torch's decomposition also computes the vectors."""
+    return linalg_eigh(matrix, UPLO, False)[0]
+
+
 def _basis(columns: Tensor) -> Tensor:
     """Return an orthonormal basis along orthogonal columns, longest first.
 
@@ -71,6 +82,10 @@ def _svd_tall(matrix: Tensor, full: bool, with_vectors: bool) -> list[Tensor]:
     rows, count = matrix.shape[-2:]
     scale = _scale(matrix)
     square = matrix / scale
+    if not with_vectors and rows <= _SMALL and rows + padding(rows) == count + padding(count):
+        # A QR decomposition takes longer than the columns of zeros, which add values of zero.
+        square = torch.nn.functional.pad(square, (0, rows - count))
+        return [left_singular(square, False)[0][..., :count] * scale.squeeze(-1)]
     if rows > count:
         factor, weights = householder(square)
         square = factor[..., :count, :].triu()
@@ -124,6 +139,12 @@ def linalg_svd(
         return empty, result[0], empty
     values, first, second = result
     return (second, values, first.mT) if rotated else (first, values, second.mT)
+
+
+@decomposes(aten.linalg_svdvals.default, cases=[case(*c.args[:1]) for c in _MATRICES])
+def linalg_svdvals(matrix: Tensor, *, driver: str | None = None) -> Tensor:
+    """Return the singular values; torch's decomposition also computes the vectors."""
+    return linalg_svd(matrix, False, False)[1]
 
 
 def _is_nonzero(sizes: Tensor, atol: Tensor, rtol: Tensor) -> Tensor:
