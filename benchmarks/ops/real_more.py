@@ -342,6 +342,7 @@ DYNAMIC: dict[str, Callable[[], Call]] = {
         (inputs.ids(10_000, 2_048, 20), torch.randn(10_000, 32)),
     ),
     "svdvals 10 of 4x3 dynamic": lambda: _along_first(torch.linalg.svdvals, 10, 4, 3),
+    "cumsum 1,000,000 dynamic": lambda: _along_first(lambda x: x.cumsum(0), 1_000_000),
     "fft2 256x256 dynamic": lambda: _along_first(lambda x: torch.fft.rfft2(x).abs(), 256, 256),
     "stft 160,000 dynamic": lambda: (
         lambda x, w: torch.stft(x, 400, 160, window=w, return_complex=True),

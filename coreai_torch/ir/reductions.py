@@ -252,8 +252,18 @@ def scan(x: Value, axis: int, combiner: str) -> Value:
         tensor([1., 3., 6.])
     """
     check_choice("scan", "combiner", combiner, ("sum", "product", "min", "max"))
+    return with_extra_row(_distinct_operand(x), axis, lambda y: plain_scan(y, axis, combiner))
+
+
+def plain_scan(x: Value, axis: int, combiner: str) -> Value:
+    """Emit a scan of a value that has rows and that no other scan reads."""
     at, back = u32(axis), Build.current().number(False, torch.bool)
-    return with_extra_row(_distinct_operand(x), axis, lambda y: _coreai.scan(y, at, back, combiner))
+    return _coreai.scan(x, at, back, combiner)
+
+
+def number_of_scan() -> int:
+    """Return another number at each call, to make two equal scans over dynamic sizes distinct."""
+    return next(Build.current().open_scans)
 
 
 def with_extra_row(x: Value, axis: int, op: Callable[[Value], Value]) -> Value:
@@ -272,5 +282,5 @@ def _distinct_operand(x: Value) -> Value:
     with different ends.
     """
     unknown = [axis for axis, size in enumerate(x.type.shape) if size == types.DYNAMIC]
-    nth = next(Build.current().open_scans) if unknown else 0
+    nth = number_of_scan() if unknown else 0
     return slice_axis(x, unknown[0], 0, shapes.FAR - nth) if nth else x

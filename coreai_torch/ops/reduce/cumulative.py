@@ -10,6 +10,8 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, case, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
+from .._lib.size_bounds import upper_bound
+from .._lib.staged_sums import LONGEST_RUN, RUN, staged_sum
 from .var_norm import log_sum_exp
 
 _NAN, _INF = float("nan"), float("inf")
@@ -31,10 +33,6 @@ def positions(x: Value, axis: int) -> Value:
     return cai.reshape(counting(extent), dims)
 
 
-# As in `reductions.py`: runs of 1024 terms stay within 1e-6.
-_LONGEST_RUN, _RUN = 8192, 1024
-
-
 def running_total(x: Value, axis: int) -> Value:
     """Return the cumulative sum of si32 or f32. The runtime crashes on integer overflow."""
     return cai.scan(x, axis, "sum")
@@ -47,19 +45,24 @@ def _running(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> Value:
     wide = cai.cast(promoted, torch.float32 if cai.is_float(promoted) else torch.int32)
     if not x.type.rank:
         return promoted
-    return cai.cast(_scan(wide, dim, combiner), ctx.out_dtype)
+    return cai.cast(_scan(ctx, wide, dim, combiner), ctx.out_dtype)
 
 
-def _scan(x: Value, axis: int, combiner: str) -> Value:
-    """Return the running sum or product; a long sum of floats runs in two stages.
-
-    Torch accumulates in float64. Added one by one, 10**6 random numbers have an error of 2.5e-5.
-    """
-    extent = x.type.shape[axis]
-    long = combiner == "sum" and cai.is_float(x) and not x.type.is_dynamic_dim(axis)
-    if not long or extent <= _LONGEST_RUN:
+def _scan(ctx: Ctx, x: Value, axis: int, combiner: str) -> Value:
+    """Return the running sum or product; a long sum of floats runs in stages."""
+    bound = upper_bound(ctx.fake("self").shape[axis])
+    is_short = bound is not None and bound <= LONGEST_RUN
+    if combiner != "sum" or not cai.is_float(x) or is_short or cai.may_be_empty(x):
         return cai.scan(x, axis, combiner)
-    run = next((d for d in range(_RUN, _RUN // 8, -1) if extent % d == 0), _RUN)
+    return staged_sum(x, axis) if x.type.is_dynamic_dim(axis) else _static_sum(x, axis)
+
+
+def _static_sum(x: Value, axis: int) -> Value:
+    """Return the running sum of floats along a static axis, in two stages if it is long."""
+    extent = x.type.shape[axis]
+    if extent <= LONGEST_RUN:
+        return cai.scan(x, axis, "sum")
+    run = next((d for d in range(RUN, RUN // 8, -1) if extent % d == 0), RUN)
     runs = -(-extent // run)
     padding = [(0, runs * run - extent if a == axis else 0) for a in range(x.type.rank)]
     dims = list(cai.sizes(x))
@@ -67,7 +70,7 @@ def _scan(x: Value, axis: int, combiner: str) -> Value:
     cells = cai.reshape(cai.pad(x, padding), [*before, runs, run, *after])
     within = cai.scan(cells, axis + 1, "sum")
     totals = cai.shrink_dims(cai.slice_axis(within, axis + 1, run - 1, run), [axis + 1])
-    upto = _scan(cai.slice_axis(totals, axis, 0, runs - 1), axis, "sum")
+    upto = _static_sum(cai.slice_axis(totals, axis, 0, runs - 1), axis)
     earlier = cai.concat(axis, [cai.zeros(x, [*before, 1, *after]), upto])
     found = cai.add(within, cai.expand_dims(earlier, [axis + 1]))
     flat = cai.reshape(found, [*before, runs * run, *after])
@@ -107,7 +110,7 @@ def cumsum(ctx: Ctx, x: Value, dim: Axis) -> Value:
         if not x.type.rank:
             return x
         parts = (part(x) for part in (cai.real_part, cai.imaginary_part))
-        return cai.create_complex(*(cai.scan(p, dim, "sum") for p in parts))
+        return cai.create_complex(*(_scan(ctx, p, dim, "sum") for p in parts))
     return _running(ctx, x, dim, "sum")
 
 
