@@ -328,10 +328,10 @@ FAMILIES = (
         "eig, eigvals of n x n",
         "n^3",
         lambda n: (torch.linalg.eigvals, (torch.randn(n, n),)),
-        n=20,
+        n=30,
         constants="n^2",
-        reason="QR iteration: 2.5 n sweeps, each a pass over the matrix per 8 of n positions; "
-        "below 64 rows, the time of the run time's single op, about 1 µs, of 32 ops per position",
+        reason="QR iteration: 2.5 n sweeps, each a pass over the matrix per 4 or 8 of n positions; "
+        "below 64 rows, the time of the run time's single op, about 1 µs, of 30 ops per position",
     ),
     Family(
         "n writes to parts of a tensor of n rows",

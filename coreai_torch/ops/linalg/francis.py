@@ -31,8 +31,7 @@ _LEAST_SIZE, _LEAST_SIZE_IF_STUCK = 1e-10, 0.1
 _LEAST_TAIL = 1e-35  # squared; smaller elements are set to zero without a reflection
 _SWEEPS = 30  # per row, as LAPACK allows; usually two or three suffice
 _PATIENCE = 10  # sweeps without a deflation before an exceptional shift
-_HALF = 8
-_ONE_WINDOW = 16  # rows of a matrix that fits into one window
+_ONE_WINDOW = 28  # rows of a matrix that fits into one window
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,9 @@ class Windows:
         """Return one window for small matrices, else windows that bulges cross in two sweeps."""
         if rows <= _ONE_WINDOW:
             return cls(rows, rows + 1, 1, 1, range(1, rows))
-        size = 2 * _HALF
-        return cls(rows, size, -(-rows // size) + 1, _HALF, range(1, _HALF + 1))
+        # More bulges start in smaller windows: faster for few rows, and more rounding errors.
+        half = 4 if rows <= 128 else 8
+        return cls(rows, 2 * half, -(-rows // (2 * half)) + 1, half, range(1, half + 1))
 
     @property
     def all_rows(self) -> int:
@@ -69,8 +69,17 @@ class Windows:
         """Divide the rows of `[batch, rows]` into `[batch, windows, *shape]`."""
         return cai.reshape(x, [cai.size(x, 0), self.count, *shape])
 
-    def places(self, down: torch.Tensor, across: torch.Tensor) -> torch.Tensor:
-        """Return the places of elements in a flat matrix."""
+    @property
+    def shift(self) -> int:
+        """The number of rows by which a pass rolls the matrix."""
+        return self.before if self.count > 1 else 0
+
+    def places(self, down: torch.Tensor, across: torch.Tensor, second: bool) -> torch.Tensor:
+        """Return the places of elements in a flat matrix, as `_pass` expects it."""
+        if second:
+            down, across = across, down + self.shift
+        else:
+            across = across - self.shift
         return down % self.all_rows * self.all_rows + across % self.all_rows
 
 
@@ -96,40 +105,51 @@ class _Active:
 
     start: Value
     end: Value
-    bulges: Value | None  # for each window, whether there is a bulge
 
     @property
     def exists(self) -> Value:
         return cai.greater(self.end, -0.5)
 
 
+def _bulges(blocks: Value) -> tuple[Value, Value]:
+    """Return the greatest element of the bulge of each window, and which rows it couples.
+
+    A bulge couples the rows 1 to 3 of its window; at the end of a block it has no third row.
+    """
+    batch, count, size, _ = cai.sizes(blocks)
+    rows = torch.arange(int(size))
+    columns = cai.abs(cai.slice_axis(blocks, 2, 0, 2))
+    elements = cai.mul(columns, mask(torch.stack([rows >= 2, rows == 3])))
+    elements = cai.reshape(cai.reduce_max(elements, [2]), [batch, count, size])
+    largest = cai.reduce_max(elements, [2])
+    couples = cai.mul(largest, mask((rows == 1) | (rows == 2)))
+    couples = cai.add(couples, cai.mul(elements, mask(rows == 3)))
+    return largest, cai.greater(cai.reshape(couples, [batch, count * size]), 0.0)
+
+
 def _deflate(
-    windows: Windows, flat: Value, blocks: Value, is_stuck: Value
+    windows: Windows, flat: Value, second: bool, blocks: Value, is_stuck: Value
 ) -> tuple[Value, _Active]:
     """Set negligible elements below the diagonal of the windows to zero; find the active block.
 
-    A bulge couples the rows that it covers: 1 to 3 of its window.
+    `blocks` are the transposed windows.
     """
     side, inside = windows.all_rows, torch.arange(windows.size)
     rows = torch.arange(side)
-    places = [windows.places(rows, rows), windows.places(rows - 1, rows - 1)]
-    found = take(flat, torch.cat([*places, windows.places(rows, rows - 1)]))
+    pairs = ((rows, rows), (rows - 1, rows - 1), (rows, rows - 1))
+    found = take(flat, torch.cat([windows.places(*pair, second) for pair in pairs]))
     size, above, below = (cai.slice_axis(found, 1, k * side, (k + 1) * side) for k in range(3))
     least = cai.where(is_stuck, _LEAST_SIZE_IF_STUCK, cai.like(size, _LEAST_SIZE))
     least = cai.mul(cai.maximum(cai.add(cai.abs(size), cai.abs(above)), least), _EPSILON)
     is_kept = cai.greater(cai.abs(below), least)
-    bulges = covered = None
+    covered = None
     if windows.count > 1:
-        first = cai.reshape(cai.slice_axis(blocks, 3, 0, 1), cai.sizes(blocks)[:3])
-        sizes = cai.reduce_max(cai.mul(cai.abs(first), mask(inside >= 2)), [2])
-        bulges = cai.greater(sizes, 0.0)
-        covers = cai.mul(mask((inside >= 1) & (inside <= 3)), sizes)
-        covered = cai.greater(cai.reshape(covers, [cai.size(flat, 0), side]), 0.0)
+        _, covered = _bulges(blocks)
         border = cai.tensor_constant(rows % windows.size == 0, "mask")
         is_kept = cai.logical_or(cai.logical_or(is_kept, covered), border)
     removed = cai.where(is_kept, 0.0, below)
-    is_below = mask(inside.unsqueeze(-1) == inside + 1)
-    blocks = cai.sub(blocks, cai.mul(windows.split(removed, windows.size, 1), is_below))
+    is_below = mask(inside.unsqueeze(-1) == inside - 1)
+    blocks = cai.sub(blocks, cai.mul(windows.split(removed, 1, windows.size), is_below))
     is_coupled = cai.greater(cai.abs(cai.sub(below, removed)), 0.0)
     if covered is not None:
         is_coupled = cai.logical_or(is_coupled, covered)
@@ -139,10 +159,12 @@ def _deflate(
     end = cai.sub(cai.reduce_max(cai.mul(both, mask(rows + 1)), [1]), 1.0)
     is_before = cai.logical_not(cai.logical_or(is_coupled, cai.greater(positions, end)))
     start = cai.reduce_max(cai.mul(cai.cast(is_before, torch.float32), positions), [1])
-    return blocks, _Active(start, end, bulges)
+    return blocks, _Active(start, end)
 
 
-def _first_column(windows: Windows, flat: Value, active: _Active, is_stuck: Value) -> list[Value]:
+def _first_column(
+    windows: Windows, flat: Value, second: bool, active: _Active, is_stuck: Value
+) -> list[Value]:
     """Return the first column of the product of both shifted matrices, in the active block.
 
     The shifts are the eigenvalues of the last two rows; of two real ones, the nearer one twice.
@@ -150,7 +172,8 @@ def _first_column(windows: Windows, flat: Value, active: _Active, is_stuck: Valu
     side, batch = windows.all_rows, cai.size(flat, 0)
     near_end = ((-1, -1), (-1, 0), (0, -1), (0, 0), (-1, -2))
     near_start = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 1))
-    offsets = [[i * side + j for i, j in near] for near in (near_end, near_start)]
+    down, across, shift = (1, side, windows.shift) if second else (side, 1, -windows.shift)
+    offsets = [[i * down + j * across + shift for i, j in near] for near in (near_end, near_start)]
     origin = cai.cast(cai.concat(1, [active.end, active.start]), torch.int32)
     places = cai.mul(cai.reshape(origin, [batch, 2, 1]), side + 1)
     places = cai.add(places, cai.tensor_constant(torch.tensor(offsets), "places"))
@@ -182,8 +205,10 @@ def _first_column(windows: Windows, flat: Value, active: _Active, is_stuck: Valu
     return [cai.mul(value, factor) for value in column]
 
 
-def _start(windows: Windows, active: _Active, column: Sequence[Value]) -> tuple[Value, Value]:
-    """Return the column of a new bulge, to be added to its window, and its first element as mask.
+def _start(
+    windows: Windows, active: _Active, column: Sequence[Value], blocks: Value
+) -> tuple[Value, Value]:
+    """Return the transposed windows with a new bulge, and zero at its first element, else one.
 
     The column before the active block is zero; the reflection there is that of a bulge. A window
     has one bulge: that of another block would mix this column with others.
@@ -197,41 +222,64 @@ def _start(windows: Windows, active: _Active, column: Sequence[Value]) -> tuple[
         down = cai.add(down, cai.mul(is_row, value))
     before = cai.cast(cai.equal(after, -1.0), torch.float32)
     before = cai.mul(before, mask(rows % size < windows.positions.stop - 1))
-    across = windows.split(before, 1, size)
-    if active.bulges is not None:
-        is_free = cai.cast(cai.logical_not(active.bulges), torch.float32)
-        across = cai.mul(across, windows.split(is_free, 1, 1))
-    return (
-        cai.mul(windows.split(down, size, 1), across),
-        cai.mul(windows.split(here, size, 1), across),
-    )
+    column_before = windows.split(before, size, 1)
+    if windows.count > 1:
+        is_free = cai.cast(cai.equal(_bulges(blocks)[0], 0.0), torch.float32)
+        column_before = cai.mul(column_before, windows.split(is_free, 1, 1))
+    corner = cai.mul(windows.split(here, 1, size), column_before)
+    blocks = cai.add(blocks, cai.mul(windows.split(down, 1, size), column_before))
+    return blocks, cai.sub(1.0, corner)
 
 
-def _sweep(windows: Windows, blocks: Value, basis: Value | None) -> tuple[Value, Value | None]:
-    """Move all bulges through their windows; apply the reflections to the rows of `basis` too."""
+def _with_new_bulges(
+    windows: Windows, flat: Value, second: bool, active: _Active, is_stuck: Value, blocks: Value
+) -> tuple[Value, Value]:
+    """Return the results of `_start`; if no active block starts in a first half, skip the ops."""
+
+    def start() -> tuple[Value, Value]:
+        column = _first_column(windows, flat, second, active, is_stuck)
+        return _start(windows, active, column, blocks)
+
+    if windows.count == 1:
+        return start()
+    ones = cai.broadcast_to(cai.like(blocks, 1.0), cai.sizes(blocks))
+    at = cai.modulo(active.start, float(windows.size))
+    is_first = cai.logical_and(cai.greater(at, 0.5), cai.less(at, windows.before + 0.5))
+    can_start = cai.any_one(cai.logical_and(is_first, active.exists))
+    found = graph.branch(can_start, [blocks.type] * 2, start, lambda: (blocks, ones))
+    return found[0], found[1]
+
+
+def _sweep(windows: Windows, blocks: Value, with_basis: bool) -> tuple[Value, Value | None]:
+    """Move all bulges through their windows; return the product of the reflections too.
+
+    `blocks` are transposed. Vectors are rows: the runtime takes 20 times as long for a column.
+    """
     rows = torch.arange(windows.size)
-    across_dims = [*cai.sizes(blocks)[:2], 1, windows.size]
+    down = [*cai.sizes(blocks)[:3], 1]
+    basis = None
     for at in windows.positions:
-        column = cai.slice_axis(blocks, 3, at - 1, at)
-        rest = cai.mul(column, mask(((rows > at) & (rows <= at + 2)).unsqueeze(-1)))
-        tail = cai.reduce_sum(cai.mul(rest, rest), [2])
-        first = cai.slice_axis(column, 2, at, at + 1)
+        column = cai.slice_axis(blocks, 2, at - 1, at)
+        rest = cai.mul(column, mask((rows > at) & (rows <= at + 2)))
+        tail = cai.reduce_sum(cai.mul(rest, rest), [3])
+        first = cai.slice_axis(column, 3, at, at + 1)
         norm = cai.sqrt(cai.add(cai.mul(first, first), tail))
         norm = cai.where(cai.less(first, 0.0), cai.neg(norm), norm)
         leading = cai.add(first, norm)
-        vector = cai.add(rest, cai.mul(leading, mask((rows == at).unsqueeze(-1))))
+        vector = cai.add(rest, cai.mul(leading, mask(rows == at)))
         is_needed = cai.greater(tail, _LEAST_TAIL)
         weight = cai.where(is_needed, cai.div(1.0, cai.mul(norm, leading)), 0.0)
         scaled = cai.mul(vector, weight)
-        across, scaled_across = (cai.reshape(v, across_dims) for v in (vector, scaled))
-        blocks = cai.sub(blocks, cai.mul(scaled, cai.matmul(across, blocks)))
-        products = cai.reduce_sum(cai.mul(blocks, across), [3])
-        blocks = cai.sub(blocks, cai.mul(products, scaled_across))
-        is_zero = (rows.unsqueeze(-1) > at) & (rows == at - 1)
-        blocks = cai.mul(blocks, mask(~is_zero))
+        scaled_down = cai.reshape(scaled, down)
+        sums = cai.reduce_sum(cai.mul(blocks, vector), [3])
+        blocks = cai.sub(blocks, cai.mul(sums, scaled))
+        blocks = cai.sub(blocks, cai.mul(scaled_down, cai.matmul(vector, blocks)))
         if basis is not None:
-            basis = cai.sub(basis, cai.mul(scaled, cai.matmul(across, basis)))
-    return blocks, basis
+            basis = cai.sub(basis, cai.mul(scaled_down, cai.matmul(vector, basis)))
+        elif with_basis:
+            basis = cai.sub(mask(torch.eye(windows.size)), cai.mul(scaled_down, vector))
+    is_zero = (rows < windows.positions[-1]).unsqueeze(-1) & (rows > rows.unsqueeze(-1) + 1)
+    return cai.mul(blocks, mask(~is_zero)), basis
 
 
 def _apply(windows: Windows, reflections: Value, matrix: Value) -> Value:
@@ -241,45 +289,70 @@ def _apply(windows: Windows, reflections: Value, matrix: Value) -> Value:
     return cai.reshape(cai.matmul(reflections, rows), dims)
 
 
-def _pass(
-    windows: Windows, roll: int, is_stuck: Value, matrix: Value, basis: Sequence[Value]
-) -> tuple[_Active, list[Value]]:
-    """Sweep over all windows, starting a bulge; apply the reflections and roll the matrix."""
+def _windows_of(windows: Windows, second: bool, flat: Value) -> Value:
+    """Return the transposed windows."""
+    inside = torch.arange(windows.all_rows).reshape(windows.count, windows.size)
+    places = windows.places(inside.unsqueeze(-2), inside.unsqueeze(-1), second)
+    found = take(flat, places.flatten())
+    return cai.reshape(found, [cai.size(flat, 0), windows.count, windows.size, windows.size])
+
+
+def _reflect(
+    windows: Windows, second: bool, matrix: Value, reflections: Value, blocks: Value
+) -> Value:
+    """Apply the reflections to rows and columns, and transpose; `blocks` is exact."""
     side, count, size = windows.all_rows, windows.count, windows.size
     batch = cai.size(matrix, 0)
-    rows = torch.arange(side)
+    half_done = cai.transpose(_apply(windows, reflections, matrix), [0, 2, 1])
+    matrix = _apply(windows, reflections, _roll(windows, not second, half_done))
+    window = torch.arange(side) // size
+    if second:
+        blocks = cai.transpose(blocks, [0, 1, 3, 2])
+    is_same = mask(torch.eye(count).reshape(count, 1, count, 1))
+    exact = cai.mul(cai.reshape(blocks, [batch, count, size, 1, size]), is_same)
+    outside = cai.mul(matrix, mask(window.unsqueeze(-1) != window))
+    return cai.add(outside, cai.reshape(exact, [batch, side, side]))
+
+
+def _pass(
+    windows: Windows, second: bool, is_stuck: Value, matrix: Value, basis: Sequence[Value]
+) -> tuple[_Active, list[Value]]:
+    """Deflate, start bulges where possible, sweep over all windows and apply the reflections.
+
+    The columns of the matrix are rolled by half a window, so that one transpose suffices. The first
+    pass returns the transpose of the matrix for the second one, whose windows start half a window
+    later; the second pass does the reverse.
+    """
+    side, batch = windows.all_rows, cai.size(matrix, 0)
     flat = cai.reshape(matrix, [batch, side * side])
-    inside = rows.reshape(count, size)
-    blocks = take(flat, windows.places(inside.unsqueeze(-1), inside.unsqueeze(-2)).flatten())
-    blocks = cai.reshape(blocks, [batch, count, size, size])
-    blocks, active = _deflate(windows, flat, blocks, is_stuck)
-    new, corner = _start(windows, active, _first_column(windows, flat, active, is_stuck))
-    identity = None
-    if count > 1 or basis:
-        identity = cai.broadcast_to(mask(torch.eye(size)), cai.sizes(blocks))
-    blocks, reflections = _sweep(windows, cai.add(blocks, new), identity)
-    blocks = cai.mul(blocks, cai.sub(1.0, corner))
+    blocks = _windows_of(windows, second, flat)
+    blocks, active = _deflate(windows, flat, second, blocks, is_stuck)
+    blocks, corner = _with_new_bulges(windows, flat, second, active, is_stuck, blocks)
+    blocks, reflections = _sweep(windows, blocks, windows.count > 1 or bool(basis))
+    blocks = cai.mul(blocks, corner)
     if reflections is not None:
         basis = [_apply(windows, reflections, b) for b in basis]
-    if reflections is None or count == 1:
-        return active, [cai.reshape(blocks, [batch, side, side]), *basis]
-    half_done = cai.transpose(_apply(windows, reflections, matrix), [0, 2, 1])
-    matrix = cai.reshape(_apply(windows, reflections, half_done), [batch, count, size, count, size])
-    is_same = torch.eye(count).reshape(count, 1, count, 1)
-    exact = cai.reshape(cai.transpose(blocks, [0, 1, 3, 2]), [batch, count, size, 1, size])
-    matrix = cai.add(cai.mul(matrix, mask(1 - is_same)), cai.mul(exact, mask(is_same)))
-    rolled = rows + roll
-    places = windows.places(rolled.unsqueeze(0), rolled.unsqueeze(1)).flatten()  # and transposed
-    matrix = take(cai.reshape(matrix, [batch, side * side]), places)
-    return active, [
-        cai.reshape(matrix, [batch, side, side]),
-        *(_roll_rows(b, rolled % side) for b in basis),
-    ]
+    if reflections is None or windows.count == 1:
+        matrix = cai.transpose(cai.reshape(blocks, [batch, side, side]), [0, 2, 1])
+        return active, [matrix, *basis]
+    matrix = _reflect(windows, second, matrix, reflections, blocks)
+    return active, [_roll(windows, second, x) for x in (matrix, *basis)]
 
 
-def _roll_rows(x: Value, rows: torch.Tensor) -> Value:
-    places = cai.tensor_constant(rows.to(torch.int32).reshape(1, -1, 1), "places")
-    return cai.gather_along_axis(x, cai.broadcast_to(places, cai.sizes(x)), 1)
+def _roll(windows: Windows, back: bool, x: Value) -> Value:
+    """Roll the rows by half a window, which is contiguous."""
+    batch, rows, columns = cai.sizes(x)
+    halves = 2 * windows.count
+    order = (torch.arange(halves) + (-1 if back else 1)) % halves
+    if isinstance(batch, int):
+        order = (order + torch.arange(batch).unsqueeze(-1) * halves).reshape(-1, 1)
+        parts = cai.reshape(x, [batch * halves, windows.before * columns])
+        rolled = cai.gather_nd(parts, cai.tensor_constant(order.to(torch.int32), "places"))
+        return cai.reshape(rolled, [batch, rows, columns])
+    parts = cai.reshape(x, [batch, halves, windows.before * columns])
+    places = cai.tensor_constant(order.to(torch.int32).reshape(1, -1, 1), "places")
+    places = cai.broadcast_to(places, cai.sizes(parts))
+    return cai.reshape(cai.gather_along_axis(parts, places, 1), [batch, rows, columns])
 
 
 def _iterate(windows: Windows, matrix: Value, basis: Sequence[Value]) -> list[Value]:
@@ -293,9 +366,9 @@ def _iterate(windows: Windows, matrix: Value, basis: Sequence[Value]) -> list[Va
     def body(state: Sequence[Value]) -> list[Value]:
         k, _, age, end, matrix, *basis = state
         is_stuck = cai.greater(age, patience)
-        active, found = _pass(windows, windows.before, is_stuck, matrix, basis)
+        active, found = _pass(windows, False, is_stuck, matrix, basis)
         if windows.count > 1:
-            _, found = _pass(windows, -windows.before, is_stuck, found[0], found[1:])
+            _, found = _pass(windows, True, is_stuck, found[0], found[1:])
         waits = cai.logical_and(cai.equal(active.end, end), cai.logical_not(is_stuck))
         age = cai.where(waits, cai.add(age, 1.0), 0.0)
         return [cai.add(k, 1), cai.any_one(active.exists), age, active.end, *found]
@@ -315,13 +388,20 @@ def quasi_triangular(matrix: Value, basis: Sequence[Value] = ()) -> tuple[Value,
         return matrix, list(basis)
     windows = Windows.of(rows)
     sides = (windows.before, windows.after)
-    matrix = cai.pad(matrix, [(0, 0), sides, sides])
+    matrix = _turn_columns(windows, False, cai.pad(matrix, [(0, 0), sides, sides]))
     basis = [cai.pad(b, [(0, 0), sides, (0, 0)]) for b in basis]
     end, matrix, *basis = _iterate(windows, matrix, basis)
+    matrix = _turn_columns(windows, True, matrix)
     nan = cai.where(cai.greater(end, -0.5), float("nan"), cai.like(end, 0.0))
     matrix = _inner(windows, _inner(windows, matrix, 1), 2)
     matrix = cai.add(matrix, cai.reshape(nan, [cai.size(nan, 0), 1, 1]))
     return matrix, [_inner(windows, b, 1) for b in basis]
+
+
+def _turn_columns(windows: Windows, back: bool, x: Value) -> Value:
+    if windows.count == 1:
+        return x
+    return cai.transpose(_roll(windows, back, cai.transpose(x, [0, 2, 1])), [0, 2, 1])
 
 
 def _inner(windows: Windows, x: Value, axis: int) -> Value:
