@@ -35,6 +35,19 @@ def eigh(x: Tensor) -> tuple[Tensor, Tensor]:
     return values, (vectors * values) @ vectors.T
 
 
+def eigvals(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both parts in order: the order of the values is not defined."""
+    values = torch.linalg.eigvals(x)
+    return values.real.sort().values, values.imag.sort().values
+
+
+def eig(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return both parts of the values in order, and `x` with the residuals of the vectors added."""
+    values, vectors = torch.linalg.eig(x)
+    rest = x.to(torch.complex64) @ vectors - vectors * values.unsqueeze(-2)
+    return values.real.sort().values, values.imag.sort().values, x + rest.real + rest.imag
+
+
 def qr(x: Tensor) -> Tensor:
     q, r = torch.linalg.qr(x)
     return q @ r

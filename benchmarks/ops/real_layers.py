@@ -24,6 +24,12 @@ LINEAR_ALGEBRA: dict[str, Callable[[], Call]] = {
     "svdvals 512x64": lambda: (torch.linalg.svdvals, (torch.randn(512, 64),)),
     "eigh 128": lambda: (inputs.eigh, (inputs.positive(128),)),
     "eigvalsh 256": lambda: (torch.linalg.eigvalsh, (inputs.positive(256),)),
+    "eig 64": lambda: (inputs.eig, (torch.randn(64, 64),)),
+    "eig 256": lambda: (inputs.eig, (torch.randn(256, 256),)),
+    "eigvals 64": lambda: (inputs.eigvals, (torch.randn(64, 64),)),
+    "eigvals 128": lambda: (inputs.eigvals, (torch.randn(128, 128),)),
+    "eigvals 256": lambda: (inputs.eigvals, (torch.randn(256, 256),)),
+    "eigvals 1,000x4x4": lambda: (inputs.eigvals, (torch.randn(1_000, 4, 4),)),
     "triangular_solve 512": lambda: (
         lambda a, b: torch.linalg.solve_triangular(a.tril(), b, upper=False),
         (inputs.regular(512), torch.randn(512, 64)),

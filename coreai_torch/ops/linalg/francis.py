@@ -242,11 +242,14 @@ def _with_new_bulges(
 
     if windows.count == 1:
         return start()
-    ones = cai.broadcast_to(cai.like(blocks, 1.0), cai.sizes(blocks))
+
+    def skip() -> tuple[Value, Value]:
+        return blocks, cai.broadcast_to(cai.like(blocks, 1.0), cai.sizes(blocks))
+
     at = cai.modulo(active.start, float(windows.size))
     is_first = cai.logical_and(cai.greater(at, 0.5), cai.less(at, windows.before + 0.5))
     can_start = cai.any_one(cai.logical_and(is_first, active.exists))
-    found = graph.branch(can_start, [blocks.type] * 2, start, lambda: (blocks, ones))
+    found = graph.branch(can_start, [blocks.type] * 2, start, skip)
     return found[0], found[1]
 
 
