@@ -187,7 +187,8 @@ def _first_column(
     root = cai.sqrt(cai.maximum(square, 0.0))
     root = cai.where(cai.less(half, 0.0), cai.neg(root), root)
     nearer = cai.sub(cai.add(d, half), root)
-    beside = cai.add(cai.abs(c), cai.abs(other))
+    # The last rows may be those of a bulge, whose elements below the diagonal can be zero.
+    beside = cai.add(cai.add(cai.abs(c), cai.abs(other)), cai.add(cai.abs(r), cai.abs(t)))
     exceptional = cai.add(d, cai.mul(beside, 0.75))
     squares = cai.mul(cai.mul(beside, beside), -0.4375)
 
