@@ -199,7 +199,8 @@ def add_at(x: Value, at: Subscript, values: Value) -> Value:
     layout = _Rows(at).layout(sizes)
     rows, row = sizes[: at.axes[-1] + 1], sizes[at.axes[-1] + 1 :]
     width, count = shapes.product(row), shapes.product(layout)
-    found = _known_place(at, sizes) or linear(_coordinates(x, at)[0], rows)
+    known = _known_place(at, sizes)
+    found = linear(_coordinates(x, at)[0], rows) if known is None else known
     place = cai.reshape(cai.broadcast_to(found, layout), [count])
     index = cai.broadcast_to(cai.expand_dims(place, [1]), [count, width])
     terms = cai.reshape(cai.broadcast_to(values, [*layout, *row]), [count, width])
