@@ -10,6 +10,7 @@ from coreai._compiler.ir import Value
 
 from ..errors import ArgumentTypeError
 from .broadcasting import broadcast_operands
+from .build import Build
 from .casting import cast, is_complex, is_float
 from .literals import zeros
 from .logic import broadcast
@@ -295,7 +296,8 @@ def real_part(x: Value) -> Value:
         tensor([1.])
     """
     _check_complex("real_part", x)
-    return gen.RealPartOp(x).result
+    constant = Build.current().changed(x, lambda tensor: tensor.real.contiguous())
+    return gen.RealPartOp(x).result if constant is None else constant
 
 
 @vocabulary
@@ -313,7 +315,8 @@ def imaginary_part(x: Value) -> Value:
         tensor([2.])
     """
     _check_complex("imaginary_part", x)
-    return gen.ImaginaryPartOp(x).result
+    constant = Build.current().changed(x, lambda tensor: tensor.imag.contiguous())
+    return gen.ImaginaryPartOp(x).result if constant is None else constant
 
 
 def _check_complex(name: str, x: Value) -> None:
