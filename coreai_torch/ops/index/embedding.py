@@ -133,7 +133,8 @@ def embedding_bag(
     if mode == _SUM:
         zeros = torch.zeros_like(size)
         return total.to(weight.dtype), indices.new_empty(0), zeros, zeros.clone()
-    mean = total / size.clamp(min=1).unsqueeze(1)
+    is_known = isinstance(width, int) and padding_idx < 0
+    mean = total / (width if is_known else size.clamp(min=1).unsqueeze(1))
     return mean.to(weight.dtype), bag, size, size.clone()
 
 
