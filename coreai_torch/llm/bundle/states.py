@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -13,8 +13,15 @@ from ...asset.worker import to_numpy
 from ...numerics.arrays import tensor
 from .metadata import KEYS, VALUES
 
-if TYPE_CHECKING:
-    from .runtime import BundleRuntime
+
+class Storage(Protocol):
+    """What stores states in the form that a function takes: a runtime."""
+
+    def store(self, content: Tensor) -> Any:
+        """Return the content of a state."""
+
+    def with_content(self, keys: Tensor, values: Tensor, fixed: dict[str, Any]) -> States:
+        """Return states with these keys and values."""
 
 
 class States:
@@ -47,7 +54,7 @@ class States:
         found = value.clone() if isinstance(value, Tensor) else tensor(to_numpy(value))
         return self._standard(name, found)
 
-    def resized(self, runtime: BundleRuntime, slots: int, used: int) -> States:
+    def resized(self, runtime: Storage, slots: int, used: int) -> States:
         """Return states with other slots that contain the first `used` rows."""
         new = []
         for name in (KEYS, VALUES):
@@ -57,7 +64,7 @@ class States:
             new.append(grown)
         return self._stored(runtime, *new)
 
-    def copy(self, runtime: BundleRuntime) -> States:
+    def copy(self, runtime: Storage) -> States:
         """Return an independent copy."""
         return self._stored(runtime, self.content(KEYS), self.content(VALUES))
 
@@ -77,6 +84,6 @@ class States:
     def _standard(self, name: str, value: Tensor) -> Tensor:
         return value.mT if self.keys_are_swapped and name == KEYS else value
 
-    def _stored(self, runtime: BundleRuntime, keys: Tensor, values: Tensor) -> States:
+    def _stored(self, runtime: Storage, keys: Tensor, values: Tensor) -> States:
         fixed = {name: runtime.store(self.content(name)) for name in self.fixed}
         return runtime.with_content(keys, values, fixed)

@@ -16,7 +16,7 @@ from ....errors import GenerationError
 from ....numerics.arrays import array, tensor
 from .. import metadata
 from ..runtime import BundleRuntime, check_engine
-from ..states import States
+from ..states import States, Storage
 from . import names
 
 _LARGEST = max(names.QUERIES)
@@ -66,14 +66,14 @@ class StaticStates(States):
             "prompt again"
         )
 
-    def resized(self, runtime: BundleRuntime, slots: int, used: int) -> States:
+    def resized(self, runtime: Storage, slots: int, used: int) -> States:
         """Raise: the caches have the size of the context from the start."""
         raise GenerationError(
             f"the prompt and the output exceed the context of {self.slots} tokens\n"
             "  try   pass a shorter prompt or a smaller max_new_tokens"
         )
 
-    def copy(self, runtime: BundleRuntime) -> StaticStates:
+    def copy(self, runtime: Storage) -> StaticStates:
         """Return an independent copy."""
         keys, values = (self.arrays[name].clone() for name in (metadata.KEYS, metadata.VALUES))
         return StaticStates(keys, values, self.tokens.clone())
