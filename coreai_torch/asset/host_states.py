@@ -17,11 +17,9 @@ from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import (
     BlockArgument,
     DictAttr,
-    FunctionType,
     InsertionPoint,
     RankedTensorType,
     StringAttr,
-    TypeAttr,
     Value,
 )
 
@@ -31,6 +29,7 @@ from .host_edits import Editor
 from .states import name_of
 
 _LAYERS, _SLOTS, _RANK = 0, 3, 5
+_POSITIONS = "position_ids"
 _ROWS = 4  # the operand of `slice_update` after the state, starts, ends and strides
 
 
@@ -85,7 +84,7 @@ class StateEditor(Editor):
         rows: list[tuple[int, Value]] = []
         while (update := made_by(value, "slice_update")) is not None:
             layer = self._updated_layer(update)
-            if layer is None or len(editing.users(value)) != 1:
+            if layer is None or len(editing.users(value)) != 1 or not self._ends_last(update):
                 return []
             rows.append((layer, update.operands[_ROWS]))
             value = update.operands[0]
@@ -102,6 +101,24 @@ class StateEditor(Editor):
         is_known = [isinstance(one, int) for one in starts]
         is_some_slots = is_known == [True, True, True, False, True]
         return layer if is_some_slots and [others[0], others[1], others[3]] == [0] * 3 else None
+
+    def _ends_last(self, update: Operation) -> bool:
+        """Return whether an update ends with the last used slot, the size of the positions.
+
+        The caller writes the returned rows there, whatever the program does.
+        """
+        ends = self._entries(update.operands[2])
+        size = None if ends is None or isinstance(ends[_SLOTS], int) else ends[_SLOTS]
+        entry = None if size is None else made_by(size, "slice")
+        if entry is None or self._numbers(entry.operands[1]) != [1]:
+            return False
+        cast = made_by(entry.operands[0], "cast")
+        shape = made_by(entry.operands[0] if cast is None else cast.operands[0], "get_shape")
+        if shape is None or editing.producer(shape.operands[0]) is not None:
+            return False
+        positions = BlockArgument(shape.operands[0])
+        graph = positions.owner.owner.operation.opview
+        return name_of(graph.arg_attrs[positions.arg_number]) == _POSITIONS
 
     def _inline_readers(self) -> None:
         """Inline the graphs that are called with rows of a state."""
@@ -245,15 +262,7 @@ def _add_outputs(graph: Operation, outputs: Sequence[tuple[str, Value]]) -> None
         gen.OutputOp([*output.operands, *(value for _, value in outputs)])
     output.erase()
     graph.opview.res_attrs = [*graph.opview.res_attrs, *names]
-    _update_signature(graph)
-
-
-def _update_signature(graph: Operation) -> None:
-    """Write the types of the arguments and results to the signature of a graph."""
-    block = graph.regions[0].blocks[0]
-    results = list(block.operations)[-1].operation.operands
-    signature = FunctionType.get([a.type for a in block.arguments], [v.type for v in results])
-    graph.attributes["function_type"] = TypeAttr.get(signature)
+    editing.update_signature(graph)
 
 
 def _swap_axes(state: Value) -> None:
@@ -261,7 +270,7 @@ def _swap_axes(state: Value) -> None:
     handle, type_ = state.owner.operands[0], _swapped(state.type)
     state.set_type(type_)
     handle.set_type(_coreai.HandleType.get(type_))
-    _update_signature(BlockArgument(handle).owner.owner.operation)
+    editing.update_signature(BlockArgument(handle).owner.owner.operation)
 
 
 def _swapped(type_: RankedTensorType) -> RankedTensorType:

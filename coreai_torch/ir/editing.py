@@ -201,12 +201,16 @@ def with_argument(
     argument = block.add_argument(type_, graph.location)
     attributes = [*new.attributes["arg_attrs"], DictAttr.get({"coreai.name": StringAttr.get(name)})]
     new.opview.arg_attrs = attributes
-    output = list(block.operations)[-1].operation
-    signature = FunctionType.get(
-        [a.type for a in block.arguments], [v.type for v in output.operands]
-    )
-    new.attributes["function_type"] = TypeAttr.get(signature)
+    update_signature(new)
     return new, argument
+
+
+def update_signature(graph: Operation) -> None:
+    """Write the types of the arguments and results to the signature of a graph."""
+    block = graph.regions[0].blocks[0]
+    results = list(block.operations)[-1].operation.operands
+    signature = FunctionType.get([a.type for a in block.arguments], [v.type for v in results])
+    graph.attributes["function_type"] = TypeAttr.get(signature)
 
 
 def with_input(graph: Operation, name: str) -> Any:

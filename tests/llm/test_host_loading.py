@@ -14,7 +14,7 @@ from tiny_tokenizer import tiny_tokenizer
 
 from benchmarks import llm_decode
 from coreai_torch import llm
-from coreai_torch.asset import reading, resources
+from coreai_torch.asset import host_states, reading, resources
 from coreai_torch.asset.array_memory import can_write, memory_of
 from coreai_torch.asset.host_program import can_edit
 from coreai_torch.asset.host_states import StateEditor
@@ -243,3 +243,10 @@ def test_slots_grow_by_a_quarter(llama_bundle):
     faster = open_bundle(llama_bundle.path, load=fast_loading(None))
     assert [faster.grown(64, total) for total in (64, 65, 129, 1000)] == [64, 128, 192, 1152]
     assert open_bundle(llama_bundle.path).grown(256, 257) == 512
+
+
+def test_rows_that_do_not_end_with_the_last_position_are_not_returned(llama_bundle, monkeypatch):
+    """The caller writes returned rows to the last used slots, so the program must, too."""
+    monkeypatch.setattr(host_states, "_POSITIONS", "other")
+    _edited(llama_bundle, ("return_rows", 0))
+    _check_equal(llama_bundle.path)
