@@ -78,18 +78,27 @@ def best(run: Any) -> float:
 
 
 def error(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> float:
-    """Return the greatest difference, relative to the greatest number of each output."""
+    """Return the greatest difference, relative to the greatest finite number of each output.
+
+    NaN equals NaN and an infinity equals itself; any other difference from them is infinite.
+    """
     worst = 0.0
     for got, want in zip(found, wanted, strict=True):
-        if got.shape != want.shape:
+        if got.shape != want.shape or got.is_complex() != want.is_complex():
             return float("inf")
         if not want.numel():
             continue
-        kind = torch.complex128 if want.is_complex() else torch.float64
-        got, want = got.to(kind), want.to(kind)
+        got, want = _as_float64(got), _as_float64(want)
+        is_same = (got == want) | (got.isnan() & want.isnan())
+        away = torch.where(is_same, 0.0, (got - want).abs())
+        away = away.nan_to_num(float("inf"), float("inf"))
         scale = max(want.abs().nan_to_num(0, 0, 0).max().item(), 1e-30)
-        worst = max(worst, (got - want).abs().nan_to_num(0, 0, 0).max().item() / scale)
+        worst = max(worst, away.max().item() / scale)
     return worst
+
+
+def _as_float64(x: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(x.to(torch.complex128)) if x.is_complex() else x.double()
 
 
 def sort_error(found: list[torch.Tensor], wanted: list[torch.Tensor], x: torch.Tensor) -> float:

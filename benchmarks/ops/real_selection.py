@@ -228,7 +228,7 @@ SEQUENCES: dict[str, Callable[[], Call]] = {
     ),
     "int64 products 1M": lambda: (lambda x: (x * 31 + 7) % 1_009, (inputs.ids(1_000, 1_000_000),)),
     "strided view 1,000 of 16": lambda: (
-        lambda x: x.unfold(0, 400, 160),
+        lambda x: x.unfold(0, 400, 160).contiguous(),
         (torch.randn(160_000),),
     ),
 }

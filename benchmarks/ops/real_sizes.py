@@ -50,7 +50,10 @@ DYNAMIC: dict[str, Callable[[], Call]] = {
     "lstm 1,000 steps dynamic": lambda: (torch.nn.LSTM(64, 64), (torch.randn(1_000, 1, 64),)),
     "rfft 4,096 dynamic": lambda: (torch.fft.rfft, (torch.randn(4_096),)),
     "cdist 1,024 dynamic": lambda: (torch.cdist, (torch.randn(1_024, 16), torch.randn(512, 16))),
-    "unfold 16,000 dynamic": lambda: (lambda x: x.unfold(0, 400, 160), (torch.randn(16_000),)),
+    "unfold 16,000 dynamic": lambda: (
+        lambda x: x.unfold(0, 400, 160).contiguous(),
+        (torch.randn(16_000),),
+    ),
     "roll 100,000 dynamic": lambda: (lambda x: x.roll(10), (torch.randn(100_000),)),
     "repeat_interleave 10,000 dynamic": lambda: (
         lambda x: x.repeat_interleave(3, 0),

@@ -190,16 +190,21 @@ def _check_chain(parts: Sequence[Part], expected: Mapping[str, Any]) -> None:
     """Raise if a part does not compute in torch what the program computes."""
     for index, part in enumerate(parts):
         examples = part.program.example_inputs
-        found = _values(part.program, examples[0] if examples else ())
-        for node, value in found.items():
+        for node, value in _values(part.program, examples[0] if examples else ()).items():
             want = expected.get(node.name)
-            if isinstance(value, torch.Tensor) and isinstance(want, torch.Tensor):
-                same = torch.equal(value.nan_to_num(0), want.nan_to_num(0))
-                if node.op == "call_function" and not same:
-                    raise ConversionError(
-                        f"part {index + 1} differs from the model at %{node.name}\n"
-                        "  try   pass another number of parts, and report this with the model"
-                    )
+            both = isinstance(value, torch.Tensor) and isinstance(want, torch.Tensor)
+            if both and node.op == "call_function" and not _is_same(value, want):
+                raise ConversionError(
+                    f"part {index + 1} differs from the model at %{node.name}\n"
+                    "  try   pass another number of parts, and report this with the model"
+                )
+
+
+def _is_same(value: torch.Tensor, want: torch.Tensor) -> bool:
+    """Return whether all elements are equal; NaN equals NaN."""
+    if value.shape != want.shape or value.dtype != want.dtype:
+        return False
+    return bool(((value == want) | (value.isnan() & want.isnan())).all())
 
 
 def _convert_part(

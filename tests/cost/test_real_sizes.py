@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 
+import pytest
 import torch
 
 from benchmarks.ops import child, sweep
@@ -43,3 +45,27 @@ def test_unstable_sort_must_return_a_permutation_that_sorts():
         assert child.sort_error([wanted[0], torch.tensor(places)], wanted, x) == float("inf")
     places = torch.tensor([0, 1, 2])
     assert child.sort_error([x, places], wanted, x) > sweep.WRONG
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_error_is_infinite_where_only_one_side_is_finite(wrong):
+    x, y = torch.tensor([1.0, 2.0]), torch.tensor([1.0, wrong])
+    assert child.error([y], [x]) == math.inf
+    assert child.error([x], [y]) == math.inf
+    assert child.error([y], [y]) == 0
+
+
+def test_error_of_opposite_infinities_is_infinite():
+    x = torch.tensor([1.0, math.inf])
+    assert child.error([x], [x * torch.tensor([1.0, -1.0])]) == math.inf
+
+
+def test_error_of_complex_numbers_is_the_largest_of_both_parts():
+    x = torch.tensor([complex(3.0, 4.0), complex(1.0, math.inf)])
+    assert child.error([x], [x]) == 0
+    assert child.error([x + 1j], [x]) == pytest.approx(0.25)
+
+
+def test_call_of_a_few_milliseconds_may_be_slow():
+    figures = {"error": 0.0, "run": 0.004, "eager": 0.00001}
+    assert sweep.complaint(figures) == "400 times eager"
