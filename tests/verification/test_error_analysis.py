@@ -173,3 +173,15 @@ def lanes_of(function, *args):
 
     (lanes,) = _run(run, function, *args)
     return lanes
+
+
+def test_no_computed_element_of_a_large_tensor_is_exact_by_chance():
+    x = torch.rand(100_000, generator=torch.Generator().manual_seed(0))
+    (scale,) = scales(lambda x: (x + 4.0) / 4.0, x)
+    assert scale.min() >= EPS / 2
+
+
+def test_moved_blocks_of_a_large_tensor_are_exact():
+    x = torch.linspace(0.5, 3, 4096)
+    (scale,) = scales(lambda x: torch.cat([(x + 4.0) / 4.0, x]), x)
+    assert not scale[4096 + 16 :].any()
