@@ -28,6 +28,12 @@ _BRANCH = (
     "use torch.where or torch.cond instead of if, while, int(), bool() and .item() on the values "
     "of a tensor, or pass a value that never changes as a Python number"
 )
+_PACKED = (
+    "pass the padded tensor to the layer, without pack_padded_sequence: the padding comes after the "
+    "data, so the outputs at the data are the same, and output[torch.arange(n), lengths - 1] is the "
+    "last one of each sequence (for the backward direction, first reverse each sequence within its "
+    "length, with gather)"
+)
 _NUMPY = "compute with torch functions: numpy cannot be traced"
 _OTHER = (
     "call torch.export.export(model, args) by itself: the error is chained, and the model's code "
@@ -178,9 +184,19 @@ def _leaves(dynamic_shapes: Any) -> list[Any]:
 
 
 def _hint(cause: Exception) -> str:
+    if _is_packed(cause):
+        return _PACKED
     if is_data_dependent(cause):
         return _BRANCH
     return _NUMPY if "numpy" in str(cause) else _OTHER
+
+
+def _is_packed(cause: Exception) -> bool:
+    """Return whether a packed sequence failed, whose sizes depend on the lengths."""
+    last = [f for f in traceback.extract_tb(cause.__traceback__) if f.filename.startswith(_TORCH)]
+    files = {Path(frame.filename).relative_to(_TORCH).as_posix() for frame in last}
+    is_size = "failed to unpack the object" in str(cause)  # `max_batch_size` of an RNN
+    return "nn/utils/rnn.py" in files or (is_size and "nn/modules/rnn.py" in files)
 
 
 def _reason(cause: Exception) -> str:

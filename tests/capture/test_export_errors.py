@@ -43,6 +43,19 @@ class UsesNumpy(nn.Module):
         return torch.from_numpy(x.numpy() * 2)  # numpy
 
 
+class Packs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x):
+        lengths = (x[:, 0] > 1).long() + 1
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x.unsqueeze(1).expand(-1, 2, -1), lengths, batch_first=True, enforce_sorted=False
+        )
+        return self.lstm(packed)[1][0]  # packs
+
+
 class Fixes(nn.Module):
     def forward(self, x):
         return x.reshape(2, 4)
@@ -67,8 +80,9 @@ def message_of(model, args, **options):
         (Branches(), "# branches", "use torch.where or torch.cond instead of if"),
         (Reads(), "# reads", "use torch.where or torch.cond instead of if"),
         (UsesNumpy(), "# numpy", "numpy cannot be traced"),
+        (Packs(), "# packs", "pass the padded tensor to the layer"),
     ],
-    ids=["branch on data", "item", "numpy"],
+    ids=["branch on data", "item", "numpy", "packed sequence"],
 )
 def test_error_names_the_line_of_the_user(model, comment, hint, capfd):
     message = message_of(model, (X,))
