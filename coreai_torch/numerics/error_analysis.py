@@ -314,7 +314,7 @@ def error_scale(lanes: Lanes) -> ErrorScale:
     for other in lanes.noisy:
         value = _widened(other, wide)
         change = (value - center).abs()
-        change = torch.where(value == center, 0.0, change).nan_to_num(torch.inf)
+        change = torch.where(value == center, 0.0, change).nan_to_num(torch.inf, torch.inf)
         scale = torch.maximum(scale, torch.where(center.isnan(), 0.0, change))
     if len(lanes.noisy) < ENOUGH:
         scale = torch.maximum(scale, _neighbours(scale))

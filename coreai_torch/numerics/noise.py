@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..ir.types import narrow
+from ..torch_compat import OpOverload
 from .equal_terms import equal_terms_error
 from .rounding import (
     Kind,
@@ -221,5 +222,21 @@ def rounded(
         return noise.absolute(result, count * unit(narrow(result.dtype)) * largest)
     changed = noise.relative(result, count)
     if may_cancel(target):
-        return noise.absolute(changed, torch.tensor(unit(narrow(result.dtype))))
-    return changed
+        changed = noise.absolute(changed, torch.tensor(unit(narrow(result.dtype))))
+    return _with_infinities(changed, result) if _is_pointwise(target) else changed
+
+
+def _is_pointwise(target: Any) -> bool:
+    return isinstance(target, OpOverload) and torch.Tag.pointwise in target.tags
+
+
+def _with_infinities(changed: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """Keep infinities: `inf - 1e-7 * inf` is NaN, and any result was right where `log(0)` is -inf.
+
+    Sums are not repaired: another order of an infinite sum can be NaN.
+    """
+    if not changed.dtype.is_floating_point or changed.dtype.itemsize == 1:
+        return changed
+    if bool(changed.sum().isfinite()):
+        return changed
+    return torch.where(result.isfinite(), changed, result)

@@ -185,3 +185,15 @@ def test_moved_blocks_of_a_large_tensor_are_exact():
     x = torch.linspace(0.5, 3, 4096)
     (scale,) = scales(lambda x: torch.cat([(x + 4.0) / 4.0, x]), x)
     assert not scale[4096 + 16 :].any()
+
+
+def test_infinities_of_pointwise_ops_are_exact():
+    x = torch.tensor([0.0, 1.0, 2.0, torch.inf])
+    for function in (torch.log, torch.reciprocal, lambda x: -2 / x, lambda x: x * 3e38 + 1):
+        (scale,) = scales(function, x)
+        assert not scale[~function(x).isfinite()].any()
+
+
+def test_a_result_next_to_an_overflow_has_no_limit():
+    (scale,) = scales(lambda x: torch.exp(x * 1.0000001), torch.tensor([88.722835, 99.0]))
+    assert scale.tolist() == [torch.inf, 0.0]
