@@ -233,6 +233,14 @@ def describe(node: fx.Node, problem: str, hint: str) -> str:
     return f"{problem}\n  at    {place(node)}\n  try   {hint}"
 
 
+def located(node: fx.Node, message: str) -> str:
+    """Return a message of problem and hint with the location of a node between them."""
+    problem, separator, hint = message.partition("\n  try   ")
+    if "\n  at    " in problem:
+        return message
+    return f"{problem}\n  at    {place(node)}{separator}{hint}"
+
+
 def place(node: fx.Node) -> str:
     """Return the origin of a node: its name, the module, the user's source line."""
     parts = [f"%{node.name} = {target_name(node.target)}", _inside(node), source_line(node)]
@@ -256,9 +264,13 @@ def module_path(node: fx.Node) -> str:
 
 
 def source_line(node: fx.Node) -> str:
-    """Return the last `File ...` line of the stack trace, which is in the user's code."""
+    """Return the last `File ...` line of the stack trace, which is in the user's code.
+
+    The last ones of an autograd function are in `<eval_with_key>`, which torch generated.
+    """
     trace = (node.meta.get("stack_trace") or "").strip().splitlines()
     files = [line.strip() for line in trace if line.lstrip().startswith("File ")]
+    files = [line for line in files if not line.startswith('File "<')]
     return files[-1] if files else ""
 
 

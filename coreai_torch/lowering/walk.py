@@ -13,7 +13,9 @@ from ..errors import (
     REPORT_HINT,
     ConversionError,
     LoweringError,
+    NarrowingError,
     describe,
+    located,
     target_name,
 )
 from ..ir.build import Build
@@ -113,6 +115,8 @@ class Walk:
         possible = zero_size is not None and ZeroSize.POSSIBLE in zero_size
         try:
             result = self._call(entry, Call(node, scope), POSSIBLE if possible else NEVER)
+        except NarrowingError as cause:
+            raise NarrowingError(located(node, str(cause.args[0]))) from cause
         except ConversionError:
             raise
         except Exception as cause:
