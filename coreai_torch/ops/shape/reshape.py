@@ -14,8 +14,10 @@ from ...ir.dialect import Value
 from ...lowering import Axes, Ctx, Shape, case, decomposes, lowers
 from ...lowering.cases import b1, c64, f16, f32, i32, i64
 from ...torch_compat import aten
+from .._lib.flips import flipped
 
 _MOST_INDICES = 1 << 18  # a constant of 1 MiB
+_INF, _NAN = float("inf"), float("nan")
 _NUMBERS = "the sizes are numbers of the case"
 
 
@@ -111,10 +113,22 @@ def expand(ctx: Ctx, x: Value, size: Shape) -> Value:
         case(c64(3), [0]),
         case(f32(2), []),
         case(f32(), [0]),
+        case(f32(2, 9, 70), [1]),
+        case(f32(3, 5, 70), [0, 2]),
+        case(f32(2, 3, 5, 20), [1, 2]),
+        case(f32(2, 1, 300), [1, 2]),
+        case(f16(9, 50), [1]),
+        case(b1(20, 30), [0, 1]),
+        case(i64(10, 30, 3), [0]),
+        case(c64(10, 30), [1]),
+        case(f32(300, values=(_NAN, _INF, -0.0, 2.0)), [0]),
+        case(f32(16_400), [0]),  # reversed as two axes
+        case(f32(8_209), [0]),  # a prime number
+        case(f32(3_000, 3), [0]),
     ],
 )
 def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
-    return cai.reverse(x, [d % x.type.rank for d in dims] if x.type.rank else [])
+    return flipped(x, [d % x.type.rank for d in dims]) if x.type.rank else x
 
 
 @decomposes(
