@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import torch
 from coreai._compiler.dialects import _coreai_ops_gen as gen
+from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import Block, Value
 
-from . import shapes
+from . import shapes, types
 from .build import Build
 from .shapes import Dim
 
 Counts = Sequence[tuple[Dim, Dim]]
+_SHORTEST_ROW = 64  # elements
 
 
 def is_nothing(padding: Counts) -> bool:
@@ -30,6 +34,8 @@ def copy_into_filled(x: Value, padding: Counts, filler: Value) -> Value:
     `coreai.pad` takes 0.18 µs for each element of its result: 610 ms for 64 x 224 x 224, padded by
     three on each side, where this takes 55 ms (coreai-core 1.0.0b3, x86).
     """
+    if _has_integer_rows(x, padding):
+        return _write_rows(x, padding, filler)
     sizes = shapes.sizes(x)
     starts = [before for before, _ in padding]
     ends = [shapes.add(n, before) for n, before in zip(sizes, starts, strict=True)]
@@ -40,16 +46,54 @@ def copy_into_filled(x: Value, padding: Counts, filler: Value) -> Value:
     ).result
 
 
+def _has_integer_rows(x: Value, padding: Counts) -> bool:
+    """Return whether `_write_rows` accepts the operand and is faster.
+
+    Images of bytes are; floats may be on a neural engine, which has no scatter.
+    """
+    if types.dtype_of(x.type).is_floating_point:
+        return False
+    dims = [*shapes.sizes_of_type(x), *(count for pair in padding for count in pair)]
+    is_known = all(isinstance(dim, int) and dim >= 0 for dim in dims)
+    return is_known and math.prod(x.type.shape[_last_padded(padding) + 1 :]) >= _SHORTEST_ROW
+
+
+def _last_padded(padding: Counts) -> int:
+    return max(axis for axis, pair in enumerate(padding) if not is_nothing([pair]))
+
+
+def _write_rows(x: Value, padding: Counts, filler: Value) -> Value:
+    """Pad by writing the rows behind the last padded axis.
+
+    Each element of a slice takes 12 ns to write, each element of a row of 640 less than 1 ns.
+    """
+    last = _last_padded(padding)
+    extents = [int(extent) for extent in x.type.shape]
+    dims = [n + int(a) + int(b) for n, (a, b) in zip(extents, padding, strict=True)]
+    index = torch.zeros(1, dtype=torch.int32)
+    for extent, dim, (before, _) in list(zip(extents, dims, padding, strict=True))[: last + 1]:
+        along = torch.arange(extent, dtype=torch.int32) + int(before)
+        index = (index[:, None] * dim + along).reshape(-1)
+    row = math.prod(extents[last + 1 :])
+    rows = shapes.reshape(x, [len(index), row])
+    base = filled(filler, [math.prod(dims[: last + 1]), row])
+    places = Build.current().tensor(index[:, None].contiguous(), "rows")
+    return shapes.reshape(_coreai.scatter_nd(base, places, rows), dims)
+
+
 def filled(number: Value, dims: Sequence[Dim]) -> Value:
     """Return a tensor with one rank-0 number everywhere.
 
-    A constant is broadcast from a row. From a single element it takes 10 ns for each element of the
-    result, from a row 2 ns (coreai-core 1.0.0b3, x86).
+    It is broadcast from a row. From a single element it takes 10 ns for each element of the result,
+    from a row 2 ns (coreai-core 1.0.0b3, x86).
     """
+    if not dims or (isinstance(dims[-1], int) and dims[-1] < 2):
+        return shapes.broadcast_to(number, dims)
+    row_dims: list[Dim] = [1] * (len(dims) - 1) + [dims[-1]]
     content = None
     if not isinstance(number.owner, Block) and number.owner.name == "coreai.constant":
         content = Build.current().content(number)
-    if content is None or not dims or not isinstance(dims[-1], int) or dims[-1] < 2:
-        return shapes.broadcast_to(number, dims)
-    row = content.reshape(()).expand([1] * (len(dims) - 1) + [dims[-1]])
+    if content is None or not isinstance(dims[-1], int):
+        return shapes.broadcast_to(shapes.broadcast_to(number, row_dims), dims)
+    row = content.reshape(()).expand(row_dims)
     return shapes.broadcast_to(Build.current().tensor(row, "filler"), dims)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 from torch.nn import functional
@@ -11,9 +12,10 @@ from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from ...lowering import Ctx, Number, Shape, case, lowers
-from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
+from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 from .._lib import windows
+from .._lib.size_bounds import is_never_negative
 from .._lib.windows import take
 
 _WINDOW_OPS = (
@@ -40,6 +42,8 @@ _WINDOW_OPS = (
         case(i64(3), [2, 0], -7),
         case(i8(3), [2, 0], 3),
         case(b1(3), [1, 1], True),
+        case(u8(2, 3, 5, 70), [0, 0, 1, 2, 0, 3], 114),
+        case(i32(3, 64), [0, 0, 2, -1], -7),
         case(c64(2, 3), [1, 1], 2.5),
         case(c64(2, 3), [1, 1], 2.5 - 1j),
         case(f32(), []),
@@ -47,16 +51,18 @@ _WINDOW_OPS = (
 )
 def constant_pad_nd(ctx: Ctx, x: Value, pad: Shape, value: Number) -> Value:
     sides = _per_axis(pad, x.type.rank)
-    cropped = _crop(x, sides)
+    grows = _per_axis([is_never_negative(count) for count in ctx.fake("pad")], x.type.rank)
+    cropped = _crop(x, sides, grows)
+    padding = _positive(sides, grows)
     if cai.is_complex(x):  # coreai.pad of complex values crashes the process (1.0.0b3)
         values = (value.real, value.imag) if isinstance(value, complex) else (value, 0)
         parts = cai.real_part(cropped), cai.imaginary_part(cropped)
         padded = (
-            cai.pad(p, _positive(sides), cai.like(p, v)) for p, v in zip(parts, values, strict=True)
+            cai.pad(p, padding, cai.like(p, v)) for p, v in zip(parts, values, strict=True)
         )
         return cai.create_complex(*padded)
     pads = cai.pad_op if _feeds_windows(ctx) else cai.pad
-    return pads(cropped, _positive(sides), cai.like(x, value))
+    return pads(cropped, padding, cai.like(x, value))
 
 
 def _feeds_windows(ctx: Ctx) -> bool:
@@ -65,26 +71,46 @@ def _feeds_windows(ctx: Ctx) -> bool:
     return bool(readers) and all(reader in _WINDOW_OPS for reader in readers)
 
 
+Sides: TypeAlias = Sequence[tuple[Dim, Dim]]  # (before, after) for each axis
+
+
 def _per_axis(pad: Sequence[Dim], rank: int) -> list[tuple[Dim, Dim]]:
     """Return (before, after) for every axis; torch lists the last axis first."""
     pairs: list[tuple[Dim, Dim]] = [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
     return [(0, 0)] * (rank - len(pairs)) + pairs
 
 
-def _positive(sides: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
-    return [(shapes.maximum(a, 0), shapes.maximum(b, 0)) for a, b in sides]
+def _positive(sides: Sides, grows: Sides | None = None) -> list[tuple[Dim, Dim]]:
+    """Return the padding without negative counts; `grows` marks those known to be none."""
+    known = grows or [(False, False)] * len(sides)
+    return [
+        (a if before else shapes.maximum(a, 0), b if after else shapes.maximum(b, 0))
+        for (a, b), (before, after) in zip(sides, known, strict=True)
+    ]
 
 
-def _crop(x: Value, sides: Sequence[tuple[Dim, Dim]]) -> Value:
-    """Return `x` without the elements that negative padding removes."""
-    if all(isinstance(s, int) and s >= 0 for pair in sides for s in pair):
+def _crop(x: Value, sides: Sides, grows: Sides | None = None) -> Value:
+    """Return `x` without the elements that negative padding removes.
+
+    A slice takes as long as the padding, so it is left out if all counts are known to be positive:
+    `(7 - n % 7) % 7` is.
+    """
+    known = grows or [(False, False)] * len(sides)
+    grown = [
+        [bool(g) or (isinstance(s, int) and s >= 0) for s, g in zip(side, flags, strict=True)]
+        for side, flags in zip(sides, known, strict=True)
+    ]
+    if all(all(axis) for axis in grown):
         return x
-    starts = [shapes.maximum(shapes.sub(0, before), 0) for before, _ in sides]
+    starts = [
+        0 if axis[0] else shapes.maximum(shapes.sub(0, before), 0)
+        for (before, _), axis in zip(sides, grown, strict=True)
+    ]
     ends = [
-        end
-        if isinstance(after, int) and after >= 0
-        else shapes.add(extent, shapes.minimum(after, 0))
-        for end, extent, (_, after) in zip(cai.whole(x), cai.sizes(x), sides, strict=True)
+        end if axis[1] else shapes.add(extent, shapes.minimum(after, 0))
+        for end, extent, (_, after), axis in zip(
+            cai.whole(x), cai.sizes(x), sides, grown, strict=True
+        )
     ]
     return cai.slice_(x, starts, ends)
 

@@ -147,10 +147,10 @@ def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
     ],
 )
 def roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
-    """Gather the rows behind the last rolled axis, or write two slices per axis.
+    """Gather the rows behind the last rolled axis, or along each axis.
 
     For [1, 224, 224, 96] the runtime (coreai-core 1.0.0b3) gathers rows of 96 in 36 ms and
-    concatenates slices in 530 ms. To write the slices takes 0.6 times as long as to concatenate.
+    concatenates slices in 530 ms.
     """
     shifts = [shifts] if isinstance(shifts, int | torch.SymInt) else shifts
     dims = [dims] if isinstance(dims, int) else dims
@@ -166,10 +166,8 @@ def roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> to
         return _rolled_rows(x, shifts, axes, first, end)
     for shift, dim in zip(shifts, axes, strict=True):
         size = x.shape[dim]
-        cut = (-shift) % size
-        first, last = x.narrow(dim, cut, size - cut), x.narrow(dim, 0, cut)
-        moved = torch.slice_scatter(x, first, dim, 0, size - cut)
-        x = torch.slice_scatter(moved, last, dim, size - cut, size)
+        places = torch.arange(size, device=x.device) + (-shift) % size
+        x = x.index_select(dim, places % size)
     return x
 
 
