@@ -160,17 +160,13 @@ def trunc(x: Value) -> Value:
         >>> evaluate(dialect.trunc, [-1.7, 1.7])
         tensor([-1.,  1.])
     """
-    rounded = gen.RoundOp(x).result
-    size, reach = gen.AbsOp(x).result, gen.AbsOp(rounded).result
-    too_far = gen.GreaterOp(reach, size).result
-    step = _broadcasting(
-        gen.BroadcastingWhere,
-        _broadcasting(gen.BroadcastingGreater, x, _number(x, 0.0)),
-        _number(x, 1.0),
-        _number(x, -1.0),
-    )
-    back = gen.SubOp(rounded, step).result
-    return gen.WhereOp(too_far, back, rounded).result
+    size = gen.AbsOp(x).result
+    rounded = gen.RoundOp(size).result
+    excess = raw_cast(gen.GreaterOp(rounded, size).result, element_dtype(x))
+    whole = gen.SubOp(rounded, excess).result
+    # The sign, if the size is at least 1; else the product is a zero with the sign of `x`.
+    low = _broadcasting(gen.BroadcastingMaximum, x, _number(x, -1.0))
+    return gen.MulOp(whole, _broadcasting(gen.BroadcastingMinimum, low, _number(x, 1.0))).result
 
 
 # The largest number, and the magnitude up to which torch rounds to it: 61439 becomes 57344 in
