@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from coreai._compiler.dialects import _coreai_ops_gen as gen
-from coreai._compiler.ir import Block, Value
+from coreai._compiler.ir import Value
 
-from . import padding, types
+from . import padding, shapes, types
 from .build import Build
 from .casting import cast, is_bool, is_complex
 from .casting import dtype as dtype_of
@@ -126,11 +126,9 @@ def known_number(x: Value) -> int | float | None:
         >>> evaluate(lambda x: dialect.known_number(dialect.like(x, 3)), [1.0])
         3.0
     """
-    owner = x.owner
-    is_constant = not isinstance(owner, Block) and owner.name == "coreai.constant"
-    if not is_constant or is_bool(x) or is_complex(x):
+    if not shapes.is_constant(x) or is_bool(x) or is_complex(x):
         return None
-    stored = owner.attributes["value"]
+    stored = x.owner.attributes["value"]
     if not getattr(stored, "is_splat", False):
         return None
     number: int | float = stored.get_splat_value().value

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.ir import Value
 
-from . import types
+from . import shapes, types
 from .broadcasting import broadcast_operands
 from .build import Build
 from .operands import Operand, vocabulary
+
+_SHORTEST_ROW = 64  # below this, a row instead of a number gains nothing
 
 
 @vocabulary
@@ -225,7 +229,14 @@ def where(condition: Value, a: Operand, b: Operand) -> Value:
         >>> evaluate(lambda x: dialect.where(dialect.greater(x, 0), x, 0), [-1.0, 2.0])
         tensor([0., 2.])
     """
+    extent = _row_extent((condition, a, b))
+    a, b = (shapes.as_row(x, extent) if extent >= _SHORTEST_ROW else x for x in (a, b))
     return gen.BroadcastingWhere(*broadcast_operands(condition, a, b)).result
+
+
+def _row_extent(operands: Sequence[Value]) -> int:
+    """Return the size of the last axis of the broadcast operands; 1 if it is dynamic."""
+    return max((x.type.shape[-1] for x in operands if x.type.rank), default=1)
 
 
 @vocabulary

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.dialects import coreai as _coreai
-from coreai._compiler.ir import Block, Value
+from coreai._compiler.ir import Value
 
 from . import shapes, types
 from .build import Build
@@ -87,13 +87,6 @@ def filled(number: Value, dims: Sequence[Dim]) -> Value:
     It is broadcast from a row. From a single element it takes 10 ns for each element of the result,
     from a row 2 ns (coreai-core 1.0.0b3, x86).
     """
-    if not dims or (isinstance(dims[-1], int) and dims[-1] < 2):
-        return shapes.broadcast_to(number, dims)
-    row_dims: list[Dim] = [1] * (len(dims) - 1) + [dims[-1]]
-    content = None
-    if not isinstance(number.owner, Block) and number.owner.name == "coreai.constant":
-        content = Build.current().content(number)
-    if content is None or not isinstance(dims[-1], int):
-        return shapes.broadcast_to(shapes.broadcast_to(number, row_dims), dims)
-    row = content.reshape(()).expand(row_dims)
-    return shapes.broadcast_to(Build.current().tensor(row, "filler"), dims)
+    if dims and not (shapes.is_constant(number) and isinstance(dims[-1], int)):
+        number = shapes.broadcast_to(number, [1] * (len(dims) - 1) + [dims[-1]])
+    return shapes.broadcast_to(number, dims)
