@@ -14,6 +14,7 @@ from ...lowering import Ctx, case, decomposes, lowers
 from ...lowering.cases import bf16, f16, f32, i32, i64
 from ...torch_compat import aten, computed_by
 from .._lib.ranges import count_not_above
+from .._lib.subscript import gather_rows
 
 _SUM, _MEAN, _MAX = 0, 1, 2
 _NAN, _INF = float("nan"), float("inf")
@@ -33,8 +34,7 @@ _RADIX = 3  # rows of a block, and blocks of a block of the next level
     ],
 )
 def embedding(ctx: Ctx, weight: Value, indices: Value) -> Value:
-    column = cai.cast(indices, torch.int32)
-    return cai.gather_nd(weight, cai.expand_dims(column, [column.type.rank]))
+    return gather_rows(weight, cai.cast(indices, torch.int32))
 
 
 @decomposes(
