@@ -16,6 +16,7 @@ from ..errors import ArgumentTypeError
 from ..progress import Stages
 from .exporting import decompose, export, reject_dynamic_shapes
 from .io_plan import IOPlan, Names, plan
+from .scaled_noise import remove_scaled_noise
 from .validate import Rules, undecomposed
 
 Source: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
@@ -57,6 +58,7 @@ def prepare(
     if isinstance(source, torch.nn.Module):
         with stage("exporting"):
             program = export(source, args, kwargs, dynamic_shapes)
+        remove_scaled_noise(program)
         program = _decompose(program, rules, stage)
     elif isinstance(source, torch.export.ExportedProgram):
         reject_dynamic_shapes(dynamic_shapes)
