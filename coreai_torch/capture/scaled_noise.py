@@ -18,6 +18,8 @@ _ZEROS = {
     aten.randn_like.default: aten.zeros_like.default,
 }
 _PRODUCTS = (aten.mul.Tensor, aten.mul.Scalar)
+_COPIES = (aten.to, aten._to_copy, aten.alias, aten.detach, aten.clone)
+_CHECK = aten._assert_tensor_metadata  # of the dtype, beside each `to`
 
 
 def remove_scaled_noise(program: torch.export.ExportedProgram) -> None:
@@ -29,11 +31,19 @@ def remove_scaled_noise(program: torch.export.ExportedProgram) -> None:
 
 
 def _is_dropped(node: fx.Node) -> bool:
-    """Return whether products with 0, or products that are multiplied by 0, are the only users."""
-    return bool(node.users) and all(
-        user.target in _PRODUCTS and (0 in _numbers(user) or _is_dropped(user))
-        for user in node.users
-    )
+    """Return whether all uses are products with 0, or results that are multiplied by 0."""
+    users = [user for user in node.users if _packet(user) is not _CHECK]
+    return bool(users) and all(_drops(user) for user in users)
+
+
+def _drops(user: fx.Node) -> bool:
+    if user.target in _PRODUCTS:
+        return 0 in _numbers(user) or _is_dropped(user)
+    return _packet(user) in _COPIES and _is_dropped(user)
+
+
+def _packet(node: fx.Node) -> object:
+    return getattr(node.target, "overloadpacket", None)
 
 
 def _numbers(product: fx.Node) -> list[float]:

@@ -26,7 +26,11 @@ def _shape(x):
     return torch.randn(x.shape[0], 3)
 
 
-@pytest.mark.parametrize("draw", [torch.randn_like, torch.rand_like, _shape])
+def _cast(x):
+    return torch.randn(x.shape[0], 3).to(device=x.device, dtype=x.dtype)
+
+
+@pytest.mark.parametrize("draw", [torch.randn_like, torch.rand_like, _shape, _cast])
 @pytest.mark.parametrize("shapes", [None, {"x": {0: torch.export.Dim.DYNAMIC}}])
 def test_noise_with_a_scale_of_zero_is_dropped(draw, shapes):
     model = Noisy(draw, 0.0)
