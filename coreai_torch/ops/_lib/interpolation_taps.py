@@ -89,13 +89,22 @@ class Taps:
         times = self._repeats(cai.size(x, axis))
         if times:
             return _repeated(x, axis, times)
-        result = self.windows.filled(x, axis, 0)
-        if self.weights is not None:
-            result = cai.mul(
-                result, tables.value(tables.along(self.weights, axis, result.type.rank))
-            )
-            result = cai.reduce_sum(result, [axis + 1])
-        return cai.shrink_dims(result, [axis + 1])
+        if self.weights is None:
+            positions = tables.reshape(self.windows.positions, [self.windows.windows])
+            return tables.take(x, positions, axis)
+        return self._weighed(x, axis, self.weights)
+
+    def _weighed(self, x: Value, axis: int, weights: Table) -> Value:
+        """Move the axis to the front, weigh the rows there, and move the results back."""
+        others = [a for a in range(x.type.rank) if a != axis]
+        rest = [cai.size(x, a) for a in others]
+        windows = self.windows
+        flat = [cai.size(x, axis), shapes.product(rest)]
+        rows = cai.reshape(cai.transpose(x, [axis, *others]), flat)
+        taken = windows.filled(rows, 0, 0)
+        weighed = cai.mul(taken, tables.value(tables.along(weights, 0, 3)))
+        total = cai.reshape(cai.reduce_sum(weighed, [1]), [windows.windows, *rest])
+        return cai.transpose(total, [[axis, *others].index(a) for a in range(x.type.rank)])
 
     def _repeats(self, extent: Dim) -> int:
         """Return how often each element is copied if that is a known number, else 0."""
@@ -246,9 +255,30 @@ def smooth(kernel: Callable[[Table], Table], reach: int) -> Sampler:
         weights = tables.mul(kernel(offsets), tables.cast(inside, torch.float32))
         weights = tables.div(weights, tables.total(weights))
         inner = tables.minimum(wanted, shapes.sub(line.extent, 1))
-        return Taps(Windows(line.out, taps, inner, inside), weights)
+        return _without_gaps(Taps(Windows(line.out, taps, inner, inside), weights))
 
     return sample
+
+
+def _without_gaps(taps: Taps) -> Taps:
+    """Return the same taps, all inside: the first tap and those outside share its weight.
+
+    They cannot read another element with weight 0, which may be infinite, and to replace them by
+    zeros takes 10 ns for each tap.
+    """
+    windows, weights = taps.windows, taps.weights
+    positions, inside = windows.positions, windows.inside
+    if not all(isinstance(t, torch.Tensor) for t in (positions, inside, weights)):
+        return taps
+    assert isinstance(positions, torch.Tensor)
+    assert isinstance(inside, torch.Tensor)
+    assert isinstance(weights, torch.Tensor)
+    outside = torch.logical_not(inside)
+    share = weights[:, :1] / (1 + outside.sum(1, keepdim=True))
+    shared = torch.where(outside, share, weights)
+    shared[:, :1] = share
+    first = torch.where(outside, positions[:, :1], positions)
+    return Taps(Windows(windows.windows, windows.taps, first, torch.ones_like(inside)), shared)
 
 
 def _most_taps(line: Line, reach: int) -> Dim:

@@ -25,6 +25,7 @@ from .._lib.interpolation_taps import Line, Sampler
 
 _INF, _NAN = float("inf"), float("nan")
 
+_WILD = (1.0, _INF, 0.5, 2.0, 4.0, 0.25, 3.0, _NAN, 1.5, -2.0, -_INF, 7.0, 0.0, 1.0, 2.5, 3.5)
 _LARGEST_SIZE = 1 << 16  # sizes up to this are scaled exactly
 
 
@@ -316,6 +317,7 @@ def trilinear3d(
 def _plane_lowerings(vec: Any, full: Any, sampler: Sampler) -> None:
     """Register both overloads of a mode that exists for planes only."""
     smaller = [case(f32(1, 2, 11, 9), [4, 5], align, None) for align in (False, True)]
+    smaller += [case(f32(1, 1, 9, 13, values=_WILD), [4, 5], False, None)]
     if sampler in _BYTE_FILTERS:
         smaller += _bytes()
 
