@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -10,11 +9,11 @@ import torch
 from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.composite import Composite
-from ...ir.dialect import Value
-from ...lowering import Axes, Ctx, Shape, case, decomposes, lowers
+from ...ir.dialect import Dim, Value
+from ...lowering import Axes, Ctx, Shape, case, lowers
 from ...lowering.cases import b1, c64, f16, f32, i32, i64
 from ...torch_compat import aten
-from .._lib.flips import flipped
+from .._lib.moved_elements import Run, can_move, flipped, rolled
 
 _MOST_INDICES = 1 << 18  # a constant of 1 MiB
 _INF, _NAN = float("inf"), float("nan")
@@ -131,7 +130,7 @@ def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
     return flipped(x, [d % x.type.rank for d in dims]) if x.type.rank else x
 
 
-@decomposes(
+@lowers(
     aten.roll.default,
     cases=[
         case(f32(3, 4), [1], [0]),
@@ -140,58 +139,69 @@ def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
         case(i32(3, 4), [7], [-1]),
         case(f16(2, 3), [2]),
         case(b1(5), [-6], [0]),
+        case(c64(5), [2]),
+        case(c64(3, 4), [1, -1], [0, 1]),
         case(f32(2, 3, 4, 5), [-1, 2], [1, 2]),
+        case(f32(2, 5, 6, 70), [-1, 2], [1, 2]),
         case(f32(2, 3, 4, fixed=True), [-1, 5], [1, 2]),
         case(f32(2, 3, 4, fixed=True), [1, 1], [2, 0]),
         case(f32(), [1]),
     ],
 )
-def roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
+def roll(ctx: Ctx, x: Value, shifts: Shape, dims: Sequence[int]) -> Value:
     """Gather the rows behind the last rolled axis, or along each axis.
 
     For [1, 224, 224, 96] the runtime (coreai-core 1.0.0b3) gathers rows of 96 in 36 ms and
     concatenates slices in 530 ms.
     """
-    shifts = [shifts] if isinstance(shifts, int | torch.SymInt) else shifts
-    dims = [dims] if isinstance(dims, int) else dims
-    if x.dim() == 0 or any(type(s) is int and s == 0 for s in x.shape):
-        return x.clone()
+    if x.type.rank == 0 or 0 in x.type.shape:
+        return x
     if not dims:
-        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
-    axes = [dim % x.dim() for dim in dims]
+        whole = cai.reshape(x, [shapes.product(cai.sizes(x))])
+        return cai.reshape(_rolled(whole, shifts, [0]), cai.sizes(x))
+    return _rolled(x, shifts, [dim % x.type.rank for dim in dims])
+
+
+def _rolled(x: Value, shifts: Sequence[Dim], axes: Sequence[int]) -> Value:
+    if not can_move(x):
+        return _rolled_slices(x, shifts, axes)
     first, end = min(axes), max(axes) + 1
-    middle = x.shape[first:end]
-    static = all(type(s) is int for s in (*middle, *shifts))
-    if static and math.prod(middle) <= _most_indices(x):
+    middle = cai.sizes(x)[first:end]
+    if shapes.is_static([*middle, *shifts]) and shapes.product(middle) <= _most_indices(x):
         return _rolled_rows(x, shifts, axes, first, end)
-    for shift, dim in zip(shifts, axes, strict=True):
-        size = x.shape[dim]
-        places = torch.arange(size, device=x.device) + (-shift) % size
-        x = x.index_select(dim, places % size)
+    for shift, axis in zip(shifts, axes, strict=True):
+        x = rolled(x, axis, shift)
     return x
 
 
-def _most_indices(x: torch.Tensor) -> int:
+def _rolled_slices(x: Value, shifts: Sequence[Dim], axes: Sequence[int]) -> Value:
+    """Concatenate slices, which may be empty or complex."""
+    for shift, axis in zip(shifts, axes, strict=True):
+        extent = cai.size(x, axis)
+        turns = shapes.floordiv(shift, shapes.maximum(extent, 1))
+        cut = shapes.sub(extent, shapes.sub(shift, shapes.mul(turns, extent)))
+        ends = cai.slice_axis(x, axis, cut, extent), cai.slice_axis(x, axis, 0, cut)
+        x = cai.reshape(cai.concat(axis, ends), cai.sizes(x))
+    return x
+
+
+def _most_indices(x: Value) -> int:
     """Return the most positions to gather: more for a vector, whose slices take 40 ns each."""
-    return 4 * _MOST_INDICES if x.dim() == 1 else _MOST_INDICES
+    return 4 * _MOST_INDICES if x.type.rank == 1 else _MOST_INDICES
 
 
 def _rolled_rows(
-    x: torch.Tensor, shifts: Sequence[int], axes: Sequence[int], first: int, end: int
-) -> torch.Tensor:
+    x: Value, shifts: Sequence[Dim], axes: Sequence[int], first: int, end: int
+) -> Value:
     total = dict.fromkeys(range(first, end), 0)
     for shift, axis in zip(shifts, axes, strict=True):
-        total[axis] += shift
+        total[axis] += int(shift)
     index = torch.zeros(1, dtype=torch.int64)
     for axis, shift in total.items():
-        size = x.shape[axis]
+        size = x.type.shape[axis]
         place = (torch.arange(size) - shift) % size
         index = (index[:, None] * size + place).reshape(-1)
-    if first:
-        start = torch.arange(math.prod(x.shape[:first])) * math.prod(x.shape[first:end])
-        index = (start[:, None] + index).reshape(-1)
-    rows = x.reshape(-1, *x.shape[end:])
-    return rows.index_select(0, index).reshape(x.shape)
+    return cai.reshape(Run.of(x, first, end).take(x, index), cai.sizes(x))
 
 
 @lowers(
