@@ -109,7 +109,9 @@ def index_bounds(x: Value, axis: int, index: Number) -> tuple[Dim, Dim]:
     cases=[
         case(f32(4, 3), 0, i64(2, values=(3, 0))),
         case(f32(4, 20), 0, i64(2, values=(3, 0))),
+        case(f32(4, 70), 0, i64(2, values=(3, 0))),
         case(f32(2, 4, 3), 1, i32(3, values=(1, 1, 2))),
+        case(f32(2, 4, 70), 1, i32(3, values=(1, 1, 2))),
         case(f32(4, 3), -1, i64(2, values=(2, 0), constant=True)),
         case(f16(4), 0, i64(values=(3,))),
         case(f32(values=(2.5,)), 0, i64(1, values=(0,))),

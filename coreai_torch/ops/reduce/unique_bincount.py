@@ -39,7 +39,9 @@ def bincount(ctx: Ctx, x: Value, weights: Value | None, minlength: Dim) -> Value
     # An index out of range would write outside the tensor.
     index = cai.maximum(cai.cast(x, torch.int32), cai.i32(0))
     # Append -1 so that an empty operand, as in `bincount(x[x > 9])`, gives length 0.
-    greatest = cai.reduce_max(cai.concat(0, [index, shapes.vector([-1])]), [0])
+    can_be_empty = cai.may_be_empty(index) or 0 in index.type.shape
+    counted = cai.concat(0, [index, shapes.vector([-1])]) if can_be_empty else index
+    greatest = cai.reduce_max(counted, [0])
     needed = cai.add(shapes.scalar(greatest), cai.i32(1))
     length = shapes.maximum(needed, minlength)
     empty = cai.broadcast_to(cai.constant(0, ctx.out_dtype), [length])
