@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from .build import Build
 from .reassociation import barrier, made_by
 from .shapes import i32, number, refine, size
 from .types import DYNAMIC
+from .zero_size import NEVER
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,13 @@ def branch(
         with region:
             _coreai.yield_([refine(v, t) for v, t in zip(body(), types, strict=True)])
     return list(op.results)
+
+
+@contextmanager
+def assume_elements() -> Iterator[None]:
+    """Build without guards against empty operands, in a branch that runs only if there are none."""
+    with Build.current().assume(NEVER):
+        yield
 
 
 def compute_once(values: Sequence[Value]) -> list[Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -124,27 +124,52 @@ def _narrow_range_unique(flat: Value, low: Value, high: Value) -> tuple[Value, V
     return cai.add(found, low), inverse, cai.gather_along_axis(counts, found, 0)
 
 
-def _integer_unique(ctx: Ctx, flat: Value) -> list[Value | None]:
-    """Sort only if the range of the values is wide."""
+def _integer_unique(flat: Value, used: Sequence[int]) -> list[Value]:
+    """Return the used ones of the three results; sort only if the range of the values is wide."""
     low = shapes.scalar(cai.reduce_min(flat, [0]))
     high = shapes.scalar(cai.reduce_max(flat, [0]))
     # In float32, as the difference of two integers may overflow.
     span = cai.sub(cai.cast(high, torch.float32), cai.cast(low, torch.float32))
     entries = shapes.mul(cai.size(flat, 0), _ENTRIES)
     limit = cai.cast(shapes.number(entries), torch.float32)
-    count, length = types.DYNAMIC, flat.type.shape[0]
-    kinds = [types.tensor([n], flat.type.element_type) for n in (count, length, count)]
-    used = [i for i in range(3) if ctx.uses(i)]
-
-    def chosen(results: Sequence[Any]) -> list[Any]:
-        return [results[i] for i in used]
-
-    found = graph.branch(
+    return graph.branch(
         cai.greater(limit, span),
-        chosen(kinds),
-        lambda: chosen(_narrow_range_unique(flat, low, high)),
-        lambda: chosen(_sorted_unique(flat)),
+        _result_types(flat, used),
+        lambda: _chosen(_narrow_range_unique(flat, low, high), used),
+        lambda: _chosen(_sorted_unique(flat), used),
     )
+
+
+def _chosen(results: Sequence[Value], used: Sequence[int]) -> list[Value]:
+    return [results[i] for i in used]
+
+
+def _result_types(flat: Value, used: Sequence[int]) -> list[Any]:
+    number, length = types.element(torch.int32), flat.type.shape[0]
+    kinds = ((types.DYNAMIC, flat.type.element_type), (length, number), (types.DYNAMIC, number))
+    return [types.tensor([kinds[i][0]], kinds[i][1]) for i in used]
+
+
+def _unless_empty(
+    ctx: Ctx, flat: Value, find: Callable[[Value, Sequence[int]], list[Value]]
+) -> list[Value | None]:
+    """Return the three results of a vector; empty ones if it is empty at run time.
+
+    The process aborts on a slice of an empty vector from 1 on (coreai-core 1.0.0b3).
+    """
+    used = [i for i in range(3) if ctx.uses(i)]
+    if not cai.may_be_empty(flat) or not used:
+        found = find(flat, used)
+    else:
+        nothing = (flat, *[cai.raw_cast(flat, torch.int32)] * 2)
+
+        def some() -> list[Value]:
+            with graph.assume_elements():
+                return find(flat, used)
+
+        has_elements = cai.greater(shapes.number(cai.size(flat, 0)), cai.i32(0))
+        kinds = _result_types(flat, used)
+        found = graph.branch(has_elements, kinds, some, lambda: _chosen(nothing, used))
     return [found[used.index(i)] if i in used else None for i in range(3)]
 
 
@@ -159,12 +184,21 @@ def _integer_unique(ctx: Ctx, flat: Value) -> list[Value | None]:
 )
 def unique(ctx: Ctx, x: Value) -> list[Value | None]:
     flat = _flat(x)
-    if cai.is_float(x) or cai.may_be_empty(flat):
-        values, inverse, counts = _wanted(ctx, *_sorted_unique(flat))
+    if cai.is_float(x):
+        found = _unless_empty(ctx, flat, lambda v, used: _chosen(_sorted_unique(v), used))
     else:
-        values, inverse, counts = _integer_unique(ctx, cai.cast(flat, torch.int32))
-    shaped = None if inverse is None else cai.reshape(inverse, cai.sizes(x))
-    return [None if values is None else cai.cast(values, cai.dtype(x)), shaped, counts]
+        found = _unless_empty(ctx, cai.cast(flat, torch.int32), _integer_unique)
+    values, inverse, counts = found
+    return [
+        None if values is None else cai.cast(values, cai.dtype(x)),
+        _in_sizes_of(x, inverse),
+        counts,
+    ]
+
+
+def _in_sizes_of(x: Value, index: Value | None) -> Value | None:
+    """Return an index of all elements in the sizes of `x`; a reshape fails if there are none."""
+    return index if index is None or x.type.rank == 1 else cai.reshape(index, cai.sizes(x))
 
 
 def _to_front(x: Value, axis: int) -> tuple[Value, list[int]]:
@@ -193,8 +227,8 @@ def unique_consecutive(ctx: Ctx, x: Value, dim: int | None) -> list[Value | None
         # torch.export gives [2, u0, 2, 3] for [2, 3] along -1; along -2 the sizes are correct.
         ctx.refuse(f"torch.export gets the sizes wrong with dim={dim}", f"dim={dim + x.type.rank}")
     if dim is None:
-        values, run, counts = _runs(_flat(x))
-        return _wanted(ctx, values, cai.reshape(run, cai.sizes(x)), counts)
+        found = _unless_empty(ctx, _flat(x), lambda v, used: _chosen(_runs(v), used))
+        return [found[0], _in_sizes_of(x, found[1]), found[2]]
     rows, back = _to_front(x, dim % x.type.rank)
     values, run, counts = _runs(rows)
     return _wanted(ctx, cai.transpose(values, back), run, counts)
