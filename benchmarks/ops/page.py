@@ -48,8 +48,8 @@ def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def complexity_table(families: Iterable[Any]) -> str:
     """Return the declared costs as a table."""
-    header = ["ops", "time", "number of ops", "constants", "reason"]
-    rows = [[f.ops, f.time, f.program, f.constants, f.reason] for f in families]
+    header = ["ops", "time", "number of ops", "constants", "memory", "reason"]
+    rows = [[f.ops, f.time, f.program, f.constants, f.memory, f.reason] for f in families]
     return _markdown(header, rows)
 
 
