@@ -29,10 +29,10 @@ _BRANCH = (
     "of a tensor, or pass a value that never changes as a Python number"
 )
 _PACKED = (
-    "pass the padded tensor to the layer, without pack_padded_sequence: the padding comes after the "
-    "data, so the outputs at the data are the same, and output[torch.arange(n), lengths - 1] is the "
-    "last one of each sequence (for the backward direction, first reverse each sequence within its "
-    "length, with gather)"
+    "pass the padded tensor to the layer, without pack_padded_sequence: padding comes after the "
+    "data, so the outputs at the data are the same, and output[torch.arange(n), lengths - 1] is "
+    "the last one of each sequence (for the backward direction, first reverse each sequence within "
+    "its length, with gather)"
 )
 _NUMPY = "compute with torch functions: numpy cannot be traced"
 _OTHER = (

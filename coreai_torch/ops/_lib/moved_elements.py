@@ -11,8 +11,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Dim, Value

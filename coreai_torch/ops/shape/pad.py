@@ -57,9 +57,7 @@ def constant_pad_nd(ctx: Ctx, x: Value, pad: Shape, value: Number) -> Value:
     if cai.is_complex(x):  # coreai.pad of complex values crashes the process (1.0.0b3)
         values = (value.real, value.imag) if isinstance(value, complex) else (value, 0)
         parts = cai.real_part(cropped), cai.imaginary_part(cropped)
-        padded = (
-            cai.pad(p, padding, cai.like(p, v)) for p, v in zip(parts, values, strict=True)
-        )
+        padded = (cai.pad(p, padding, cai.like(p, v)) for p, v in zip(parts, values, strict=True))
         return cai.create_complex(*padded)
     pads = cai.pad_op if _feeds_windows(ctx) else cai.pad
     return pads(cropped, padding, cai.like(x, value))
