@@ -72,7 +72,7 @@ def test_literal_that_does_not_fit_is_rejected():
         def forward(self, x):
             return x + 2**40
 
-    with pytest.raises(NarrowingError, match="holds 1099511627776(.|\n)* at .*test_narrowing.py"):
+    with pytest.raises(NarrowingError, match=r"holds 1099511627776(.|\n)* at .*test_narrowing.py"):
         converted(Big(), torch.zeros(2, dtype=torch.int64))
 
 
