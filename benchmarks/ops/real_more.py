@@ -343,6 +343,7 @@ DYNAMIC: dict[str, Callable[[], Call]] = {
     ),
     "svdvals 10 of 4x3 dynamic": lambda: _along_first(torch.linalg.svdvals, 10, 4, 3),
     "cumsum 1,000,000 dynamic": lambda: _along_first(lambda x: x.cumsum(0), 1_000_000),
+    "logcumsumexp 1,000,000 dynamic": lambda: _along_first(lambda x: x.logcumsumexp(0), 1_000_000),
     "fft2 256x256 dynamic": lambda: _along_first(lambda x: torch.fft.rfft2(x).abs(), 256, 256),
     "stft 160,000 dynamic": lambda: (
         lambda x, w: torch.stft(x, 400, 160, window=w, return_complex=True),

@@ -238,20 +238,12 @@ _SCANS = (
         "logcumsumexp",
         "n",
         of(lambda x: x.logcumsumexp(-1)),
+        n=8_192,
         program="log n",
-        reason="blocks of 16, each a table of 16 x 16",
+        reason="blocks of 16, each a table of 16 x 16; a dynamic size: three levels, then "
+        "n²/16,777,216 pairs of blocks",
         lowers="logcumsumexp",
-    ),
-    Family(
-        "logcumsumexp of a dynamic size n",
-        "n^2",
-        of(lambda x: x.logcumsumexp(-1)),
-        n=4_096,
-        memory="n^2",
-        reason="blocks of 64, and n²/4096 pairs of blocks: the number of levels of blocks of "
-        "blocks would depend on n",
-        lowers="logcumsumexp",
-        sizes="dynamic",
+        sizes="both",
     ),
     Family(
         "cumsum",

@@ -1,4 +1,4 @@
-"""Cumulative sums along a dynamic axis, in stages if it is long."""
+"""Cumulative sums along a dynamic axis, in stages or blocks if it is long."""
 
 from __future__ import annotations
 
@@ -67,3 +67,21 @@ def test_equal_sums_are_independent():
 
     calls = [(torch.rand(n),) for n in (5, 9_000)]
     check(twice, *calls, dynamic_shapes=(_LENGTH,), optimized=(True,))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_blocks_of_blocks_of_exponentials_are_summed(dim):
+    """4,096 elements are one block of 16 blocks of 16 blocks; 20,011 are five of them."""
+    sizes = [[3, 3] for _ in range(5)]
+    for size, length in zip(sizes, (20_011, 4_097, 4_096, 257, 1), strict=True):
+        size[dim] = length
+    inputs = [torch.randn(size) * 30 for size in sizes]
+    for x in inputs[:2]:
+        x.select(dim, 0).fill_(-float("inf"))
+        x.select(dim, 4_000)[0], x.select(dim, 4_090)[1] = float("inf"), float("nan")
+    check(
+        lambda x: x.logcumsumexp(dim),
+        *((x,) for x in inputs),
+        dynamic_shapes=({dim: torch.export.Dim.DYNAMIC},),
+        optimized=(True,),
+    )
