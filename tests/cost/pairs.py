@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
 
 from coreai_torch.ops._lib.bin_maximum import Spans, greatest_in_bins
+from coreai_torch.ops.vision import _greatest_of_all
 
 from .family import Call, Family
 
@@ -39,6 +40,19 @@ def _rectangles(n: int) -> Call:
         return greatest_in_bins(x, owner, Spans(first, end), Spans(first, end)).value
 
     return run, (torch.randn(1, 4, side, side), *spans)
+
+
+def _regions(n: int) -> Call:
+    """Regions of one bin each, which have any size."""
+    side = math.isqrt(n)
+    first = torch.randint(0, side // 2, (n, 1))
+    spans = Spans(first, first + 1 + side // 3)
+
+    def run(x: Tensor, first: Tensor, end: Tensor) -> Tensor:
+        owner = torch.zeros_like(first[:, 0])
+        return _greatest_of_all(x, owner, Spans(first, end), Spans(first, end)).value
+
+    return run, (torch.randn(1, 1, side, side), *spans)
 
 
 def _flex(n: int) -> Call:
@@ -195,9 +209,18 @@ _WINDOWS = (
         program="log^2 n",
         constants="n",
         memory="n log^2 n",
-        reason="tables of the rectangles whose sides are powers of two; a dynamic size: a table "
-        "of all bins and pixels",
+        reason="tables of the rectangles whose sides are powers of two",
         like="torchvision::roi_pool",
+    ),
+    Family(
+        "torchvision::roi_pool of n bins in a picture of dynamic size with n pixels",
+        "n^2",
+        _regions,
+        n=256,
+        memory="n^2",
+        reason="a table of all bins and pixels: the number of powers of two would depend on n",
+        like="torchvision::roi_pool",
+        sizes="dynamic",
     ),
     Family(
         "max_pool, avg_pool of n elements with windows of n / 2",

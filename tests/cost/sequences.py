@@ -9,6 +9,8 @@ from torch import Tensor
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch.nn import functional
 
+from coreai_torch.composite_ops import GatedDeltaUpdate
+
 from .family import Call, Family, of
 
 _PASSES = "each halving of an interval is one pass over the values"
@@ -65,6 +67,17 @@ def _while_loop(n: int) -> Call:
         )
 
     return run, (torch.randn(4),)
+
+
+def _gated(n: int) -> Call:
+    """Wide rows, so that a copy of all outputs in each step shows."""
+    rows = (torch.randn(1, 4, n, 64) for _ in range(3))
+    return GatedDeltaUpdate(), (
+        *rows,
+        -torch.rand(1, 4, n),
+        torch.rand(1, 4, n),
+        torch.zeros(1, 4, 64, 64),
+    )
 
 
 def _ctc(n: int) -> Call:
@@ -292,6 +305,15 @@ _LOOPS = (
         n=64,
         reason="a loop",
         lowers="higher_order::while_loop",
+    ),
+    Family(
+        "GatedDeltaUpdate over n steps",
+        "n",
+        _gated,
+        n=256,
+        reason="like lstm; a strict export: n², a loop that copies all outputs in each step",
+        lowers="higher_order::scan",
+        sizes="both",
     ),
     Family("ctc_loss over n steps", "n", _ctc, n=64, reason="a loop"),
     Family(
