@@ -11,6 +11,7 @@ from coreai._compiler.ir import Value
 from . import shapes, types
 from .broadcasting import broadcast_operands
 from .build import Build
+from .expanding import expanded
 from .operands import Operand, vocabulary
 
 _SHORTEST_ROW = 64  # below this, a row instead of a number gains nothing
@@ -31,7 +32,7 @@ def equal(x: Operand, y: Operand) -> Value:
         >>> evaluate(lambda x: dialect.equal(x, 2), [1.0, 2.0])
         tensor([False,  True])
     """
-    return gen.BroadcastingEqual(*broadcast_operands(x, y)).result
+    return gen.BroadcastingEqual(*broadcast_operands(*expanded(x, y))).result
 
 
 @vocabulary
@@ -49,7 +50,7 @@ def not_equal(x: Operand, y: Operand) -> Value:
         >>> evaluate(lambda x: dialect.not_equal(x, 2), [1.0, 2.0])
         tensor([ True, False])
     """
-    return gen.BroadcastingNotEqual(*broadcast_operands(x, y)).result
+    return gen.BroadcastingNotEqual(*broadcast_operands(*expanded(x, y))).result
 
 
 @vocabulary
@@ -67,7 +68,7 @@ def greater(x: Operand, y: Operand) -> Value:
         >>> evaluate(lambda x: dialect.greater(x, 1), [1.0, 2.0])
         tensor([False,  True])
     """
-    return gen.BroadcastingGreater(*broadcast_operands(x, y)).result
+    return gen.BroadcastingGreater(*broadcast_operands(*expanded(x, y))).result
 
 
 @vocabulary

@@ -24,8 +24,15 @@ _COMPARED = [
     case(b1(2, 3), b1(3)),
     case(b1(4), i32(4)),
     case(f32(), f32(3)),
+    case(i64(60, 1), i64(80)),
+    case(f32(60, 80, values=_EDGES), f32(80, values=_EDGES[::-1])),
+    case(f32(60, 1, values=_EDGES), f32(80, values=_EDGES[::-1])),
+    case(f16(2, 60, 80), f16(2, 1, 80)),
 ]
 _COMPARED_WITH_NUMBERS = [
+    case(f32(60, 80, values=_EDGES), 0.0),
+    case(i64(5_000), 3),
+    case(f16(60, 80), _NAN),
     case(f32(8, values=_EDGES), 0),
     case(f32(8, values=_EDGES), _NAN),
     case(f16(4), 0.3),

@@ -31,6 +31,9 @@ _EXACT = (2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 7)
         case(b1(3), f16(3), f16(3)),
         case(b1(), f32(2), f32(2)),
         case(b1(8), f32(8, values=_EDGES), f32(constant=True)),
+        case(b1(2, 70), f32(2, 70, values=_EDGES), f32(constant=True)),
+        case(b1(70), i64(values=(7,), constant=True), i64(values=(-5,), constant=True)),
+        case(b1(2, 1), f16(70), f16(constant=True)),
     ],
 )
 def where(ctx: Ctx, condition: Value, x: Value, other: Value) -> Value:

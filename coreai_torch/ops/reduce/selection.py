@@ -21,6 +21,7 @@ _LONG, _MANY = 64, 4096  # sorting a shorter axis or fewer elements is faster
 _INF = float("inf")
 _TOP_BIT = 1 << 30
 _MANTISSA = 1 << 23
+_MOST_EXACT = 1 << 24  # float32 has all integers up to here
 
 
 def is_long(x: Value, axis: int, size: Any) -> bool:
@@ -117,7 +118,10 @@ def element_at(x: Value, rank: Value, axis: int, stable: bool) -> tuple[Value, V
 
 
 def _count(is_counted: Value, axis: int) -> Value:
-    return cai.reduce_sum(cai.raw_cast(is_counted, torch.int32), [axis])
+    """Return how many elements are true; in float32 a sum takes a quarter of the time."""
+    is_exact = 0 <= is_counted.type.shape[axis] <= _MOST_EXACT
+    kind = torch.float32 if is_exact else torch.int32
+    return cai.raw_cast(cai.reduce_sum(cai.raw_cast(is_counted, kind), [axis]), torch.int32)
 
 
 def block_size(extent: int, k: int, elements: int) -> int:
