@@ -1,4 +1,4 @@
-"""Operands of comparisons, expanded in ways that are faster than the broadcast of the runtime.
+"""Operands of outer comparisons, expanded faster than the runtime broadcasts them.
 
 A comparison of operands with different sizes takes 4.7 ns for each element: the compiler expands
 them by `broadcast_in_dims`. From a row, `broadcast_to` takes 2 ns, and a comparison of equal sizes
@@ -18,14 +18,19 @@ from . import shapes, types
 from .build import Build
 
 _MANY, _SHORTEST_ROW = 4_096, 64  # smaller results and shorter rows gain nothing
-_MOST = 1 << 26  # elements of a result: both expanded operands take 256 MB
+_MOST = 1 << 23  # elements of a result: each expanded operand takes 32 MB
 
 
 def expanded(x: Value, y: Value) -> tuple[Value, Value]:
-    """Return both operands in their common sizes, if these are static and that is faster."""
+    """Return both operands in their common sizes, if these are static and that is faster.
+
+    If one operand has these sizes, as in `x > 0`, it stays one op: a device fuses that.
+    """
     if x.type.shape == y.type.shape or not (x.type.has_static_shape and y.type.has_static_shape):
         return x, y
     dims = _common_sizes(x, y)
+    if dims in (list(x.type.shape), list(y.type.shape)):
+        return x, y
     if not _MANY <= math.prod(dims) <= _MOST or dims[-1] < _SHORTEST_ROW:
         return x, y
     if shapes.is_constant(x) and shapes.is_constant(y):
