@@ -26,8 +26,9 @@ WRONG = 1e-3
 COST = """### Declared costs
 
 `tests/cost` measures every family at two sizes a factor of 8 apart, and fails if the number of ops,
-the bytes of the program or the time grows faster than this table says. All other lowerings are
-linear in their inputs and outputs.
+the bytes of the program, the peak memory of loading and running, or the time to convert, load or
+run grows faster than this table says. All other lowerings are linear in their inputs and outputs:
+the same test measures them, and fails if a lowering has no declared cost.
 """
 
 
