@@ -19,7 +19,8 @@ from ...ir.dialect import Value
 from .francis import mask
 
 _STEPS = 40
-_LEAST_SUM = 1e-30  # of elements beside the diagonal; the norm is 1
+_UNIT, _LARGEST_SIZE = 1e10, 1e18  # of elements that are squared; the norm of the matrix is 1
+_LEAST_SUM = 1e-30  # of squares
 _LARGEST_STEP = 8 * math.log(2)
 _LARGEST = 40 * math.log(2)
 _CONVERGED = math.log(2) / 4
@@ -100,16 +101,24 @@ def _order(matrix: Value) -> tuple[Value, Value]:
 
 
 def _factors(matrix: Value, inside: Value) -> Value:
-    """Return powers of two to multiply columns with, and to divide rows by."""
-    sizes = cai.mul(cai.mul(_beside(matrix), inside), _turn(inside))
+    """Return powers of two to multiply columns with, and to divide rows by.
+
+    The sums of squares have the diagonal, as in LAPACK since 3.5: without it, tiny elements below
+    the diagonal are scaled until they are as large as those above. The eigenvectors of a triangular
+    matrix plus noise of 1e-6 then had a residual of 9e-4.
+    """
+    sizes = cai.mul(cai.mul(cai.abs(matrix), inside), _turn(inside))
+    sizes = cai.mul(sizes, _UNIT)
 
     def body(state: Sequence[Value]) -> list[Value]:
         k, _, exponents = state
         scaled = cai.mul(sizes, cai.exp(cai.sub(_turn(exponents), exponents)))
+        scaled = cai.minimum(scaled, _LARGEST_SIZE)
+        scaled = cai.mul(scaled, scaled)
         row, column = cai.reduce_sum(scaled, [2]), _turn(cai.reduce_sum(scaled, [1]))
         row_log, column_log = (cai.log(cai.maximum(v, _LEAST_SUM)) for v in (row, column))
         can_scale = cai.greater(cai.minimum(row, column), _LEAST_SUM)
-        step = cai.where(can_scale, cai.mul(cai.sub(row_log, column_log), 0.25), 0.0)
+        step = cai.where(can_scale, cai.mul(cai.sub(row_log, column_log), 0.125), 0.0)
         step = cai.maximum(cai.minimum(step, _LARGEST_STEP), -_LARGEST_STEP)
         after = cai.maximum(cai.minimum(cai.add(exponents, step), _LARGEST), -_LARGEST)
         is_changed = cai.greater(cai.abs(cai.sub(after, exponents)), _CONVERGED)

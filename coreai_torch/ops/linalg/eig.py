@@ -5,7 +5,7 @@ The order of the eigenvalues and the phase of the eigenvectors differ from LAPAC
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -18,7 +18,10 @@ from ...torch_compat import aten
 from .._lib.loops import only_real, static_size
 from .balance import balance, norm_of
 from .francis import mask, quasi_triangular
-from .triangular_eigen import Blocks, diagonal_blocks, eigenvectors
+from .simultaneous import MOST_MATRICES, MOST_ROWS, Found, all_at_once
+from .triangular_eigen import diagonal_blocks, eigenvectors, unit_columns
+
+_LARGEST_RESIDUAL = 1e-6
 
 
 def _is(condition: Value) -> Value:
@@ -60,23 +63,72 @@ def _hessenberg(matrix: Value, basis: Sequence[Value]) -> tuple[Value, list[Valu
     return cai.mul(matrix, mask(is_kept)), list(basis)
 
 
-def _schur(x: Value, with_basis: bool) -> tuple[Value, list[Value], Value]:
-    """Return a quasi-triangular matrix, the basis, and the factor of the values.
+def _eigen(x: Value, with_vectors: bool) -> list[Value]:
+    """Return parts of the eigenvalues `[batch, rows]`, and of the eigenvectors if requested.
 
-    All axes before the last two become one. The matrix has a norm of at most 1.
+    All axes before the last two become one.
     """
-    rows = x.type.shape[-1]
-    matrix = cai.reshape(x, [shapes.product(cai.sizes(x)[:-2]), rows, rows])
+    rows, batch = x.type.shape[-1], shapes.product(cai.sizes(x)[:-2])
+    matrix = cai.reshape(x, [batch, rows, rows])
     norm = norm_of(matrix)
     balanced = balance(cai.div(matrix, norm))
     other_norm = norm_of(balanced.matrix)
     matrix = cai.div(balanced.matrix, other_norm)
     identity = cai.broadcast_to(mask(torch.eye(rows).unsqueeze(0)), cai.sizes(matrix))
-    matrix, basis = _hessenberg(matrix, [identity] if with_basis else [])
-    triangle, basis = quasi_triangular(matrix, basis)
-    basis = [balanced.restore(cai.transpose(b, [0, 2, 1])) for b in basis]
-    norm = cai.mul(norm, other_norm)
-    return triangle, basis, cai.reshape(norm, [cai.size(matrix, 0), 1])
+    matrix, basis = _hessenberg(matrix, [identity] if with_vectors else [])
+
+    def by_qr() -> list[Value]:
+        triangle, turned = quasi_triangular(matrix, basis)
+        blocks = diagonal_blocks(triangle)
+        vectors: Sequence[Value] = ()
+        if with_vectors:
+            restored = balanced.restore(cai.transpose(turned[0], [0, 2, 1]))
+            vectors = eigenvectors(triangle, restored, blocks)
+        return [blocks.real, blocks.imaginary, *vectors]
+
+    if 3 <= rows <= MOST_ROWS and isinstance(batch, int) and batch <= MOST_MATRICES:
+        restored = [balanced.restore(cai.transpose(b, [0, 2, 1])) for b in basis]
+        given = cai.div(cai.reshape(x, [batch, rows, rows]), cai.mul(norm, other_norm))
+        found = _all_at_once(given, matrix, restored, by_qr)
+    else:
+        found = by_qr()
+    norm = cai.reshape(cai.mul(norm, other_norm), [batch, 1])
+    return [*(cai.mul(v, norm) for v in found[:2]), *found[2:]]
+
+
+def _all_at_once(
+    given: Value, matrix: Value, basis: Sequence[Value], otherwise: Callable[[], list[Value]]
+) -> list[Value]:
+    """Return parts of eigenvalues and eigenvectors; if they are not right, call `otherwise`.
+
+    `basis` turns the eigenvectors of the Hessenberg `matrix` to those of the `given` one.
+    """
+    found = all_at_once(matrix)
+    results, is_right = [found.real, found.imaginary], found.is_right
+    if basis:
+        first, second = (cai.matmul(basis[0], part) for part in found.vectors)
+        vectors = unit_columns(first, second)
+        is_right = cai.logical_and(is_right, _are_vectors(given, found, vectors))
+        results += vectors
+    return graph.branch(is_right, [v.type for v in results], lambda: results, otherwise)
+
+
+def _are_vectors(given: Value, found: Found, vectors: Sequence[Value]) -> Value:
+    """Return whether the residuals are rounding errors, also where balancing has scaled them."""
+    batch, rows = cai.sizes(found.real)
+    real, imaginary = (cai.reshape(v, [batch, 1, rows]) for v in (found.real, found.imaginary))
+    first, second = vectors
+    rests = [
+        cai.sub(
+            cai.matmul(given, first), cai.sub(cai.mul(first, real), cai.mul(second, imaginary))
+        ),
+        cai.sub(
+            cai.matmul(given, second), cai.add(cai.mul(second, real), cai.mul(first, imaginary))
+        ),
+    ]
+    largest = cai.reduce_max(cai.maximum(*map(cai.abs, rests)), [1, 2])
+    is_small = cai.less(largest, cai.mul(norm_of(given), _LARGEST_RESIDUAL))
+    return cai.logical_not(cai.any_one(cai.logical_not(is_small)))
 
 
 def _check(ctx: Ctx, op: str) -> None:
@@ -103,12 +155,7 @@ def linalg_eigvals(ctx: Ctx, x: Value) -> Value:
     dims = cai.sizes(x)
     if 0 in dims:
         return _empty(x, dims[:-1])
-    triangle, _, norm = _schur(x, with_basis=False)
-    return _values(diagonal_blocks(triangle), norm, dims)
-
-
-def _values(blocks: Blocks, norm: Value, dims: Sequence[Dim]) -> Value:
-    real, imaginary = (cai.mul(v, norm) for v in (blocks.real, blocks.imaginary))
+    real, imaginary = _eigen(x, with_vectors=False)
     return cai.reshape(cai.create_complex(real, imaginary), dims[:-1])
 
 
@@ -124,7 +171,6 @@ def linalg_eig(ctx: Ctx, x: Value) -> tuple[Value, Value]:
     dims = cai.sizes(x)
     if 0 in dims:
         return _empty(x, dims[:-1]), _empty(x, dims)
-    triangle, basis, norm = _schur(x, with_basis=True)
-    blocks = diagonal_blocks(triangle)
-    vectors = eigenvectors(triangle, basis[0], blocks)
-    return _values(blocks, norm, dims), cai.reshape(vectors, dims)
+    real, imaginary, *vectors = _eigen(x, with_vectors=True)
+    values = cai.create_complex(real, imaginary)
+    return cai.reshape(values, dims[:-1]), cai.reshape(cai.create_complex(*vectors), dims)

@@ -154,8 +154,8 @@ def _divide(row: tuple[Value, Value], by: Sequence[Value], least: Value) -> list
     return [cai.div(cai.div(part, square), size) for part in (real, imaginary)]
 
 
-def eigenvectors(matrix: Value, basis: Value, blocks: Blocks) -> Value:
-    """Return unit eigenvectors of `basis @ matrix @ basisᵀ` as columns."""
+def eigenvectors(matrix: Value, basis: Value, blocks: Blocks) -> tuple[Value, Value]:
+    """Return parts of the unit eigenvectors of `basis @ matrix @ basisᵀ` as columns."""
     batch, rows = cai.size(matrix, 0), matrix.type.shape[-1]
     real, imaginary = _rotations(blocks)
     found = _substitute(_make_triangular(matrix, real, imaginary), blocks)
@@ -170,8 +170,13 @@ def eigenvectors(matrix: Value, basis: Value, blocks: Blocks) -> Value:
     is_complex = cai.cast(cai.reshape(is_complex, [batch, 1, rows]), torch.float32)
     first = cai.matmul(basis, cai.sub(a, d))
     second = cai.mul(cai.matmul(basis, cai.add(b, c)), is_complex)
+    return unit_columns(first, second)
+
+
+def unit_columns(first: Value, second: Value) -> tuple[Value, Value]:
+    """Divide the columns of complex matrices by their lengths."""
     largest = cai.maximum(*(cai.reduce_max(cai.abs(v), [1]) for v in (first, second)))
     first, second = (cai.div(v, largest) for v in (first, second))
     squares = cai.add(cai.mul(first, first), cai.mul(second, second))
     length = cai.sqrt(cai.reduce_sum(squares, [1]))
-    return cai.create_complex(cai.div(first, length), cai.div(second, length))
+    return cai.div(first, length), cai.div(second, length)
