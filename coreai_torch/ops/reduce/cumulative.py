@@ -12,6 +12,7 @@ from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 from .._lib.size_bounds import upper_bound
 from .._lib.staged_sums import LONGEST_RUN, RUN, staged_sum
+from .complex_products import running_product
 from .var_norm import log_sum_exp
 
 _NAN, _INF = float("nan"), float("inf")
@@ -123,11 +124,14 @@ def cumsum(ctx: Ctx, x: Value, dim: Axis) -> Value:
         *_RUNNING,
         case(f16(3, values=(0.01, 0.01, 10000.0)), 0),
         case(i8(4, values=(127,)), 0, one_size="127**5 takes more than 32 bits"),
+        case(c64(2, 5, fixed=True), 1),
+        case(c64(7, 2, fixed=True), 0),
+        case(c64(), 0),
     ],
 )
 def cumprod(ctx: Ctx, x: Value, dim: Axis) -> Value:
     if cai.is_complex(x):
-        ctx.refuse("cumprod of complex numbers is not supported")
+        return running_product(ctx, x, dim) if x.type.rank else x
     return _running(ctx, x, dim, "product")
 
 

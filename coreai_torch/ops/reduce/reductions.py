@@ -14,6 +14,7 @@ from ...ir.dialect import Value
 from ...lowering import Axes, Axis, Ctx, case, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
+from .complex_products import product
 
 Reduce: TypeAlias = Callable[[Value, Sequence[int]], Value]
 
@@ -161,7 +162,9 @@ def mean_of_all(ctx: Ctx, x: Value) -> Value:
 def _product(ctx: Ctx, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
     x_cast = cai.cast(x, ctx.out_dtype)
     if cai.is_complex(x_cast):
-        ctx.refuse("the product of complex numbers is not supported")
+        for axis in axes:
+            x_cast = product(ctx, x_cast, axis)
+        return drop_axes(x_cast, axes, keepdim)
     if cai.is_bool(x_cast):
         return drop_axes(cai.all_(x_cast, axes), axes, keepdim)
     # float16 would round after every factor: 0.01 * 0.01 * 1e4 must be 1, not 1.001.
@@ -185,6 +188,8 @@ def _product(ctx: Ctx, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
         case(i32(2, 3), 0, dtype=torch.float32),
         case(f32(2, values=(1.5, 2.5)), 0, dtype=torch.int64),
         case(i32(2, 3), 1, dtype=torch.bool),
+        case(c64(2, 5, fixed=True), 1),
+        case(c64(1, 3, fixed=True), 0, True),
         case(f32(2, 0), 1, static_only="a zero-size operand"),
     ],
 )
@@ -199,6 +204,8 @@ def prod(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> Value:
         case(f32(2, 3)),
         case(f32()),
         case(i64(2, 3, low=1, high=5)),
+        case(c64(2, 3, fixed=True)),
+        case(c64()),
         case(b1(2, 3), dtype=torch.float32),
         case(f32(0), static_only="a zero-size operand"),
     ],
