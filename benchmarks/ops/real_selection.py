@@ -213,6 +213,14 @@ SEQUENCES: dict[str, Callable[[], Call]] = {
     ),
     "nan_to_num 1M": lambda: (torch.nan_to_num, (torch.randn(1_000_000),)),
     "remainder 1M": lambda: (lambda x: torch.remainder(x, 0.7), (torch.randn(1_000_000),)),
+    "complex product 1,000x16": lambda: (
+        lambda x: x.prod(1),
+        (torch.randn(1_000, 16, dtype=torch.complex64),),
+    ),
+    "complex cumprod 16x1,000": lambda: (
+        lambda x: torch.polar(torch.ones_like(x), x).cumprod(1),
+        (torch.randn(16, 1_000),),
+    ),
     "complex multiply 1M": lambda: (
         torch.mul,
         (
