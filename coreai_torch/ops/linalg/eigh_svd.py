@@ -14,6 +14,7 @@ from ...lowering.cases import f32
 from ...torch_compat import aten
 from .._lib.loops import only_real, static_size
 from .condensed import eigen, left_singular, padding
+from .jacobi import MOST_COLUMNS, singular_values
 from .qr import apply_reflections, householder
 
 _SMALL = 8  # rows
@@ -84,6 +85,8 @@ def _svd_tall(matrix: Tensor, full: bool, with_vectors: bool) -> list[Tensor]:
     rows, count = matrix.shape[-2:]
     scale = _scale(matrix)
     square = matrix / scale
+    if not with_vectors and 1 < count <= MOST_COLUMNS and rows <= _SMALL:
+        return [singular_values(square) * scale.squeeze(-1)]
     if not with_vectors and rows <= _SMALL and rows + padding(rows) == count + padding(count):
         # A QR decomposition takes longer than the columns of zeros, which add values of zero.
         square = torch.nn.functional.pad(square, (0, rows - count))
