@@ -17,6 +17,7 @@ from .real_heads import HEADS
 from .real_inputs import Call
 from .real_layers import LINEAR_ALGEBRA, WINDOWS
 from .real_more import MORE
+from .real_pixels import PIXELS
 from .real_selection import SELECTION, SEQUENCES
 from .real_writes import WRITES
 
@@ -83,7 +84,10 @@ VISION: dict[str, Callable[[], Call]] = {
     ),
 }
 
-PARTS = (LINEAR_ALGEBRA, WINDOWS, SELECTION, SEQUENCES, DYNAMIC, VISION, HEADS, MORE, WRITES)
+PARTS = (
+    *(LINEAR_ALGEBRA, WINDOWS, SELECTION, SEQUENCES, DYNAMIC, VISION, HEADS, MORE, WRITES),
+    PIXELS,
+)
 REAL_SIZES = {name: make for part in PARTS for name, make in part.items()}
 
 # Calls above the limits, with the runtime's own op that most of the time is spent in.
