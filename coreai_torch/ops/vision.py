@@ -62,15 +62,16 @@ def _samples(start: Tensor, length: Tensor, bins: int, per_bin: int) -> Tensor:
     return start[:, None, None] + (number + within) * cell
 
 
-def _sampled(input: Tensor, batch: Tensor, y: Tensor, x: Tensor) -> Tensor:
+def _sampled(input: Tensor, owner: Tensor, y: Tensor, x: Tensor) -> Tensor:
     """Interpolate the images: [region, bin, sample, bin, sample, channel].
 
+    `owner` is the image of each region, or of each of its bins: [region, bin, 1, bin, 1].
     Samples up to one pixel outside have the border's value, samples farther outside are zero.
     """
     height, width = input.shape[2:]
     down, across = y[:, :, :, None, None], x[:, None, None, :, :]
     near = (down >= -1) & (down <= height) & (across >= -1) & (across <= width)
-    picture = batch[:, None, None, None, None].to(input.dtype)
+    picture = owner.to(input.dtype)
     down, across = down.clamp(0, height - 1), across.clamp(0, width - 1)
     places = torch.broadcast_tensors(down, across, picture)
     found = linear(Source(input), places[:2], places[2].long())
@@ -107,8 +108,35 @@ def roi_align(
         height, width = height.clamp(min=1), width.clamp(min=1)
     y = _samples(top, height, pooled_height, count)
     x = _samples(left, width, pooled_width, count)
-    found = _sampled(picture, regions[:, 0].long(), y, x).sum((2, 4)) / (count * count)
+    owner = regions[:, 0, None, None, None, None]
+    found = _sampled(picture, owner, y, x).sum((2, 4)) / (count * count)
     return found.permute(0, 3, 1, 2).to(input.dtype)
+
+
+@decomposes("torchvision::ps_roi_align")
+def ps_roi_align(
+    input: Tensor,
+    rois: Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+) -> tuple[Tensor, Tensor]:
+    """Average samples of a separate group of channels for each bin; return also the channels."""
+    regions, count = _wide(rois), _fixed(sampling_ratio)
+    top, left, height, width = _edges(regions, spatial_scale, 0.5)
+    y = _samples(top, height, pooled_height, count)
+    x = _samples(left, width, pooled_width, count)
+    batch, channels, *extents = input.shape
+    bins, kept = pooled_height * pooled_width, channels // (pooled_height * pooled_width)
+    planes = _wide(input).reshape(batch, kept, bins, *extents).transpose(1, 2)
+    planes = planes.reshape(batch * bins, kept, *extents)
+    number = torch.arange(bins, device=input.device).reshape(pooled_height, pooled_width)
+    owner = regions[:, 0, None, None, None, None] * bins + number[:, None, :, None]
+    found = _sampled(planes, owner, y, x).sum((2, 4)) / (count * count)
+    channel = torch.arange(kept, device=input.device)[:, None, None] * bins + number
+    mapping = channel.expand(rois.shape[0], *channel.shape).to(torch.int32)
+    return found.permute(0, 3, 1, 2).to(input.dtype), mapping
 
 
 def _half_up(x: Tensor) -> Tensor:

@@ -71,6 +71,20 @@ def _roi_align(input, rois, spatial_scale, high, wide, samples, aligned):
     return result
 
 
+def _ps_roi_align(input, rois, spatial_scale, high, wide, samples):
+    channels = input.shape[1] // (high * wide)
+    result = torch.zeros(len(rois), channels, high, wide)
+    mapping = torch.zeros(result.shape, dtype=torch.int32)
+    for r, c, i, j in itertools.product(*map(range, result.shape)):
+        x1, y1, x2, y2 = (v.item() * spatial_scale - 0.5 for v in rois[r, 1:])
+        mapping[r, c, i, j] = channel = (c * high + i) * wide + j
+        for a, b in itertools.product(range(samples), repeat=2):
+            y = y1 + (i + (a + 0.5) / samples) * (y2 - y1) / high
+            x = x1 + (j + (b + 0.5) / samples) * (x2 - x1) / wide
+            result[r, c, i, j] += _between(input[int(rois[r, 0]), channel], y, x) / samples**2
+    return result, mapping
+
+
 def _round(x):
     return math.floor(x + 0.5) if x >= 0 else -math.floor(0.5 - x)
 
@@ -133,6 +147,15 @@ _define(
     "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor",
     _roi_align,
     lambda x, r, s, h, w, n, a: x.new_empty(r.shape[0], x.shape[1], h, w),
+)
+_define(
+    "ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+    "SymInt pooled_width, int sampling_ratio) -> (Tensor, Tensor)",
+    _ps_roi_align,
+    lambda x, r, s, h, w, n: (
+        x.new_empty(r.shape[0], x.shape[1] // (h * w), h, w),
+        x.new_empty(r.shape[0], x.shape[1] // (h * w), h, w, dtype=torch.int32),
+    ),
 )
 _define(
     "roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
@@ -201,6 +224,15 @@ def test_roi_align(scale, aligned):
     model = _Call(torchvision.roi_align, scale, 3, 2, 2, aligned)
     feeds = (torch.randn(2, 3, 8, 7), _regions(5))
     other = (torch.randn(2, 3, 6, 9), _regions(4))
+    _check(model, feeds, other, dynamic=({2: auto, 3: auto}, {0: auto}))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_ps_roi_align(scale):
+    auto = torch.export.Dim.AUTO
+    model = _Call(torchvision.ps_roi_align, scale, 3, 2, 2)
+    feeds = (torch.randn(2, 12, 8, 7), _regions(5))
+    other = (torch.randn(2, 12, 6, 9), _regions(4))
     _check(model, feeds, other, dynamic=({2: auto, 3: auto}, {0: auto}))
 
 
