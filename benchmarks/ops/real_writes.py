@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .real_inputs import Call
+from .real_inputs import Call, ids
 
 
 def _cost_volume(disparities: int) -> Call:
@@ -49,6 +49,19 @@ def _rotated(tokens: int) -> Call:
     return run, (torch.randn(1, 8, tokens, 64),)
 
 
+def _points(count: int) -> Call:
+    place = torch.randperm(512 * 512)[:count]
+    return (
+        lambda x, i, j, y: x.index_put((torch.arange(3)[:, None], i, j), y),
+        (torch.randn(3, 512, 512), place // 512, place % 512, torch.randn(3, count)),
+    )
+
+
+def _offsets(count: int, bags: int) -> Tensor:
+    found = ids(count, bags).sort().values
+    return torch.cat([found.new_zeros(1), found[1:]])
+
+
 WRITES: dict[str, Callable[[], Call]] = {
     "stereo cost volume 24x64x128": lambda: _cost_volume(24),
     "states of 256 steps": lambda: _steps(256),
@@ -82,4 +95,35 @@ WRITES: dict[str, Callable[[], Call]] = {
         (torch.randn(100, 100, 32),),
     ),
     "cumsum of positive numbers 1M": lambda: (lambda x: x.cumsum(0), (torch.rand(1_000_000),)),
+    "index_put 20,000 points of 3x512x512": lambda: _points(20_000),
+    "index_put accumulate 1M in 512x512": lambda: (
+        lambda x, i, j, y: x.index_put((i, j), y, accumulate=True),
+        (torch.zeros(512, 512), ids(512, 1_000_000), ids(512, 1_000_000), torch.ones(1_000_000)),
+    ),
+    "embedding 100,000 of 1Mx16": lambda: (
+        lambda w, i: functional.embedding(i, w),
+        (torch.randn(1_000_000, 16), ids(1_000_000, 100_000)),
+    ),
+    "index_select 1,024 of 16x2,048x64 axis 1": lambda: (
+        lambda x, i: x.index_select(1, i),
+        (torch.randn(16, 2_048, 64), ids(2_048, 1_024)),
+    ),
+    "embedding_bag 50,000 in 4,096 irregular": lambda: (
+        lambda w, i, o: functional.embedding_bag(i, w, o, mode="sum"),
+        (torch.randn(100_000, 64), ids(100_000, 50_000), _offsets(50_000, 4_096)),
+    ),
+    "embedding_bag 20,000 in 1,000 irregular dynamic": lambda: (
+        lambda i, w, o: functional.embedding_bag(i, w, o, mode="sum"),
+        (ids(50_000, 20_000), torch.randn(50_000, 64), _offsets(20_000, 1_000)),
+    ),
+    "unique 200,000 of 50,000 dynamic": lambda: (torch.unique, (ids(50_000, 200_000),)),
+    "cumsum 999,983 dynamic": lambda: (lambda x: x.cumsum(0), (torch.randn(999_983),)),
+    "one_hot 2,048 of 32,000": lambda: (
+        lambda x: functional.one_hot(x, 32_000),
+        (ids(32_000, 2_048),),
+    ),
+    "nan_to_num with numbers 4M": lambda: (
+        lambda x: torch.nan_to_num(x, 0.0, 1e4, -1e4),
+        (torch.where(torch.randn(4_000_000) > 1, float("inf"), torch.randn(4_000_000)),),
+    ),
 }

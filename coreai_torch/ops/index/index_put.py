@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -26,6 +27,7 @@ from .gather import bounds, flatten_masked, index_bounds, reaches_end
 
 _LAST = 2**63 - 1
 _FEW = 4  # longest row that is written element by element
+_SMALL = 1_024  # elements of a constant index that may be compared at load
 
 
 @lowers(
@@ -126,7 +128,9 @@ def _writes_few_elements(x: Value, at: Subscript) -> bool:
         return False
     if any(cai.may_be_empty(v) or 0 in v.type.shape for v in (x, *at.columns)):
         return False
-    return not any(shapes.is_constant(column) for column in at.columns)
+    tables = [column for column in at.columns if shapes.is_constant(column)]
+    is_computed = len(tables) < len(at.columns)  # the compiler would fold places of constants
+    return is_computed and all(math.prod(table.type.shape) <= _SMALL for table in tables)
 
 
 def _replace_elements(x: Value, at: Subscript, values: Value) -> Value:
@@ -275,6 +279,7 @@ def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) 
         case(f32(4, 3), [i64(2, values=(3, -4))], f32(2, 3)),
         case(f32(4, 3), [i64(2, values=(3, -4), constant=True)], f32()),
         case(f32(4, 7), [i64(2, values=(3, -4))], f32(2, 7)),
+        case(f32(4, 3), [i64(2, values=(3, 0), constant=True), i64(2, values=(1, -1))], f32(2)),
         case(f32(2, 3, 4, 2), [None, i64(2, values=(2, -3))], f32(2, 2, 4, 2)),
         case(f32(4, 3), [None, i64(1, values=(-1,))], f32(4, 1)),
         case(f16(1, 2, 8, 4), [None, None, i64(1, values=(5,))], f16(2, 1, 4)),
