@@ -34,6 +34,7 @@ _PACKED = (
     "the last one of each sequence (for the backward direction, first reverse each sequence within "
     "its length, with gather)"
 )
+_CAST = "call .to() on the module before the conversion: forward must not replace parameters"
 _NUMPY = "compute with torch functions: numpy cannot be traced"
 _OTHER = (
     "call torch.export.export(model, args) by itself: the error is chained, and the model's code "
@@ -186,6 +187,8 @@ def _leaves(dynamic_shapes: Any) -> list[Any]:
 def _hint(cause: Exception) -> str:
     if _is_packed(cause):
         return _PACKED
+    if "_apply(): Couldn't swap" in str(cause):
+        return _CAST
     if is_data_dependent(cause):
         return _BRANCH
     return _NUMPY if "numpy" in str(cause) else _OTHER

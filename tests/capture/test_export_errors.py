@@ -43,6 +43,16 @@ class UsesNumpy(nn.Module):
         return torch.from_numpy(x.numpy() * 2)  # numpy
 
 
+class Casts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        self.linear = self.linear.to(torch.float32)  # casts
+        return self.linear(x)
+
+
 class Packs(nn.Module):
     def __init__(self):
         super().__init__()
@@ -80,9 +90,10 @@ def message_of(model, args, **options):
         (Branches(), "# branches", "use torch.where or torch.cond instead of if"),
         (Reads(), "# reads", "use torch.where or torch.cond instead of if"),
         (UsesNumpy(), "# numpy", "numpy cannot be traced"),
+        (Casts(), "# casts", "call .to() on the module before the conversion"),
         (Packs(), "# packs", "pass the padded tensor to the layer"),
     ],
-    ids=["branch on data", "item", "numpy", "packed sequence"],
+    ids=["branch on data", "item", "numpy", "cast of a module", "packed sequence"],
 )
 def test_error_names_the_line_of_the_user(model, comment, hint, capfd):
     message = message_of(model, (X,))
