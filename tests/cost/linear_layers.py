@@ -392,7 +392,7 @@ LOSSES = (
         n=128,
     ),
     linear("affine_grid_generator", _grid, sizes="static"),
-    linear("torchvision::roi_align", _regions, n=64),
+    linear("torchvision::roi_align", _regions, n=64, like="torchvision::ps_roi_align"),
     linear("torchvision::deform_conv2d", _deformed, n=32),
     linear("higher_order::cond", _cond),
     linear("linalg_cross", lambda n: (_cross, (torch.randn(n, 3), torch.randn(n, 3)))),

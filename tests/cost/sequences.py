@@ -204,7 +204,8 @@ _SEARCHES = (
         "n",
         _bags,
         constants="n",
-        reason="sums of blocks of 27 rows, which are scattered into their bags",
+        reason="sums of blocks of 3 rows, of 3 blocks and so on while there are more blocks than "
+        "bags (a dynamic size: twice), which are scattered into their bags",
         lowers="embedding_bag",
         like="_embedding_bag _embedding_bag_forward_only",
         sizes="both",
