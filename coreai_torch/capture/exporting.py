@@ -15,6 +15,7 @@ from .constant_tracking import track_constants
 from .dynamic_rnn import keep_rnn_lengths_dynamic
 from .export_errors import check_exportable, explain
 from .export_rewrites import rewrite_for_export
+from .fixed_sizes import dynamic_sizes, reject_fixed_sizes
 from .torch_output import quiet_torch
 
 Export = Callable[[], torch.export.ExportedProgram]
@@ -119,10 +120,11 @@ def reject_dynamic_shapes(dynamic_shapes: Any) -> None:
 def decompose(
     program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
 ) -> torch.export.ExportedProgram:
-    """Decompose a program with the table; sequence lengths stay dynamic."""
+    """Decompose a program with the table; dynamic sizes stay dynamic."""
+    dynamic = dynamic_sizes(program)
     try:
         with quiet_torch(), keep_rnn_lengths_dynamic():
-            return program.run_decompositions(dict(table))
+            decomposed = program.run_decompositions(dict(table))
     except Exception as cause:
         first = next(iter(str(cause).strip().splitlines()), "")
         raise ExportError(
@@ -130,3 +132,5 @@ def decompose(
             "  try   call exported.run_decompositions(coreai_torch.get_decomp_table()) by itself: "
             "the error is chained, and the model's code must change"
         ) from cause
+    reject_fixed_sizes(dynamic)
+    return decomposed

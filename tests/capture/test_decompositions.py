@@ -10,7 +10,12 @@ from torch.nn import functional
 
 import coreai_torch
 from coreai_torch import TorchConverter, get_decomp_table
-from coreai_torch.errors import ArgumentTypeError, NotDecomposedError, UnsupportedOpError
+from coreai_torch.errors import (
+    ArgumentTypeError,
+    ExportError,
+    NotDecomposedError,
+    UnsupportedOpError,
+)
 
 X = torch.linspace(-2, 2, 12).reshape(4, 3)
 GELU = torch.ops.aten.gelu.default
@@ -129,3 +134,13 @@ def test_later_changes_of_the_given_dictionary_have_no_effect():
 def test_wrong_decompositions_are_rejected(given, message):
     with pytest.raises(ArgumentTypeError, match=message):
         TorchConverter(decompositions=given)
+
+
+def test_a_decomposition_that_fixes_a_dynamic_size_is_rejected():
+    def doubled_with_number(x):
+        return x + torch.ones(int(x.shape[0]), 1) * x
+
+    converter = TorchConverter(decompositions={DOUBLED: doubled_with_number})
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    with pytest.raises(ExportError, match=r"dynamic: x\.shape\[0\] = 4\n  try   export these"):
+        coreai_torch.convert(Calls(doubled), (X,), dynamic_shapes=rows, converter=converter)

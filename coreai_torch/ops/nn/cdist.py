@@ -39,10 +39,26 @@ def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float, compute_mode: int | None
 
 @decomposes(
     aten._pdist_forward.default,
-    cases=[case(f32(5, 3, fixed=True), p) for p in _NORMS],
+    cases=[case(f32(5, 3), p) for p in _NORMS] + [case(f32(1, 3), 2.0)],
 )
 def pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     # Computes all pairs, then selects: a gather of rows takes 40 times as long as a difference.
     count = x.shape[0]
-    first, second = torch.triu_indices(count, count, 1)
+    first, second = _pairs(count)
     return _norm(x.unsqueeze(-2) - x.unsqueeze(-3), p).flatten()[first * count + second]
+
+
+def _pairs(count: int | torch.SymInt) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the indices of all pairs, the smaller one first, in the order of torch.pdist.
+
+    `triu_indices` fixes a dynamic size.
+    """
+    if isinstance(count, int):
+        first, second = torch.triu_indices(count, count, 1)
+        return first, second
+    number = torch.arange(count * (count - 1) // 2)
+    row = torch.arange(count)
+    starts = row * (2 * count - row - 1) // 2  # number of the first pair of each row
+    first = torch.searchsorted(starts, number, right=True) - 1
+    first = first.clamp(max=count - 2)  # the last row has no pairs
+    return first, number - starts[first] + first + 1
