@@ -11,7 +11,7 @@ from ..errors import ExportError
 
 def dynamic_sizes(program: torch.export.ExportedProgram) -> dict[str, torch.SymInt]:
     """Return the dynamic sizes of the inputs, by names such as `x.shape[0]`."""
-    found = {}
+    found: dict[str, torch.SymInt] = {}
     for node in program.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         sizes = value.shape if isinstance(value, torch.Tensor) else ()

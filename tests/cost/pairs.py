@@ -166,6 +166,7 @@ _TABLES = (
         reason="a distance for each pair; pdist computes both of them and selects one",
         lowers="pdist",
         like="_pdist_forward _cdist_forward",
+        sizes="both",
     ),
     Family(
         "cdist of n points with n coordinates, unless p = 2 and n is above 25",
