@@ -38,8 +38,17 @@ def _is_cast_round_trip(view: FunctionView, op: Op) -> bool:
 
 def _is_whole(view: FunctionView, op: Op) -> bool:
     """Return whether the operand was rounded before, so that the casts change nothing."""
+    product = view.producer(op.operands[0])
+    if product is not None and _is_signed(view, product):
+        op = product
     found = view.ancestors(op, ("where", "sub", "add", "cast"), 8)
     return any(kind(a) in ("round", "floor_divide") for a in found)
+
+
+def _is_signed(view: FunctionView, op: Op) -> bool:
+    """Return whether a product is the end of `trunc`: a whole number times x within [-1, 1]."""
+    sign = view.producer(op.operands[1]) if kind(op) == "mul" else None
+    return sign is not None and kind(sign) == "minimum"
 
 
 def _is_mask_as_number(view: FunctionView, op: Op) -> bool:
