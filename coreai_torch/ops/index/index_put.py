@@ -26,7 +26,7 @@ from .._lib.subscript import (
 from .gather import bounds, flatten_masked, index_bounds, reaches_end
 
 _LAST = 2**63 - 1
-_FEW = 4  # longest row that is written element by element
+_FEW = 2  # longest row that is written element by element
 _SMALL = 1_024  # elements of a constant index that may be compared at load
 
 
