@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,24 +34,27 @@ def _rank(sequence: Value, x: Value, right: bool) -> Value:
         return cai.broadcast_to(cai.i32(0), dims)
     last = shapes.number(shapes.sub(count, 1))
 
+    def is_after(found: Value) -> Value:
+        after = cai.greater(found, values)
+        return after if right else cai.logical_or(after, cai.equal(found, values))
+
     def step(bounds: Sequence[Value]) -> list[Value]:
         low, high = bounds
         middle = cai.floor_divide(cai.add(low, high), cai.i32(2))
         inside = cai.minimum(middle, last)  # a finished search may be at the end
-        found = cai.gather_along_axis(sequence, inside, axis)
-        after = cai.greater(found, values)
-        if not right:
-            after = cai.logical_or(after, cai.equal(found, values))
+        after = is_after(cai.gather_along_axis(sequence, inside, axis))
         higher = cai.minimum(cai.add(middle, cai.i32(1)), high)
         return [cai.where(after, low, higher), cai.where(after, middle, high)]
 
-    start = [
-        cai.broadcast_to(cai.i32(b) if isinstance(b, int) else b, cai.sizes(values))
-        for b in (0, count)
-    ]
     if isinstance(count, int):
-        bounds = functools.reduce(lambda b, _: step(b), range(count.bit_length()), start)
+        middle = count // 2
+        after = is_after(cai.slice_axis(sequence, axis, middle, middle + 1))
+        low = cai.where(after, cai.i32(0), cai.i32(middle + 1))
+        bounds = [low, cai.where(after, cai.i32(middle), cai.i32(count))]
+        for _ in range(count.bit_length() - 1):
+            bounds = step(bounds)
     else:
+        start = [cai.broadcast_to(b, cai.sizes(values)) for b in (cai.i32(0), count)]
         bounds = graph.loop(start, lambda b: cai.any_one(cai.less(*b)), step)
     return bounds[0] if batched else cai.reshape(bounds[0], dims)
 
