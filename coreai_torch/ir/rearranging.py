@@ -229,6 +229,29 @@ def slice_axis(x: Value, axis: int, start: Dim, end: Dim, stride: Dim = 1) -> Va
 
 
 @vocabulary
+def split(x: Value, axis: int, extents: Sequence[int]) -> list[Value]:
+    """Split an axis of static size into ranges, in one op.
+
+    Args:
+        x: a tensor of any element type.
+        axis: the axis, not negative.
+        extents: the size of each range; their sum is the size of the axis.
+
+    Returns:
+        One tensor of the element type of `x` for each range.
+
+    Examples:
+        >>> evaluate(lambda x: dialect.split(x, 0, [1, 2])[1], [1.0, 2.0, 3.0])
+        tensor([2., 3.])
+    """
+    if sum(extents) != x.type.shape[axis]:
+        raise ValueError(f"split: {list(extents)} of an axis of size {x.type.shape[axis]}")
+    if len(extents) == 1:
+        return [x]
+    return list(gen.SplitOp(x, u32(list(extents)), i32(axis)).results)
+
+
+@vocabulary
 def whole(x: Value) -> tuple[int, ...]:
     """Return the ends of a slice that selects all of `x`.
 

@@ -51,9 +51,21 @@ def test_cells(cell):
     check(cell, (X[0], (state, state + 1) if isinstance(cell, nn.LSTMCell) else state))
 
 
+@pytest.mark.parametrize("steps", [1, 8, 9, 16, 17, 264, 300])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_groups_of_steps_and_the_rest_equal_torch(steps, batch):
+    torch.manual_seed(steps)
+    check(nn.LSTM(6, 8, bidirectional=True).eval(), (torch.randn(steps, batch, 6),))
+
+
 def test_graph_size_does_not_depend_on_length():
-    sizes = {len(str(convert(MODULES["lstm"], (X[:n],)))) for n in (20, 30, 40)}
+    sizes = {str(convert(MODULES["lstm"], (X[:n],))).count("coreai.") for n in (18, 26, 34, 42)}
     assert len(sizes) == 1
+
+
+def test_few_steps_need_no_loop():
+    assert "coreai.while" not in str(convert(MODULES["gru"], (X[:8],)))
+    assert "coreai.while" in str(convert(MODULES["gru"], (X[:9],)))
 
 
 def test_dynamic_batch():

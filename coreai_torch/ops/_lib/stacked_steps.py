@@ -13,22 +13,23 @@ from ...ir import dialect as cai
 from ...ir import graph, shapes
 from ...ir.dialect import Dim, Value
 
-_BLOCK = 128
+BLOCK = 128
 
 Step = Callable[[Value, Sequence[Value]], tuple[Sequence[Value], Sequence[Value]]]
 Empty = Callable[[Dim], Sequence[Value]]
 
 
 def stacked_steps(
-    length: Dim, carried: Sequence[Value], empty: Empty, step: Step
+    length: Dim, carried: Sequence[Value], empty: Empty, step: Step, block: Dim = BLOCK
 ) -> tuple[list[Value], list[Value]]:
     """Run `carried, rows = step(index, carried)` and return the last values and the stacks.
 
-    `empty(count)` returns a stack of `count` rows for each row that a step returns.
+    `empty(count)` returns a stack of `count` rows for each row that a step returns. `block` is the
+    greatest number of steps in a block.
     """
-    if isinstance(length, int) and length <= 2 * _BLOCK:
+    if isinstance(length, int) and isinstance(block, int) and length <= 2 * block:
         return _one_loop(cai.i32(0), cai.i32(length), carried, empty(length), step)
-    block = _block_size(length)
+    block = _block_size(length, block)
     blocks = shapes.floordiv(shapes.add(length, shapes.sub(block, 1)), block)
     padded = shapes.mul(blocks, block)
     count = len(carried)
@@ -52,11 +53,11 @@ def stacked_steps(
     return state[1 : 1 + count], stacks
 
 
-def _block_size(length: Dim) -> Dim:
-    """Return 128, or a dynamic length below: 128 rows of 4 MB for three steps would be 512 MB."""
+def _block_size(length: Dim, most: Dim) -> Dim:
+    """Return `most`, or a dynamic length below: 128 rows of 4 MB for three steps are 512 MB."""
     if isinstance(length, int):
-        return _BLOCK
-    return shapes.minimum(shapes.maximum(length, 1), _BLOCK)
+        return most
+    return shapes.minimum(shapes.maximum(length, 1), most)
 
 
 def _index(size: Dim) -> Value:

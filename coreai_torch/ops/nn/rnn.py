@@ -1,12 +1,13 @@
 """Lower LSTM, GRU and RNN layers to one loop over time for each layer and direction.
 
-Torch's decomposition unrolls every step, so the graph grows with the length. States are float32
-for every operand dtype: a rounding error in one step propagates to the last.
+Torch's decomposition unrolls every step, so the graph grows with the length. An iteration of the
+loop runs several steps, because the loop and its copies of carried values take as long as a third
+of a step (an LSTM of width 64, coreai-core 1.0.0b3). States are float32 for every operand dtype: a
+rounding error in one step propagates to the last.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,10 +20,13 @@ from ...ir.dialect import Value
 from ...lowering import Ctx, case, lowers
 from ...lowering.cases import bf16, f16, f32
 from ...torch_compat import aten
-from .._lib.stacked_steps import stacked_steps
+from .._lib.stacked_steps import BLOCK, stacked_steps
 
 # Map the input's part of the gates and the previous states to the next states, output first.
 Step: TypeAlias = Callable[[Value, Sequence[Value]], list[Value]]
+
+_GROUP = 8  # steps of one iteration
+_MOST_WRITTEN_OUT = 8  # steps without a loop: some devices do not support loops
 
 
 def _wide(x: Value) -> Value:
@@ -35,38 +39,40 @@ class _Cell:
 
     w_ih: Value
     w_hh: Value
-    b_ih: Value | None
-    b_hh: Value | None
+    input_biases: Sequence[Value]
+    state_biases: Sequence[Value]
     w_hr: Value | None  # projects the hidden state of an LSTM
 
     @classmethod
-    def of(cls, params: Sequence[Value], has_biases: bool) -> _Cell:
+    def of(cls, params: Sequence[Value], has_biases: bool, resets: bool) -> _Cell:
+        """Return a cell; `resets` tells that a gate multiplies the state's part of the gates.
+
+        Otherwise both biases are added to the input's part, which is computed before the loop.
+        """
         wide = [_wide(p) for p in params]
-        b_ih, b_hh = wide[2:4] if has_biases else (None, None)
+        biases = wide[2:4] if has_biases else []
         projection = wide[4 if has_biases else 2 :]
         w_ih, w_hh, *w_hr = (cai.transpose(w, [1, 0]) for w in (*wide[:2], *projection))
-        return cls(w_ih, w_hh, b_ih, b_hh, w_hr[0] if w_hr else None)
+        before = 1 if resets else 2
+        return cls(w_ih, w_hh, biases[:before], biases[before:], w_hr[0] if w_hr else None)
 
     def of_input(self, x: Value) -> Value:
         """Return the input's part of the gates, for all steps in one product."""
-        return _plus(cai.matmul(x, self.w_ih), self.b_ih)
+        return _plus(cai.matmul(x, self.w_ih), self.input_biases)
 
     def of_state(self, h: Value) -> Value:
-        return _plus(cai.matmul(h, self.w_hh), self.b_hh)
+        return _plus(cai.matmul(h, self.w_hh), self.state_biases)
 
 
-def _plus(x: Value, bias: Value | None) -> Value:
-    return x if bias is None else cai.add(x, bias)
+def _plus(x: Value, biases: Sequence[Value]) -> Value:
+    for bias in biases:
+        x = cai.add(x, bias)
+    return x
 
 
 def _parts(gates: Value, count: int) -> list[Value]:
     """Split `[batch, count * width]` into its gates."""
-    batch, width = cai.sizes(gates)
-    each = shapes.floordiv(width, count)
-    bounds = [shapes.mul(each, i) for i in range(count + 1)]
-    return [
-        cai.slice_(gates, [0, start], [batch, end]) for start, end in itertools.pairwise(bounds)
-    ]
+    return cai.split(gates, 1, [int(gates.type.shape[1]) // count] * count)
 
 
 def _lstm_step(cell: _Cell) -> Step:
@@ -102,19 +108,72 @@ def _plain_step(activation: Callable[[Value], Value]) -> Callable[[_Cell], Step]
 
 
 def _over_time(gates: Value, states: Sequence[Value], step: Step) -> tuple[Value, list[Value]]:
-    """Run one loop; return all outputs `[time, batch, width]` and the last states."""
-    length, *of_step = cai.sizes(gates)
-    batch, width = of_step[0], cai.size(states[0], 1)
+    """Return all outputs `[time, batch, width]` and the last states."""
+    length = cai.size(gates, 0)
+    if not isinstance(length, int):
+        return _in_loop(gates, states, step, 1)
+    in_groups = length - length % _GROUP if length > _MOST_WRITTEN_OUT else 0
+    outputs = []
+    if in_groups:
+        of_groups = cai.slice_axis(gates, 0, 0, in_groups)
+        written, states = _in_loop(of_groups, states, step, _GROUP)
+        outputs.append(written)
+    if rest := length - in_groups:
+        of_rest = _as_rows(cai.slice_axis(gates, 0, in_groups, length))
+        written, states = _written_out(of_rest, rest, states, step)
+        outputs.append(cai.reshape(written, [rest, *cai.sizes(states[0])]))
+    return cai.concat(0, outputs), list(states)
 
-    def advance(time: Value, before: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        now = cai.slice_(gates, [time, 0, 0], [cai.add(time, cai.i32(1)), *of_step])
-        after = step(cai.reshape(now, of_step), before)
-        return after, [after[0]]
+
+def _in_loop(
+    gates: Value, states: Sequence[Value], step: Step, group: int
+) -> tuple[Value, list[Value]]:
+    """Run a loop, with a group of steps in each iteration."""
+    length, batch, _ = cai.sizes(gates)
+    width = cai.size(states[0], 1)
+    rows, of_group = _as_rows(gates), shapes.mul(batch, group)
+
+    def advance(number: Value, before: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        start = shapes.mul(number, of_group)
+        now = cai.slice_axis(rows, 0, start, shapes.add(start, of_group))
+        now = cai.reshape(now, [of_group, cai.size(rows, 1)])
+        written, after = _written_out(now, group, before, step)
+        return list(after), [written]
 
     last, (written,) = stacked_steps(
-        length, states, lambda count: [cai.zeros(gates, [count, batch, width])], advance
+        shapes.floordiv(length, group),
+        states,
+        lambda count: [cai.zeros(gates, [count, of_group, width])],
+        advance,
+        block=BLOCK // group,
     )
-    return written, last
+    return cai.reshape(written, [length, batch, width]), last
+
+
+def _as_rows(x: Value) -> Value:
+    """Reshape `[time, batch, width]` to `[time * batch, width]`: a slice of it has two axes."""
+    length, batch, width = cai.sizes(x)
+    return cai.reshape(x, [shapes.mul(length, batch), width])
+
+
+def _written_out(
+    gates: Value, count: int, states: Sequence[Value], step: Step
+) -> tuple[Value, Sequence[Value]]:
+    """Run `count` steps without a loop; return the outputs `[count * batch, width]`."""
+    outputs = []
+    for of_step in _steps(gates, count):
+        states = step(of_step, states)
+        outputs.append(states[0])
+    return cai.concat(0, outputs), states
+
+
+def _steps(gates: Value, count: int) -> list[Value]:
+    """Split `[count * batch, width]` into steps."""
+    if not gates.type.is_dynamic_dim(0):
+        return cai.split(gates, 0, [int(gates.type.shape[0]) // count] * count)
+    batch = shapes.floordiv(cai.size(gates, 0), count)
+    starts = [shapes.mul(batch, i) for i in range(count)]
+    return [cai.slice_axis(gates, 0, start, shapes.add(start, batch)) for start in starts]
 
 
 def _state_of(states: Value, place: int) -> Value:
@@ -168,6 +227,7 @@ def _run(
     params: Sequence[Value],
     step_of: Callable[[_Cell], Step],
     options: _Options,
+    resets: bool = False,
 ) -> list[Value]:
     """Return output and last states of all layers, in the dtype and layout of the operands."""
     if options.dropout and options.train and options.layers > 1:
@@ -178,7 +238,8 @@ def _run(
     directions = 2 if options.bidirectional else 1
     each = len(params) // (options.layers * directions)
     cells = [
-        _Cell.of(params[i : i + each], options.has_biases) for i in range(0, len(params), each)
+        _Cell.of(params[i : i + each], options.has_biases, resets)
+        for i in range(0, len(params), each)
     ]
     turned = [1, 0, 2] if options.batch_first else [0, 1, 2]
     wide = cai.transpose(_wide(x), turned)
@@ -300,7 +361,7 @@ def _with_one_state(target: Any, gates: int, step_of: Callable[[_Cell], Step]) -
         batch_first: bool,
     ) -> list[Value]:
         options = _Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
-        return _run(ctx, x, [hx], params, step_of, options)
+        return _run(ctx, x, [hx], params, step_of, options, resets=step_of is _gru_step)
 
 
 _with_one_state(aten.gru.input, 3, _gru_step)
