@@ -10,6 +10,7 @@ import pytest
 import runtime
 import second_size
 import torch
+from constant_operations import computed_late
 
 import coreai_torch
 import coreai_torch.ops  # fills the registry; the package imports it when it is needed
@@ -21,7 +22,7 @@ from coreai_torch.numerics.one_op import OneOp
 
 # Relative and absolute tolerance by the dtype of the result; integers and booleans are exact.
 TOLERANCE = numeric_limits.pairs(numeric_limits.EXACT_FLOAT8)
-
+SMALL = 8  # elements that may be computed from constants when a case is loaded
 
 # The matrix of torch versions compares by the table alone, in half the time: the analysis does not
 # depend on the version of torch, and `make test` runs it.
@@ -161,6 +162,9 @@ def results(model, *, dynamic, run=runtime.run):
     """
     exported, program = convert(model, dynamic=dynamic)
     names = exported.graph_signature.user_inputs
+    if _ANALYZED and not dynamic:
+        late = computed_late(program, SMALL)
+        assert not late, f"the native compiler would fold {late}"
 
     def pair(feeds):
         want = [torch.as_tensor(r) for r in listed(model(*feeds))]
