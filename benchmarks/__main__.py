@@ -23,7 +23,7 @@ RUNNABLE = ("ours", "published")
 REPEATS = {"linears_4gb": 3, "decoder": 3, "decoder_f16": 3}
 MEMORY = ("peak", "libraries", "anonymous")
 SAVED = ("linears_1gb", "bert")
-KEPT = HOME / "figures.json"  # figures of workloads that are not run again are kept
+KEPT = Path(__file__).parent / "figures.json"  # workloads that are not run keep their figures
 
 
 def _arguments():
@@ -70,7 +70,7 @@ def main():
     for workload in given.workloads:
         with tempfile.TemporaryDirectory() as folder:
             figures[workload] = _figures(workload, given.peers, Path(folder))
-        KEPT.write_text(json.dumps(figures))
+        KEPT.write_text(json.dumps(figures, indent=1) + "\n")
     seconds = {
         "ours": import_seconds("import torch, coreai.authoring, coreai_torch"),
         "without": import_seconds("import torch, coreai.authoring"),

@@ -19,7 +19,8 @@ output. Eager `nms` is a loop in torch, not torchvision's kernel, so its ratio i
 not stable in eager torch, so any order of equal numbers is right. The last column is the published
 converter's run time as a multiple of this converter's, on the same runtime; *fails* means that it
 does not convert the call, or that the program does not run, and *wrong*, that its error is above
-1e-3. A call keeps the figures of its last run.
+1e-3. A call keeps the figures of its last run. `while_loop` copies its carried values in each step,
+because the run time may write over them before their last use.
 """
 WRONG = 1e-3
 
@@ -114,7 +115,7 @@ def write(figures: dict[str, dict[str, Any]], families: Iterable[Any]) -> None:
     text = PAGE.read_text()
     before = text.removesuffix(section_of(text)).rstrip("\n")
     parts = [HEADING + "\n", INTRODUCTION, _measured(figures) + "\n", results_table(figures)]
-    parts += [*([text[text.index(REAL) : text.index(COST)]] if REAL in text else []), COST]
+    parts += [*([text[text.index(REAL) : text.index(COST)].rstrip("\n") + "\n"] if REAL in text else []), COST]
     section = "\n".join([*parts, complexity_table(families)])
     PAGE.write_text(f"{before}\n\n{section}")
 
