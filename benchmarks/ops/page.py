@@ -110,12 +110,17 @@ def section_of(text: str) -> str:
     return text[text.index(HEADING) :] if HEADING in text else ""
 
 
+def _real_sizes_of(text: str) -> list[str]:
+    """Return the part on the calls of `real_sizes.py`, if the page has one."""
+    return [text[text.index(REAL) : text.index(COST)].rstrip() + "\n"] if REAL in text else []
+
+
 def write(figures: dict[str, dict[str, Any]], families: Iterable[Any]) -> None:
     """Replace the section in the page, which it ends."""
     text = PAGE.read_text()
     before = text.removesuffix(section_of(text)).rstrip("\n")
     parts = [HEADING + "\n", INTRODUCTION, _measured(figures) + "\n", results_table(figures)]
-    parts += [*([text[text.index(REAL) : text.index(COST)].rstrip("\n") + "\n"] if REAL in text else []), COST]
+    parts += [*_real_sizes_of(text), COST]
     section = "\n".join([*parts, complexity_table(families)])
     PAGE.write_text(f"{before}\n\n{section}")
 
