@@ -1,5 +1,6 @@
 """Measure time and memory of the stages of a conversion."""
 
+import resource
 import threading
 import time
 from contextlib import contextmanager
@@ -16,9 +17,9 @@ class Stages:
 
     @contextmanager
     def timed(self, stage):
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), _cpu_seconds()
         yield
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
         self.keep({stage: wall}, {stage: cpu})
 
     def keep(self, wall, cpu):
@@ -26,6 +27,12 @@ class Stages:
         for kept, found in ((self.wall, wall), (self.cpu, cpu)):
             for stage, seconds in found.items():
                 kept[stage] = min(seconds, kept.get(stage, seconds))
+
+
+def _cpu_seconds():
+    """Return the processor seconds of this process and of the children that ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def reset_peak():
@@ -37,8 +44,6 @@ def reset_peak():
 def peak_bytes():
     """Return the peak resident memory since the last reset."""
     if not STATUS.exists():
-        import resource
-
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return _status("VmHWM")
 

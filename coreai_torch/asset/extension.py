@@ -29,10 +29,14 @@ from .states import (
 _MARK = "_optimize_at_save"  # an attribute of converted programs only
 
 
-def converted(mlir_module: Any, *, optimize_at_save: bool = False) -> Program:
-    """Return a program whose class is `AIProgram`, with the methods of `Program`."""
+def converted(mlir_module: Any, *, optimize_at_save: bool = False, tested: bool = False) -> Program:
+    """Return a program whose class is `AIProgram`, with the methods of `Program`.
+
+    `tested` says that all ops come from lowerings of this package.
+    """
     program = AIProgram._from_mlir_module(mlir_module)
     setattr(program, _MARK, optimize_at_save)
+    program._is_tested = tested
     program.metadata = {}
     program.port_notes = ()
     program.rewrites = ()

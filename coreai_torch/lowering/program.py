@@ -64,7 +64,9 @@ def build(
             entrypoint(one, Walk(registry, locations, on_node, one.externalized), observe)
         if finish is not None:
             finish(module)
-    return converted(module.module, optimize_at_save=optimize_at_save)
+    return converted(
+        module.module, optimize_at_save=optimize_at_save, tested=registry.is_built_in()
+    )
 
 
 def _observer(staged: Staged, folder: Path) -> Observer:

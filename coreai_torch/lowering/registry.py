@@ -18,7 +18,7 @@ from . import promotion
 from .binding import Call, Signature
 from .cases import Case
 from .context import Ctx
-from .entry import BUILT_IN, Entry, LowerSubgraph
+from .entry import BUILT_IN, Entry, LowerSubgraph, is_built_in
 from .inline import trace
 from .promotion import Promote
 
@@ -133,6 +133,10 @@ class Registry:
     def own_names(self) -> set[str]:
         """Return the names of the entries that the base does not provide or that replace its."""
         return set(self._own)
+
+    def is_built_in(self) -> bool:
+        """Return whether all entries are lowerings of this package."""
+        return all(map(is_built_in, self._own.values()))
 
     def get(self, name: str) -> Entry | None:
         """Return the entry with this name: an own one, else one of the base."""

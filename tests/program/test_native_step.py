@@ -16,6 +16,7 @@ import coreai_torch
 from coreai_torch.asset import native_step, program
 from coreai_torch.asset.native_step import run_step
 from coreai_torch.errors import NativeError, SaveError
+from coreai_torch.ir import dialect
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
 
@@ -28,6 +29,18 @@ def with_forks(monkeypatch):
 def converted(**options):
     model, x = nn.Linear(512, 512), torch.ones(1, 512)
     return coreai_torch.convert(model, (x,), verify=False, **options)
+
+
+def relu(with_own_lowering=False):
+    converter = coreai_torch.TorchConverter(optimize=False)
+    if with_own_lowering:
+
+        @converter.register_torch_lowering("aten::relu", allow_override=True)
+        def lower(ctx, x):
+            return dialect.relu(x)
+
+    exported = torch.export.export(nn.ReLU(), (torch.ones(3),)).run_decompositions({})
+    return converter.add_exported_program(exported).to_coreai()
 
 
 @contextmanager
@@ -65,9 +78,7 @@ def test_full_disk_during_the_native_write_is_a_save_error(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("ends", [os.abort, lambda: os._exit(3)], ids=["SIGABRT", "code 3"])
 def test_crash_while_optimizing_is_a_native_error(tmp_path, monkeypatch, ends, request):
-    net = coreai_torch.TorchConverter(optimize=False)
-    exported = torch.export.export(nn.ReLU(), (torch.ones(3),)).run_decompositions({})
-    net = net.add_exported_program(exported).to_coreai()
+    net = relu(with_own_lowering=True)
 
     def crashes(given):
         os.write(2, b"Assertion `x` failed\n")
@@ -87,10 +98,26 @@ def test_crash_while_optimizing_is_a_native_error(tmp_path, monkeypatch, ends, r
     assert not net._optimize_at_save
 
 
+def test_program_of_built_in_lowerings_is_optimized_without_a_child(monkeypatch):
+    steps = []
+    monkeypatch.setattr(program, "run_step", lambda step, doing: steps.append(doing))
+    relu().optimize()
+    assert not steps
+    relu(with_own_lowering=True).optimize()
+    assert steps == ["optimizing"]
+
+
+def test_program_with_static_shapes_is_optimized_in_a_child_first(monkeypatch):
+    steps = []
+    net = relu()
+    monkeypatch.setattr(program, "run_step", lambda step, doing: steps.append(doing))
+    net.set_static_shape_config("main", {"three": {"input": [3]}})
+    net.optimize()
+    assert set(steps) == {"optimizing"}
+
+
 def test_program_is_optimized_here_after_it_was_saved_in_a_child(tmp_path):
-    converter = coreai_torch.TorchConverter(optimize=False)
-    exported = torch.export.export(nn.ReLU(), (torch.ones(3),)).run_decompositions({})
-    net = converter.add_exported_program(exported).to_coreai()
+    net = relu()
     before = str(net.mlir_module)
     net._optimize_at_save = True
     net.save_asset(tmp_path / "net.aimodel")
