@@ -159,6 +159,9 @@ def fmin(ctx: Ctx, x: Value, other: Value) -> Value:
         case(f32(8, values=_EDGES)),
         case(f32(8, values=_EDGES), nan=2.5, posinf=1.0, neginf=-1.0),
         case(f32(8, values=_EDGES), posinf=9.0),
+        case(f32(8, values=_EDGES), posinf=-9.0, neginf=2.0),
+        case(f32(8, values=_EDGES), posinf=_INF, neginf=0.5),
+        case(f32(8, values=_EDGES), nan=_INF, posinf=0.0),
         case(f16(8, values=_EDGES)),
         case(bf16(8, values=_EDGES), neginf=-3.0),
         case(i32(4)),
@@ -170,13 +173,21 @@ def nan_to_num(
 ) -> Value:
     if not cai.is_float(x):
         return x
+    return cai.where(is_nan(x), cai.like(x, nan or 0.0), _without_infinities(x, posinf, neginf))
+
+
+def _without_infinities(x: Value, posinf: float | None, neginf: float | None) -> Value:
+    """Replace infinities; the results of NaN are not defined."""
     info = torch.finfo(cai.dtype(x))
-    if posinf is None:
-        finite = cai.minimum(x, cai.like(x, info.max))
-    else:
-        finite = cai.where(cai.equal(x, cai.like(x, _INF)), cai.like(x, posinf), x)
-    if neginf is None:
-        finite = cai.maximum(finite, cai.like(x, info.min))
-    else:
-        finite = cai.where(cai.equal(x, cai.like(x, -_INF)), cai.like(x, neginf), finite)
-    return cai.where(is_nan(x), cai.like(x, nan or 0.0), finite)
+    finite = _between(x, info.min, info.max)
+    if posinf is None and neginf is None:
+        return finite
+    low, high = info.min if neginf is None else neginf, info.max if posinf is None else posinf
+    if low <= high:  # one `where`, which takes 6 ns for each element; a bound takes 0.7
+        return cai.where(cai.not_equal(finite, x), _between(x, low, high), x)
+    of_high = cai.where(cai.equal(x, cai.like(x, _INF)), cai.like(x, high), x)
+    return cai.where(cai.equal(x, cai.like(x, -_INF)), cai.like(x, low), of_high)
+
+
+def _between(x: Value, low: float, high: float) -> Value:
+    return cai.maximum(cai.minimum(x, cai.like(x, high)), cai.like(x, low))
