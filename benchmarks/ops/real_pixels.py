@@ -83,5 +83,9 @@ PIXELS: dict[str, Callable[[], Call]] = {
     ),
     "paste 64x64 in 3x480x640": _pasted,
     "blend 25 tiles of 3x256x256": _blended,
+    "cat 16 and 48 channels of 56x56": lambda: (
+        lambda x, y: torch.cat([x, y], 1),
+        (torch.randn(8, 16, 56, 56), torch.randn(8, 48, 56, 56)),
+    ),
     "temporal shift 8x64x56x56": lambda: (_shifted, (torch.randn(8, 64, 56, 56),)),
 }
