@@ -38,6 +38,17 @@ from .verdict import Divergence
 Values = dict[fx.Node, torch.Tensor]
 
 
+def _known_change(model: torch.nn.Module) -> str:
+    """Return which module of torch computes other numbers when it is exported, and what to do."""
+    if not any(isinstance(m, torch.nn.TransformerEncoder) for m in model.modules()):
+        return ""
+    return (
+        ". In inference, the fast path of nn.TransformerEncoder sets padded positions to zero, "
+        "which export does not: do not use those positions, and call "
+        "torch.backends.mha.set_fastpath_enabled(False) before you convert"
+    )
+
+
 @dataclass(frozen=True)
 class Search:
     """The graph to search, and how to convert and run it."""
@@ -56,6 +67,7 @@ class Search:
             return None, (
                 "torch's run of the exported and decomposed graph differs from the model: "
                 f"{changed}; export or decomposition changed the numbers"
+                f"{_known_change(self.subject.reference)}"
             )
         allowed = self._allowed(failure, want)
         found = self._bisect(failure, want, allowed)

@@ -36,6 +36,27 @@ def test_convert_saves_a_verified_and_optimized_program(tmp_path):
     torch.testing.assert_close(got["scores"], Net()(X).detach(), rtol=1e-5, atol=1e-5)
 
 
+class PaddedEncoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x, padding):
+        return self.layers(x, src_key_padding_mask=padding)
+
+
+def test_padding_of_a_transformer_encoder_names_the_path_that_has_other_numbers():
+    args = torch.randn(2, 4, 8), torch.arange(4) >= torch.tensor([[4], [2]])
+    with pytest.raises(VerificationError, match=r"mha.set_fastpath_enabled\(False\)"):
+        coreai_torch.convert(PaddedEncoder().eval(), args)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        coreai_torch.convert(PaddedEncoder().eval(), args)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
 def test_an_unknown_verify_mode_raises_before_the_export(monkeypatch):
     monkeypatch.setattr(request, "prepare", None)
     with pytest.raises(VerificationInputError, match="try   pass 'quick' or 'full'"):
