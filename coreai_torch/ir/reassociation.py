@@ -55,6 +55,7 @@ _REMOVABLE = {
     "slice_update": 4,
 }
 _ADDENDS = 4.0  # the ratio of sizes up to which two addends may be joined
+_MOST_OPERATIONS = 64  # looked at between a value and the constants it is computed from
 _CONSTANT_DEPTH = 4  # operations between a constant operand and the constants it is computed from
 
 
@@ -103,6 +104,22 @@ def _is_constant(x: Value, depth: int = _CONSTANT_DEPTH) -> bool:
             return True
     if depth == _CONSTANT_DEPTH:
         known.add(key)
+    return False
+
+
+def is_computed_from_constants(x: Value) -> bool:
+    """Return whether a value is a constant, or computed from constants by a few operations."""
+    waiting = [x]
+    for _ in range(_MOST_OPERATIONS):
+        if not waiting:
+            return True
+        owner = waiting.pop().owner
+        if isinstance(owner, Block):
+            return False
+        if owner.name != "coreai.constant":
+            if not len(owner.operands):
+                return False
+            waiting += owner.operands
     return False
 
 

@@ -66,6 +66,12 @@ TRAPS = {
         lambda n: ((n > 0) & (n < 50) & (n != 7)).float() * 2 + n,
         N,
     ),
+    "a constant compared with infinity": (
+        lambda x: torch.hypot(torch.tensor([3.0, -2.0]), x),
+        X[:2],
+    ),
+    "a constant base of complex powers": (lambda x: (10 ** (1j * x)).real, X),
+    "a constant equal to the input": (lambda x: torch.logaddexp(torch.tensor(1.25), x), X),
     "double transposition": (lambda x: x.reshape(2, 2).t().reshape(2, 2).t() + 0, X),
 }
 

@@ -73,6 +73,7 @@ def abs_(ctx: Ctx, x: Value) -> Value:
         case(f16(2, 3, high=300), f16(3, high=300)),
         case(bf16(3), bf16(3)),
         case(f32(), f32(3)),
+        case(f32(8, values=_FAR[:8], constant=True), f32(8)),
     ],
 )
 def hypot(ctx: Ctx, x: Value, other: Value) -> Value:

@@ -311,6 +311,7 @@ _BASES = f32(8, values=(_INF, -_INF, 0.0, -0.0, -4.0, 4.0, _NAN, 0.3))
         case(bf16(3, low=0.1), bf16(3)),
         case(i64(3, low=1), f32(3)),
         case(c64(3), c64(1)),
+        case(c64(3, constant=True), f32(3)),
         case(_ROUND_ZERO, c64(3, 1, values=(2 + 0j, -1.5 + 1j, 0.5 + 0j))),
         case(f32(low=0.5), f32(3)),
     ],

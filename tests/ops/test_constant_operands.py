@@ -1,0 +1,47 @@
+"""All op cases, with each tensor in turn as a constant of the model.
+
+The compiler folds ops on constants in its own way: it found 3 equal to infinity, so that `hypot` of
+a constant and an input was infinite (coreai-core 1.0.0b3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import case_runner
+import pytest
+
+from coreai_torch.lowering.cases import T
+
+
+def tensors(given):
+    """Return the inputs among the arguments, in order."""
+    if isinstance(given, list | tuple):
+        return [one for each in given for one in tensors(each)]
+    return [given] if isinstance(given, T) and not given.constant else []
+
+
+def with_constant(given, chosen):
+    """Return arguments in which one tensor, found by identity, is a constant."""
+    if isinstance(given, list | tuple):
+        return type(given)(with_constant(one, chosen) for one in given)
+    return replace(given, constant=True) if given is chosen else given
+
+
+def variants():
+    for param in case_runner.ALL:
+        entry, case = param.values
+        inputs = tensors([*case.args, *case.kwargs.values()])
+        distinct = {id(one): one for one in inputs}.values()
+        for index, chosen in enumerate(distinct):
+            if case.void or len(inputs) < 2 or len(distinct) < len(inputs):
+                continue
+            kwargs = {name: with_constant(value, chosen) for name, value in case.kwargs.items()}
+            made = replace(case, args=with_constant(case.args, chosen), kwargs=kwargs)
+            yield pytest.param(entry, made, id=f"{param.id}-{index}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("entry", "case"), list(variants()))
+def test_constant_operand(entry, case):
+    case_runner.check(entry, case, dynamic=False)
