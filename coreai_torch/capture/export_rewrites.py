@@ -1,8 +1,9 @@
-"""Export-friendly replacements for torch functions that read tensor values.
+"""Export-friendly replacements for torch functions that read tensor values or fix sizes.
 
 `torch.export` cannot trace `torch.cov`, which checks whether its weights sum to zero, or a loss
-that raises for a negative variance. Within `rewrite_for_export` these functions are computed by
-ops alone. Their checks of values are skipped, as in any exported program.
+that raises for a negative variance; `torch.linspace` takes no dynamic number of steps. Within
+`rewrite_for_export` these functions are computed by ops alone. Their checks of values are skipped,
+as in any exported program.
 """
 
 from __future__ import annotations
@@ -69,6 +70,22 @@ def _combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
     return x[torch.tensor(indices, dtype=torch.int64).reshape(len(indices), r)]
 
 
+def _linspace(
+    start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any
+) -> Any:
+    """Compute from both ends, as torch does, if the number of steps is dynamic."""
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    known = {"device", "requires_grad"} >= options.keys()
+    if not isinstance(steps, torch.SymInt) or not dtype.is_floating_point or not known:
+        return NotImplemented
+    wide = torch.promote_types(dtype, torch.float32)  # in float16, 2,049 is not an index
+    index = torch.arange(steps, dtype=wide, device=options.get("device"))
+    count = torch.full_like(index[:1], steps)
+    step = (torch.full_like(count, end) - start) / (count - 1).clamp(min=1)
+    from_start, from_end = start + step * index, end - step * (count - 1 - index)
+    return torch.where((index < steps // 2) | (count == 1), from_start, from_end).to(dtype)
+
+
 def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Any:
     if not isinstance(start, Tensor):
         return NotImplemented
@@ -118,6 +135,7 @@ _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.cov: _cov,
     torch.equal: _equal,
     torch.linalg.lstsq: lstsq,
+    torch.linspace: _linspace,
     torch.narrow: _narrow,
 }
 

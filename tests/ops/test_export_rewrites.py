@@ -1,12 +1,14 @@
-"""Functions that read tensor values convert, and give the results of torch."""
+"""Functions that read tensor values or fix sizes convert, and give the results of torch."""
 
 from __future__ import annotations
 
 import pytest
+import runtime
 import torch
 from module_runner import Call, run
 from torch.nn import functional
 
+import coreai_torch
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.capture.exporting import decompose, export
 
@@ -122,3 +124,15 @@ def test_lstsq_with_another_driver_is_left_to_torch():
     sections = Call(lambda x, b: torch.linalg.lstsq(x, b, driver="gelsd").residuals)
     with pytest.raises(Exception, match="linalg_lstsq"):
         export(sections, (X, Y), None, None)
+
+
+@pytest.mark.parametrize(("start", "end", "dtype"), [(-1, 1, None), (3.5, -2.5, torch.float16)])
+def test_linspace_with_a_dynamic_number_of_steps(start, end, dtype):
+    model = Call(lambda x: torch.linspace(start, end, x.shape[0], dtype=dtype))
+    sizes = ({0: torch.export.Dim.DYNAMIC},)
+    program = coreai_torch.convert(model, (torch.zeros(6),), dynamic_shapes=(sizes,))
+    for count in (1, 2, 7, 6, 3000):
+        (got,) = runtime.run(program, {"args_0": torch.zeros(count)}).values()
+        want = torch.linspace(start, end, count, dtype=dtype)
+        tolerance = 1e-6 if dtype is None else 4e-3
+        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
