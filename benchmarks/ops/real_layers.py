@@ -179,6 +179,10 @@ WINDOWS: dict[str, Callable[[], Call]] = {
         functional.instance_norm,
         (torch.randn(1, 64, 112, 112),),
     ),
+    "depthwise convolution, stride 2, 96x112x112": lambda: (
+        lambda x, w: functional.conv2d(x, w, None, 2, 1, 1, 96),
+        (torch.randn(1, 96, 112, 112), torch.randn(96, 1, 3, 3)),
+    ),
     "local_response_norm 64x56x56": lambda: (
         lambda x: functional.local_response_norm(x, 5),
         (torch.randn(1, 64, 56, 56),),
