@@ -41,7 +41,19 @@ def variants():
             yield pytest.param(entry, made, id=f"{param.id}-{index}")
 
 
+# Variants that differ from eager, or that cannot be converted.
+EXPECTED = {
+    "native_layer_norm-5-0": "the compiler casts float16 constants below 6e-5 to zero",
+    "coreai::dequantize-11-1": "the compiler rejects constant scales that are not positive",
+}
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning")
 @pytest.mark.parametrize(("entry", "case"), list(variants()))
-def test_constant_operand(entry, case):
-    case_runner.check(entry, case, dynamic=False)
+def test_constant_operand(entry, case, request):
+    if (name := request.node.callspec.id) in EXPECTED:
+        pytest.xfail(EXPECTED[name])
+    model = case_runner.CaseModel(entry.target, case)
+    pairs = case_runner.results(model, dynamic=False, folded=False)
+    case_runner.judge(pairs, case, model)
