@@ -84,10 +84,6 @@ def _flat(x: Value) -> Value:
     return cai.reshape(x, [shapes.product(cai.sizes(x))])
 
 
-def _wanted(ctx: Ctx, *results: Value) -> list[Value | None]:
-    return [result if ctx.uses(i) else None for i, result in enumerate(results)]
-
-
 _FLAGS = ("sorted", "return_inverse", "return_counts")
 _UNIQUE = [
     case(i64(2, 6), return_inverse=True, return_counts=True),
@@ -144,32 +140,41 @@ def _chosen(results: Sequence[Value], used: Sequence[int]) -> list[Value]:
     return [results[i] for i in used]
 
 
-def _result_types(flat: Value, used: Sequence[int]) -> list[Any]:
-    number, length = types.element(torch.int32), flat.type.shape[0]
-    kinds = ((types.DYNAMIC, flat.type.element_type), (length, number), (types.DYNAMIC, number))
-    return [types.tensor([kinds[i][0]], kinds[i][1]) for i in used]
+def _result_types(rows: Value, used: Sequence[int]) -> list[Any]:
+    count, *rest = rows.type.shape
+    number = types.element(torch.int32)
+    kinds = (
+        types.tensor([types.DYNAMIC, *rest], rows.type.element_type),
+        types.tensor([count], number),
+        types.tensor([types.DYNAMIC], number),
+    )
+    return [kinds[i] for i in used]
 
 
 def _unless_empty(
-    ctx: Ctx, flat: Value, find: Callable[[Value, Sequence[int]], list[Value]]
+    ctx: Ctx, rows: Value, find: Callable[[Value, Sequence[int]], list[Value]]
 ) -> list[Value | None]:
-    """Return the three results of a vector; empty ones if it is empty at run time.
+    """Return the three results of a vector or of rows; empty ones if there are none at run time.
 
     The process aborts on a slice of an empty vector from 1 on (coreai-core 1.0.0b3).
     """
     used = [i for i in range(3) if ctx.uses(i)]
-    if not cai.may_be_empty(flat) or not used:
-        found = find(flat, used)
+    if not cai.may_be_empty(rows) or not used:
+        found = find(rows, used)
     else:
-        nothing = (flat, *[cai.raw_cast(flat, torch.int32)] * 2)
+        no_numbers = cai.broadcast_to(cai.i32(0), [cai.size(rows, 0)])
 
         def some() -> list[Value]:
             with graph.assume_elements():
-                return find(flat, used)
+                return find(rows, used)
 
-        has_elements = cai.greater(shapes.number(cai.size(flat, 0)), cai.i32(0))
-        kinds = _result_types(flat, used)
-        found = graph.branch(has_elements, kinds, some, lambda: _chosen(nothing, used))
+        elements = shapes.number(shapes.product(cai.sizes(rows)))
+        found = graph.branch(
+            cai.greater(elements, cai.i32(0)),
+            _result_types(rows, used),
+            some,
+            lambda: _chosen((rows, no_numbers, no_numbers), used),
+        )
     return [found[used.index(i)] if i in used else None for i in range(3)]
 
 
@@ -208,6 +213,12 @@ def _to_front(x: Value, axis: int) -> tuple[Value, list[int]]:
     return cai.transpose(x, forth), [forth.index(a) for a in range(x.type.rank)]
 
 
+def _with_axis_back(found: Sequence[Value | None], back: Sequence[int]) -> list[Value | None]:
+    """Return the three results with the axis of the values at its place."""
+    values, *numbers = found
+    return [None if values is None else cai.transpose(values, back), *numbers]
+
+
 @lowers(
     aten.unique_consecutive.default,
     ignore=("return_inverse", "return_counts"),
@@ -230,8 +241,8 @@ def unique_consecutive(ctx: Ctx, x: Value, dim: int | None) -> list[Value | None
         found = _unless_empty(ctx, _flat(x), lambda v, used: _chosen(_runs(v), used))
         return [found[0], _in_sizes_of(x, found[1]), found[2]]
     rows, back = _to_front(x, dim % x.type.rank)
-    values, run, counts = _runs(rows)
-    return _wanted(ctx, cai.transpose(values, back), run, counts)
+    found = _unless_empty(ctx, rows, lambda v, used: _chosen(_runs(v), used))
+    return _with_axis_back(found, back)
 
 
 def _row_order(rows: Value) -> Value:
@@ -248,6 +259,13 @@ def _row_order(rows: Value) -> Value:
     return cai.argsort(cai.shrink_dims(rank, [1, 2]), 0, False)
 
 
+def _sorted_unique_rows(rows: Value) -> tuple[Value, Value, Value]:
+    """Return the unique rows in order, each row's index in them, and their counts."""
+    places = _row_order(rows)
+    values, run, counts = _runs(cai.gather_nd(rows, cai.expand_dims(places, [1])))
+    return values, _unsorted(run, places), counts
+
+
 @lowers(
     aten.unique_dim.default,
     ignore=_FLAGS,
@@ -261,7 +279,5 @@ def _row_order(rows: Value) -> Value:
 )
 def unique_dim(ctx: Ctx, x: Value, dim: Axis) -> list[Value | None]:
     rows, back = _to_front(x, dim)
-    places = _row_order(rows)
-    ordered = cai.gather_nd(rows, cai.expand_dims(places, [1]))
-    values, run, counts = _runs(ordered)
-    return _wanted(ctx, cai.transpose(values, back), _unsorted(run, places), counts)
+    found = _unless_empty(ctx, rows, lambda v, used: _chosen(_sorted_unique_rows(v), used))
+    return _with_axis_back(found, back)
