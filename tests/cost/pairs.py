@@ -135,17 +135,6 @@ _TABLES = (
         sizes="both",
     ),
     Family(
-        "unique along an axis",
-        "n^2",
-        lambda n: (lambda x: torch.unique(x, dim=0), (torch.randn(n, 2),)),
-        n=64,
-        constants="n",
-        memory="n^2",
-        reason="the run time sorts single numbers only, so each row is compared with every row",
-        lowers="unique_dim",
-        sizes="both",
-    ),
-    Family(
         "multilabel_margin_loss of n classes",
         "n^2",
         lambda n: (functional.multilabel_margin_loss, (torch.randn(1, n), torch.arange(n)[None])),

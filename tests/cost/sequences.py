@@ -245,6 +245,24 @@ _SEARCHES = (
         lowers="_unique2",
         sizes="both",
     ),
+    Family(
+        "unique along an axis, of n rows",
+        "n log n",
+        lambda n: (lambda x: torch.unique(x, dim=0), (torch.randn(n, 3),)),
+        constants="n",
+        reason=f"a sort for each column. {_SORT}",
+        lowers="unique_dim",
+        sizes="both",
+    ),
+    Family(
+        "unique along an axis, of rows with n columns",
+        "n",
+        lambda n: (lambda x: torch.unique(x, dim=1), (torch.randn(n, 16),)),
+        n=64,
+        reason="a sort for each column; those of more than 8 run in a loop",
+        lowers="unique_dim",
+        sizes="both",
+    ),
 )
 
 _SCANS = (
