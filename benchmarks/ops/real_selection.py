@@ -10,6 +10,14 @@ from torch.nn import functional
 from . import real_inputs as inputs
 from .real_inputs import Call
 
+
+def _unique_rows(x: torch.Tensor) -> Call:
+    def unique(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+
+    return unique, (x,)
+
+
 SELECTION: dict[str, Callable[[], Call]] = {
     "sort 1M": lambda: (lambda x: torch.sort(x).values, (torch.randn(1_000_000),)),
     "argsort stable 100,000": lambda: (
@@ -33,6 +41,9 @@ SELECTION: dict[str, Callable[[], Call]] = {
         lambda x: torch.unique(x, dim=0),
         (inputs.ids(5, 1_000, 4),),
     ),
+    "unique rows 20,000x3": lambda: _unique_rows(inputs.ids(20, 20_000, 3)),
+    "unique rows 10,000x3 dynamic": lambda: _unique_rows(inputs.ids(20, 10_000, 3)),
+    "unique rows 1,000x64": lambda: _unique_rows(torch.randn(1_000, 64)),
     "unique_consecutive 1M": lambda: (
         torch.unique_consecutive,
         (torch.sort(inputs.ids(5_000, 1_000_000)).values,),
