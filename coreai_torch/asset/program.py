@@ -59,7 +59,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
     def optimize(self) -> None:
         """Run the compiler's rewrite in place; a second time changes nothing.
 
-        With lowerings or kernels of your own, a child process tries it first on Linux, so a crash
+        If you registered lowerings or kernels, a child process tries it first on Linux, so a crash
         of the compiler raises a `NativeError`. The ops of built-in lowerings are all tested, and a
         trial takes longer than the rewrite: 61 ms instead of 2.5 with 1 GB of weights.
         """
