@@ -11,7 +11,7 @@ from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, Number, case, decomposes, lowers
-from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64
+from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
 from ...torch_compat import aten
 from .._lib.subscript import (
     Subscript,
@@ -399,3 +399,34 @@ def put(
 ) -> torch.Tensor:
     flat = torch.index_put(x.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
     return flat.reshape(x.shape)
+
+
+@decomposes(
+    aten.index_add.default,
+    cases=[
+        case(f32(4, 3), 0, i64(5, values=(3, 0, 3, 1, 3)), f32(5, 3)),
+        case(f32(2, 4), -1, i64(3, values=(3, 0, 3)), f32(2, 3), alpha=-2.5),
+        case(f32(4), 0, i64(3, values=(3, 0, 3)), f32(3)),
+        case(f32(), 0, i64(values=(0,)), f32()),
+        case(i32(4, 2), 0, i64(3, values=(3, 0, 3)), i32(3, 2), alpha=3),
+        case(f16(4, 3), 0, i64(5, values=(3, 0, 3, 1, 3)), f16(5, 3), alpha=2),
+        case(bf16(3, 2), 0, i64(900, values=(2, 0)), bf16(900, 2, low=0, high=1)),
+        case(c64(4, 2), 0, i64(3, values=(3, 0, 3)), c64(3, 2)),
+    ],
+)
+def index_add(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: complex = 1
+) -> torch.Tensor:
+    """Add rows in float32 if they are float16 or bfloat16, as torch does; not single numbers.
+
+    Torch's decomposition rounds each sum: 700 numbers between 0 and 1 in bfloat16 sum to 256.
+    """
+    if x.dim() == 0:
+        vectors = x.reshape(1), 0, index.reshape(1), source.reshape(1)
+        return index_add(*vectors, alpha=alpha).reshape(())
+    is_wide = x.dim() > 1 and x.dtype in (torch.float16, torch.bfloat16)
+    dtype = torch.float32 if is_wide else x.dtype
+    terms = source.to(dtype) if alpha == 1 else source.to(dtype) * alpha
+    places = [*[None] * (dim % x.dim()), index.reshape(-1)]
+    total: torch.Tensor = aten.index_put.default(x.to(dtype), places, terms, accumulate=True)
+    return total.to(x.dtype)
