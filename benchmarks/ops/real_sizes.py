@@ -93,8 +93,11 @@ REAL_SIZES = {name: make for part in PARTS for name, make in part.items()}
 # Calls above the limits, with the runtime's own op that most of the time is spent in.
 _CONCAT = "`coreai.concat` takes 20 to 30 ns for each element, torch's 0.07"
 _PAD = "`coreai.pad` takes 110 ns for each element; devices merge it into the convolution"
+_SCATTER = "`coreai.scatter_along_axis` takes 55 ns for each element"
 EXPLAINED = {
     "cat 16 and 48 channels of 56x56": _CONCAT,
     "depthwise convolution, stride 2, 96x112x112": _PAD,
+    "index_add 20,000x128 in 64": _SCATTER,
+    "scatter_reduce amax 30,000x64 in 2,000": f"{_SCATTER}, and there are three",
     "temporal shift 8x64x56x56": _CONCAT,
 }

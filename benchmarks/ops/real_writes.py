@@ -122,6 +122,16 @@ WRITES: dict[str, Callable[[], Call]] = {
         lambda x: functional.one_hot(x, 32_000),
         (ids(32_000, 2_048),),
     ),
+    "index_add 20,000x128 in 64": lambda: (
+        lambda x, i: torch.zeros(64, 128).index_add(0, i, x),
+        (torch.randn(20_000, 128), torch.randint(0, 64, (20_000,))),
+    ),
+    "scatter_reduce amax 30,000x64 in 2,000": lambda: (
+        lambda x, i: torch.zeros(2_000, 64).scatter_reduce(
+            0, i[:, None].expand_as(x), x, "amax", include_self=False
+        ),
+        (torch.randn(30_000, 64), torch.randint(0, 2_000, (30_000,))),
+    ),
     "nan_to_num with numbers 4M": lambda: (
         lambda x: torch.nan_to_num(x, 0.0, 1e4, -1e4),
         (torch.where(torch.randn(4_000_000) > 1, float("inf"), torch.randn(4_000_000)),),
