@@ -221,7 +221,7 @@ INDEXING = (
         lambda n: (_read, _places(n)[:2]),
     ),
     linear(
-        """slice_scatter select_scatter index_copy index_put _unsafe_index_put put""",
+        """slice_scatter select_scatter index_add index_copy index_put _unsafe_index_put put""",
         lambda n: (_write, _places(n)),
     ),
     linear(
