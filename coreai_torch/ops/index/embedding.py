@@ -20,6 +20,7 @@ _SUM, _MEAN, _MAX = 0, 1, 2
 _NAN, _INF = float("nan"), float("inf")
 _NARROW_ROW = 64  # longest row whose elements are gathered one by one
 _RADIX = 3  # rows of a block, and blocks of a block of the next level
+_DYNAMIC_RADIX = 4  # the same, if the number of levels cannot be chosen
 _MOST_LEVELS = 6
 
 
@@ -183,19 +184,19 @@ def _rows(weight: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     return elements.reshape(*indices.shape, width)
 
 
-def _levels(count: Any, bags: Any) -> int:
-    """Return how often `_sum_per_bag` sums blocks before it scatters them.
+def _blocks(count: Any, bags: Any) -> tuple[int, int]:
+    """Return the radix, and how often `_sum_per_bag` sums blocks before it scatters them.
 
     A scatter takes 82 ns for each element (coreai-core 1.0.0b3, x86). A level divides the scattered
     rows by `_RADIX`, takes 39 ns for each element of the result, and gathers four rows for each
     bag. It gains time as long as there are more blocks than bags.
     """
     if not (isinstance(count, int) and isinstance(bags, int)):
-        return 2
+        return _DYNAMIC_RADIX, 2
     levels = 1
     while count > bags * _RADIX**levels and levels < _MOST_LEVELS:
         levels += 1
-    return levels
+    return _RADIX, levels
 
 
 def _sum_per_bag(
@@ -212,8 +213,8 @@ def _sum_per_bag(
     ends, which are gathered. No sum includes a row of another bag: it may be infinite.
     """
     count, bags = indices.shape[0], starts.shape[0]
-    levels = _levels(count, bags)
-    block = _RADIX**levels
+    radix, levels = _blocks(count, bags)
+    block = radix**levels
     padded = ((count + block - 1) // block + 1) * block  # at least one block of zeros at the end
     zeros = indices.new_zeros(padded - count)
     rows = _rows(weight, torch.cat([indices, zeros])).float()
@@ -229,9 +230,9 @@ def _sum_per_bag(
     total: torch.Tensor | float = 0.0
     begin, end = starts, limits[1:]
     for _ in range(levels):
-        outside, begin, end = _rows_at_ends(rows, begin, end)
+        outside, begin, end = _rows_at_ends(rows, begin, end, radix)
         total = total + outside
-        rows = rows.unflatten(0, (-1, _RADIX)).sum(1)
+        rows = rows.unflatten(0, (-1, radix)).sum(1)
     bag = count_not_above(limits, padded).unflatten(0, (-1, block)) - 1
     first, last = bag[:, 0], bag[:, -1]
     place = torch.where(first == last, first, bags).to(torch.int64)
@@ -240,16 +241,16 @@ def _sum_per_bag(
 
 
 def _rows_at_ends(
-    rows: torch.Tensor, begin: torch.Tensor, end: torch.Tensor
+    rows: torch.Tensor, begin: torch.Tensor, end: torch.Tensor, radix: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the sum of the rows of each bag outside full blocks, and its first and last block.
 
     The last row is zero.
     """
-    first, last = (begin + (_RADIX - 1)) // _RADIX, end // _RADIX
-    left_end = torch.minimum(first * _RADIX, end)
-    right_begin = torch.maximum(last * _RADIX, left_end)
-    steps = torch.arange(_RADIX - 1, device=rows.device)
+    first, last = (begin + (radix - 1)) // radix, end // radix
+    left_end = torch.minimum(first * radix, end)
+    right_begin = torch.maximum(last * radix, left_end)
+    steps = torch.arange(radix - 1, device=rows.device)
     nothing = rows.shape[0] - 1
     places = [
         torch.where(at < limit.unsqueeze(1), at, nothing)
