@@ -11,6 +11,12 @@ from coreai_torch.errors import ConversionError
 DYNAMIC = torch.export.Dim.DYNAMIC
 
 
+@pytest.fixture(autouse=True)
+def same_matrices_in_each_run():
+    """Some random matrices have eigenvalues that differ in float32 by 1e-4 with a rounding."""
+    torch.manual_seed(0)
+
+
 def _products(basis):
     return basis.mT @ basis
 
