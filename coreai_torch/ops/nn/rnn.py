@@ -72,7 +72,17 @@ def _plus(x: Value, biases: Sequence[Value]) -> Value:
 
 def _parts(gates: Value, count: int) -> list[Value]:
     """Split `[batch, count * width]` into its gates."""
-    return cai.split(gates, 1, [int(gates.type.shape[1]) // count] * count)
+    return _divided(gates, 1, count)
+
+
+def _divided(x: Value, axis: int, count: int) -> list[Value]:
+    """Split an axis into ranges of equal size."""
+    extent = cai.size(x, axis)
+    if isinstance(extent, int):
+        return cai.split(x, axis, [extent // count] * count)
+    each = shapes.floordiv(extent, count)
+    starts = [shapes.mul(each, i) for i in range(count)]
+    return [cai.slice_axis(x, axis, start, shapes.add(start, each)) for start in starts]
 
 
 def _lstm_step(cell: _Cell) -> Step:
@@ -161,19 +171,10 @@ def _written_out(
 ) -> tuple[Value, Sequence[Value]]:
     """Run `count` steps without a loop; return the outputs `[count * batch, width]`."""
     outputs = []
-    for of_step in _steps(gates, count):
+    for of_step in _divided(gates, 0, count):
         states = step(of_step, states)
         outputs.append(states[0])
     return cai.concat(0, outputs), states
-
-
-def _steps(gates: Value, count: int) -> list[Value]:
-    """Split `[count * batch, width]` into steps."""
-    if not gates.type.is_dynamic_dim(0):
-        return cai.split(gates, 0, [int(gates.type.shape[0]) // count] * count)
-    batch = shapes.floordiv(cai.size(gates, 0), count)
-    starts = [shapes.mul(batch, i) for i in range(count)]
-    return [cai.slice_axis(gates, 0, start, shapes.add(start, batch)) for start in starts]
 
 
 def _state_of(states: Value, place: int) -> Value:
