@@ -75,8 +75,10 @@ def _linspace(
 ) -> Any:
     """Compute from both ends, as torch does, if the number of steps is dynamic."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
+    is_real = dtype.is_floating_point and not isinstance(start, Tensor | complex)
+    is_real = is_real and not isinstance(end, Tensor | complex)
     known = {"device", "requires_grad"} >= options.keys()
-    if not isinstance(steps, torch.SymInt) or not dtype.is_floating_point or not known:
+    if not (isinstance(steps, torch.SymInt) and is_real and known):
         return NotImplemented
     wide = torch.promote_types(dtype, torch.float32)  # in float16, 2,049 is not an index
     index = torch.arange(steps, dtype=wide, device=options.get("device"))
