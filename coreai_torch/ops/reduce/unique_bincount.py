@@ -246,7 +246,7 @@ def unique_consecutive(ctx: Ctx, x: Value, dim: int | None) -> list[Value | None
 
 
 # The sorts of at most this many columns are emitted one by one: 10 rows of 8 integers take 0.16 ms,
-# and 0.21 ms in a loop. From 1,000 rows on there is no difference (coreai-core 1.0.0b3, x86).
+# and 0.21 ms in a loop. With 1,000 rows both take the same time (coreai-core 1.0.0b3, x86).
 _UNROLLED = 8
 
 
