@@ -21,6 +21,7 @@ from .capture.io_plan import Names, plan
 from .capture.size_ranges import size_ranges
 from .capture.validate import Rules
 from .errors import ArgumentTypeError, ConversionError
+from .interpreter.folding import fold_emitted
 from .kernels.metal import TorchMetalKernel, lowerings
 from .lowering import opaque_calls
 from .lowering.entrypoints import check_unused, names_to_convert, staged_names
@@ -203,9 +204,8 @@ class TorchConverter:
         validate.reject([n for one in chosen for n in one.missing if not self._supports(n)])
         for one in chosen:
             overflow.warn(one.program)
-        count = sum(len(one.program.graph.nodes) for one in chosen)
         done: list[rewrites.Rewritten] = []
-        with progress("converting", count) as advance:
+        with progress("converting", sum(len(one.program.graph.nodes) for one in chosen)) as advance:
             program = build(
                 chosen,
                 self._registry,
@@ -213,7 +213,7 @@ class TorchConverter:
                 on_node=advance,
                 dump_passes=self._dump_passes,
                 optimize_at_save=self._optimize is None,
-                finish=lambda module: done.extend(rewrites.apply(module, self._rewrites)),
+                finish=(fold_emitted, lambda m: done.extend(rewrites.apply(m, self._rewrites))),
             )
         reports = [one.precision for one in chosen if one.precision is not None]
         if reports:

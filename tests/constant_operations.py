@@ -14,6 +14,7 @@ from coreai_torch.asset.mlir_module import mlir_module_of
 # The cast of a stored weight runs at each call, 3 ns for each element; 32 MB of float16 load in
 # 45 ms, the same weights in float32 in 98 ms (coreai-core 1.0.0b3, x86).
 _HALF = "a weight that is stored in half the bytes: the compiler does not fold it"
+VIEWS = ("coreai.transpose", "coreai.reshape", "coreai.expand_dims", "coreai.shrink_dims")
 ALLOWED = {
     "coreai.range": "the compiler does not fold it: a causal mask of 8,192 x 8,192 loads in 25 ms",
     "coreai.broadcast_to": "a fill: the compiler does not fold it, and it takes no space",
@@ -25,21 +26,20 @@ ALLOWED = {
     "coreai.sparse_to_dense": "a compressed weight",
     "coreai.sparsely_packed_to_dense": "a compressed weight",
     "coreai.dequantize": "a quantized weight",
-    "coreai.transpose": "a view of a weight, which is not copied",
-    "coreai.reshape": "a view of a weight, which is not copied",
-    "coreai.shrink_dims": "a view of an initial state",
+    **dict.fromkeys(VIEWS, "a view of a weight, which is not copied"),
     "coreai.cast from f16": _HALF,
     "coreai.cast from bf16": _HALF,
     "coreai.invoke": "a call of a composite, whose body names the constants",
+    "coreai.while": "a loop that starts from numbers",
 }
 
 
-def computed_late(program: Any, most: int) -> list[tuple[str, str]]:
-    """Return the ops on constants alone that have results of more than `most` elements."""
+def computed_late(program: Any) -> list[tuple[str, str]]:
+    """Return the ops on constants alone that the converter should have evaluated."""
     return [
         (name, type_)
         for name, type_ in constant_operations(program)
-        if name not in ALLOWED and _elements(type_) > most
+        if name not in ALLOWED and _elements(type_) > 0
     ]
 
 
@@ -51,7 +51,8 @@ def _elements(type_: str) -> int:
 def constant_operations(program: Any) -> list[tuple[str, str]]:
     """Return the name and the result type of each op that has only constants as operands.
 
-    The name of a cast has the element type of the operand.
+    A view of a constant counts as a constant. The name of a cast has the element type of the
+    operand.
     """
     module = mlir_module_of(getattr(program, "program", program))
     return [
@@ -76,4 +77,9 @@ def _operations(operation: Any) -> Iterator[Any]:
 
 
 def _is_constant(operand: Any) -> bool:
-    return not isinstance(operand.owner, Block) and operand.owner.name == "coreai.constant"
+    owner = operand.owner
+    if isinstance(owner, Block):
+        return False
+    if owner.name in VIEWS:
+        return _is_constant(owner.operands[0])
+    return bool(owner.name == "coreai.constant")

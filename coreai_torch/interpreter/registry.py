@@ -74,6 +74,11 @@ def known() -> frozenset[str]:
     return frozenset(_PLANNERS)
 
 
+def is_known(name: str) -> bool:
+    """Return whether an op is registered, by its full name."""
+    return name in _PLANNERS
+
+
 def implementation(op: Op) -> Implementation:
     """Return the implementation of an op."""
     function = _PLANNERS[op.name](op)

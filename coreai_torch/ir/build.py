@@ -25,6 +25,7 @@ _CURRENT: ContextVar[Build] = ContextVar("build")
 # Largest number of elements of a constant that torch transposes or reshapes in place of an op.
 # Larger weights keep their layout: a transposed copy of 1 GB takes longer than the conversion.
 SMALL = 1 << 18
+LITERAL = "literal"  # the name of a number
 _AS_USED = ".as_used"  # suffix of the name of such a constant
 
 
@@ -50,7 +51,11 @@ class Build:
         self._blocks: list[Block] = []
         self._emitted: list[dict[int, Value]] = []
         self._superseded: list[list[Value]] = []
+        self._placed: list[list[Value]] = [[]]
         self._run_time: list[set[int]] = [set()]
+        # Tensors and constants of complete graphs. An op on constants alone reads one of them: the
+        # numbers that other functions emit are axes, sizes or the second operand.
+        self.finished_constants: list[Value] = []
         self.shared_graphs: dict[Any, Any] = {}
         self.zero_sizes = NEVER
         self.open_scans = itertools.count()  # numbers the scans over dynamic sizes
@@ -91,17 +96,20 @@ class Build:
         self._blocks.append(block)
         self._emitted.append({})
         self._superseded.append([])
+        self._placed.append([])
         self._run_time.append(set())
         try:
             with InsertionPoint(block):
                 yield
-            for owner in {value.owner for value in self._superseded[-1]}:
-                if not any(True for _ in owner.results[0].uses):
-                    owner.erase()
+            unused = {value for value in self._superseded[-1] if not is_read(value)}
+            self.finished_constants += (v for v in self._placed[-1] if v not in unused)
+            for value in unused:
+                value.owner.erase()
         finally:
             self._blocks.pop()
             self._emitted.pop()
             self._superseded.pop()
+            self._placed.pop()
             self._run_time.pop()
 
     @property
@@ -135,7 +143,19 @@ class Build:
         emitted, key = self._emitted[-1], hash(attribute)
         if key not in emitted or emitted[key].owner.attributes["value"] != attribute:
             emitted[key] = constants.emit(attribute, self._blocks[-1])
+            self._placed[-1].append(emitted[key])
         return emitted[key]
+
+    def folded(self, tensor: torch.Tensor, name: str) -> Value:
+        """Emit a tensor that was computed from the constant of this name, at the current place."""
+        name = f"{name.removesuffix(_AS_USED)}{_AS_USED}"
+        attribute = self.constants.attribute(tensor, name)
+        self._contents.setdefault(attribute, (tensor, name))
+        return constants.emit(attribute)
+
+    def name(self, constant: Value) -> str:
+        """Return the name of a constant that was emitted here; empty for others."""
+        return self._contents.get(constant.owner.attributes["value"], (None, ""))[1]
 
     def content(self, constant: Value) -> torch.Tensor | None:
         """Return the tensor of a constant that was emitted here."""
@@ -165,11 +185,21 @@ class Build:
         """Emit a small constant of the given narrow dtype at the current place."""
         key = (repr(value), dtype)
         if key not in self._attributes:
-            tensor = constants.narrowed(torch.tensor(value, dtype=_exact(value, dtype)), "literal")
+            tensor = constants.narrowed(torch.tensor(value, dtype=_exact(value, dtype)), LITERAL)
             tensor = tensor if tensor.dtype == dtype else tensor.to(dtype)
-            self._attributes[key] = self.constants.attribute(tensor, "literal")
-            self._contents[self._attributes[key]] = (tensor, "literal")
+            self._attributes[key] = self.constants.attribute(tensor, LITERAL)
+            self._contents[self._attributes[key]] = (tensor, LITERAL)
         return constants.emit(self._attributes[key])
+
+    def constant(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
+        """Emit a small constant as `number` does; ops on it may be evaluated later."""
+        self._placed[-1].append(self.number(value, dtype))
+        return self._placed[-1][-1]
+
+
+def is_read(value: Value) -> bool:
+    """Return whether an op reads a value."""
+    return any(True for _ in value.uses)
 
 
 def _seen_as(

@@ -131,6 +131,11 @@ class Constants:
         return f"{name}.{count}" if count else name
 
 
+def as_stored(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """Return the elements of a constant as the program has them."""
+    return narrowed(_plain(tensor, name), name)
+
+
 def _type_of(tensor: torch.Tensor) -> RankedTensorType:
     return types.tensor(tuple(tensor.shape), types.element(tensor.dtype))
 

@@ -95,10 +95,17 @@ def rebuilt(
 
 
 @contextmanager
+def at(op: Operation) -> Iterator[None]:
+    """Emit new constants before `op`, with its location."""
+    with InsertionPoint(op), op.location:
+        yield
+
+
+@contextmanager
 def before(op: Operation, graph: Operation) -> Iterator[None]:
     """Emit new ops before `op`, with its location."""
     build = Build.current()
-    with build.graph_body(graph.regions[0].blocks[0]), InsertionPoint(op), op.location:
+    with build.graph_body(graph.regions[0].blocks[0]), at(op):
         yield
 
 

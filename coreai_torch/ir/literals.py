@@ -31,7 +31,7 @@ def constant(value: Number | Sequence[Number], dtype: torch.dtype) -> Value:
         >>> evaluate(lambda: dialect.constant([1, 2], torch.float32))
         tensor([1., 2.])
     """
-    return Build.current().number(value, types.narrow(dtype))
+    return Build.current().constant(value, types.narrow(dtype))
 
 
 @vocabulary

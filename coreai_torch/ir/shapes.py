@@ -39,7 +39,9 @@ def i32(value: int | Sequence[int]) -> Value:
         >>> evaluate(lambda: dialect.i32([1, -2]))
         tensor([ 1, -2], dtype=torch.int32)
     """
-    return Build.current().number(value, torch.int32)
+    build = Build.current()
+    emit = build.constant if type(value) is int else build.number
+    return emit(value, torch.int32)
 
 
 @vocabulary
@@ -303,7 +305,8 @@ def broadcast_to(x: Value, dims: Sequence[Dim]) -> Value:
 
 def is_constant(x: Value) -> bool:
     """Return whether a value is a constant of the program."""
-    return not isinstance(x.owner, Block) and x.owner.name == "coreai.constant"
+    owner = x.owner
+    return not isinstance(owner, Block) and owner.name == "coreai.constant"
 
 
 def as_row(x: Value, extent: Dim) -> Value:

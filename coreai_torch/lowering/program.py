@@ -47,13 +47,13 @@ def build(
     on_node: Callable[[], None],
     dump_passes: Path | None = None,
     optimize_at_save: bool = False,
-    finish: Callable[[Build], None] | None = None,
+    finish: Sequence[Callable[[Build], None]] = (),
 ) -> Program:
     """Lower all staged programs into one module; equal constants are shared between them.
 
     `dump_passes` is a folder for the graph of each entry point after each pass.
     `optimize_at_save` makes `save_asset` optimize a program that is not optimized yet.
-    `finish` may change the module while it is open.
+    The functions in `finish` may change the module while it is open.
     """
     module = Build()
     with module.open():
@@ -62,8 +62,8 @@ def build(
             locations = Locations(one.entrypoint, debug)
             observe = None if dump_passes is None else _observer(one, dump_passes)
             entrypoint(one, Walk(registry, locations, on_node, one.externalized), observe)
-        if finish is not None:
-            finish(module)
+        for change in finish:
+            change(module)
     return converted(
         module.module, optimize_at_save=optimize_at_save, tested=registry.is_built_in()
     )

@@ -22,7 +22,6 @@ from coreai_torch.numerics.one_op import OneOp
 
 # Relative and absolute tolerance by the dtype of the result; integers and booleans are exact.
 TOLERANCE = numeric_limits.pairs(numeric_limits.EXACT_FLOAT8)
-SMALL = 8  # elements that may be computed from constants when a case is loaded
 
 # The matrix of torch versions compares by the table alone, in half the time: the analysis does not
 # depend on the version of torch, and `make test` runs it.
@@ -155,16 +154,16 @@ def sized(param):
         yield pytest.param(entry, case, "dynamic", id=f"{param.id}-dynamic", marks=fixed)
 
 
-def results(model, *, dynamic, run=runtime.run, folded=True):
+def results(model, *, dynamic, run=runtime.run):
     """Return pairs of torch's results and the program's: before and after `optimize`.
 
-    The second pair uses other sizes if they are dynamic. `folded` checks that no op has constants
-    alone as operands.
+    The second pair uses other sizes if they are dynamic. Raise if an op has constants alone as
+    operands.
     """
     exported, program = convert(model, dynamic=dynamic)
     names = exported.graph_signature.user_inputs
-    if _ANALYZED and folded and not dynamic:
-        late = computed_late(program, SMALL)
+    if _ANALYZED:
+        late = computed_late(program)
         assert not late, f"the native compiler would fold {late}"
 
     def pair(feeds):

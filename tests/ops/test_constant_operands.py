@@ -55,5 +55,5 @@ def variants():
 @pytest.mark.parametrize(("entry", "case"), list(variants()))
 def test_constant_operand(entry, case):
     model = case_runner.CaseModel(entry.target, case)
-    pairs = case_runner.results(model, dynamic=False, folded=False)
+    pairs = case_runner.results(model, dynamic=False)
     case_runner.judge(pairs, case, model)

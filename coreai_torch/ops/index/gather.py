@@ -292,5 +292,9 @@ def masked_select(ctx: Ctx, x: Value, mask: Value) -> Value:
     sizes = common_shape([x, mask])
     values, chosen = cai.broadcast_to(x, sizes), cai.broadcast_to(mask, sizes)
     total = shapes.product(sizes)
-    flat, mask = cai.reshape(values, [total]), cai.reshape(chosen, [total])
-    return gather(flat, subscript(ctx, flat, [mask], [None]))
+    flat, flat_mask = cai.reshape(values, [total]), cai.reshape(chosen, [total])
+    known = ctx.known("mask")
+    if known is not None and shapes.is_static(sizes):
+        known = known.broadcast_to(sizes).reshape(-1)
+        return gather(flat, subscript(ctx, flat, [flat_mask], [known]))
+    return gather(flat, subscript(ctx, flat, [flat_mask], [None]))

@@ -1,0 +1,174 @@
+"""Evaluate the ops on constants that lowerings emitted, so that none reaches the native compiler.
+
+The pass `fold_constants` evaluates nodes of the exported graph. A lowering may still emit an op
+whose operands are all constants: `atan2(x, weight)` tests whether `weight` is negative. The
+compiler folds such ops in its own way (it finds 3 equal to infinity, and casts float16 numbers
+below 6e-5 to zero, coreai-core 1.0.0b3), and the run time folds them again at each load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..asset.reading import read_op
+from ..ir import constants as stored
+from ..ir import editing, types
+from ..ir.build import LITERAL, SMALL, Build, is_read
+from ..ir.casting import element_dtype
+from ..ir.dialect import RankedTensorType, Value
+from ..ir.editing import Operation
+from ..ir.shapes import is_constant
+from . import registry
+from .plan import evaluate
+
+# Views of a weight. Above `SMALL` elements they stay in the program, so that no weight is copied
+# (docs/adr/0011); ops that read them are evaluated.
+_VIEWS = frozenset(
+    f"coreai.{name}" for name in ("transpose", "reshape", "expand_dims", "shrink_dims")
+)
+# The compiler folds none of these. The first two generate large masks from a few numbers, the
+# others expand compressed weights.
+_KEPT = frozenset(
+    f"coreai.{name}"
+    for name in (
+        "range",
+        "broadcast_to",
+        "blockwise_shift_scale",
+        "build_sparse_with_bitmask",
+        "dequantize",
+        "lut_to_dense",
+        "lut_to_sparse_with_bitmask",
+        "sparse_with_bitmask_to_dense",
+    )
+)
+# Elements of a constant that is stored in more bytes than the model has: a norm's weight in
+# float16, but not the matrix of a linear layer.
+_SMALL_WIDENED = 1 << 14
+
+
+def fold_emitted(build: Build) -> None:
+    """Replace the ops on constants in all graphs of an open module by their values."""
+    _Folder(build).fold()
+
+
+class _Folder:
+    """Finds the ops on constants from the constants on, so that other ops cost nothing."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        self._known = set(build.finished_constants)
+        self._values: dict[Value, torch.Tensor] = {}  # of folded results that are still needed
+        self._names: dict[Value, str] = {}
+        self._folded: dict[Operation, None] = {}  # in order: operands before their readers
+        self._views: dict[Operation, None] = {}
+
+    def fold(self) -> None:
+        """Evaluate all ops on constants and drop the constants that nothing reads any more."""
+        with torch.no_grad():
+            waiting = list(self._build.finished_constants)
+            while waiting:
+                for use in waiting.pop().uses:
+                    waiting += self._folded_results(use.owner)
+        if self._folded:
+            self._store_results()
+            self._erase_unused()
+        self._build.finished_constants.clear()
+
+    def _folded_results(self, op: Operation) -> Sequence[Value]:
+        """Return the results of an op if it could be folded now."""
+        if not all(map(self._is_known, op.operands)):
+            return ()
+        op = op.operation
+        if op in self._folded or op in self._views or not self._may_fold(op):
+            return ()
+        if op.name in _VIEWS and _elements(op.results[0]) > SMALL:
+            self._views[op] = None
+        elif not self._evaluate(op):
+            return ()
+        self._known.update(op.results)
+        return list(op.results)
+
+    def _is_known(self, value: Value) -> bool:
+        return value in self._known or is_constant(value)
+
+    def _may_fold(self, op: Operation) -> bool:
+        if op.name != "coreai.cast":
+            return registry.is_known(op.name) and op.name not in _KEPT
+        given, result = op.operands[0], op.results[0]
+        widens = element_dtype(given).itemsize < element_dtype(result).itemsize
+        return not widens or _elements(result) <= _SMALL_WIDENED
+
+    def _evaluate(self, op: Operation) -> bool:
+        """Compute the results of an op; return False if it must run in the program."""
+        try:
+            made = evaluate(read_op(op), [self._value(operand) for operand in op.operands])
+            results = list(made) if len(op.results) > 1 else [made]
+            computed = [_type_of(result) for result in results]
+        except Exception:  # raise only if the op really runs
+            return False
+        if [value.type for value in op.results] != computed:
+            return False  # a dynamic size, or integers narrower than a byte
+        self._folded[op] = None
+        self._values.update(zip(op.results, results, strict=True))
+        names = filter(None, map(self._name, op.operands))
+        name = next((name for name in names if name != LITERAL), LITERAL)
+        self._names.update((value, name) for value in op.results)
+        for operand in op.operands:  # free what nothing will read
+            if operand in self._values and self._folded.keys() >= set(editing.users(operand)):
+                del self._values[operand]
+        return True
+
+    def _value(self, value: Value) -> torch.Tensor:
+        if value in self._values:
+            return self._values[value]
+        op = editing.producer(value)
+        assert op is not None
+        if op in self._views:
+            return evaluate(read_op(op), [self._value(operand) for operand in op.operands])
+        content = self._build.content(value)
+        if content is None:  # a custom lowering emitted it
+            return read_op(op).attributes["value"]
+        return stored.as_stored(content, self._build.name(value))
+
+    def _name(self, value: Value) -> str:
+        if value in self._names:
+            return self._names[value]
+        op = editing.producer(value)
+        assert op is not None
+        if op in self._views:
+            return self._name(op.operands[0])
+        return self._build.name(value)
+
+    def _store_results(self) -> None:
+        for op in self._folded:
+            for value in op.results:
+                if value not in self._values or self._folded.keys() >= set(editing.users(value)):
+                    continue
+                with editing.at(op):
+                    new = self._build.folded(self._values.pop(value), self._names[value])
+                value.replace_all_uses_with(new)
+
+    def _erase_unused(self) -> None:
+        operands = {value for op in (*self._folded, *self._views) for value in op.operands}
+        constants = [value for value in operands if is_constant(value)]
+        for op in reversed(self._folded):
+            op.erase()
+        for op in reversed(self._views):
+            if editing.is_unused(op):
+                op.erase()
+        for value in constants:
+            if not is_read(value):
+                value.owner.erase()
+
+
+def _type_of(tensor: torch.Tensor) -> RankedTensorType:
+    return types.tensor(tuple(tensor.shape), types.element(tensor.dtype))
+
+
+def _elements(value: Value) -> int:
+    elements = 1
+    for size in value.type.shape:
+        elements *= size
+    return elements
