@@ -30,11 +30,14 @@ _TAIL = 6  # lines of the native log that a message shows
 _REPORT = "report this with the model; verify(...) names the op that crashed"
 
 
-def run_step(step: Callable[[], None], doing: str) -> bool:
+def run_step(
+    step: Callable[[], None], doing: str, started: Callable[[], None] = lambda: None
+) -> bool:
     """Run the step in a child; return False if it must run in this process instead.
 
     An exception of the step is raised here. A crash raises a `NativeError`. With the environment
-    variable `COREAI_TORCH_FORK=0`, no child is started.
+    variable `COREAI_TORCH_FORK=0`, no child is started. `started` is called in this process when
+    the child runs.
     """
     if not sys.platform.startswith("linux") or os.environ.get("COREAI_TORCH_FORK") == "0":
         return False
@@ -51,6 +54,7 @@ def run_step(step: Callable[[], None], doing: str) -> bool:
         _run(step, logs[1], results[1])
     _close(logs[1], results[1])
     try:
+        started()
         log = _read_log(child, logs[0])
         result = _read(results[0])
     except BaseException:

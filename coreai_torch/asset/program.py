@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 
 from ..errors import ConversionError, NativeError, SaveError
 from . import resources, space
+from .growing_file import GrowingFile
 from .metadata import metadata_text
 from .mlir_module import mlir_module_of, strip
 from .native_step import run_step
@@ -94,22 +94,27 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         with space.full_disk_reported(path):
             workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
         announce_scratch(workshop)
-        pending = self._optimize_at_save
+        pending, new = self._optimize_at_save, workshop / path.name
+        bytecode = GrowingFile(new / resources.BYTECODE)
 
         def write() -> None:
             if pending:
                 optimize_here(self)
             space.check_space(path, space.saved_bytes(self.mlir_module))
-            shutil.rmtree(workshop / path.name, ignore_errors=True)
-            Program._write(self, workshop / path.name, metadata, minimum_os)
+            shutil.rmtree(new, ignore_errors=True)
+            Program._write(self, new, metadata, minimum_os)
 
         try:
             with space.full_disk_reported(path):
-                if not run_step(write, "saving"):
+                if run_step(write, "saving", bytecode.start):
+                    digest = bytecode.digest()
+                    if pending:
+                        optimize_here(self)
+                else:
                     write()
-                elif pending:
-                    optimize_here(self)
-                _swap_in(workshop / path.name, path, workshop / "replaced")
+                    digest = resources.hash_of(new / resources.BYTECODE)
+                (new / resources.HASH).write_bytes(digest)
+                _swap_in(new, path, workshop / "replaced")
         except (SaveError, NativeError):
             raise
         except Exception as cause:
@@ -117,16 +122,15 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
                 f"{path} could not be saved: {cause}\n  try   pass another output path"
             ) from cause
         finally:
+            bytecode.stop()
             shutil.rmtree(workshop, ignore_errors=True)
         return AIModelAsset.load(path)
 
     def _write(self, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
-        """Write the three files of the asset; the bytes are hashed as a stream."""
+        """Write the files of the asset but the hash of the bytecode."""
         asset = _AIModelAsset._create(path=str(folder), metadata=metadata)
         self._save_bytecode(asset._program_bytecode_path, minimum_os=minimum_os)
         asset.update_metadata(updates=_stamp)
-        with open(asset._program_bytecode_path, "rb") as file:
-            asset._program_hash_path.write_bytes(hashlib.file_digest(file, "sha256").digest())
 
     def set_static_shape_config(
         self, entrypoint: str, shapes_config: Mapping[str, Mapping[str, Sequence[int]]]

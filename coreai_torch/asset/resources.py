@@ -12,7 +12,7 @@ from coreai.authoring import AIModelAsset
 
 from ..errors import AssetError
 
-BYTECODE = "main.mlirb"
+BYTECODE, HASH = "main.mlirb", "main.hash"
 _MAGIC = b"ML\xefR"
 _STRINGS, _RESOURCES, _OFFSETS = 0, 5, 6
 _BLOB = 0  # an entry may also be a bool or a string
@@ -34,7 +34,7 @@ def asset_at(path: Path) -> AIModelAsset:
 
 def check(asset: Path) -> None:
     """Raise if there is no asset at the path, or if its bytecode is damaged."""
-    stored, program = asset / "main.hash", asset / BYTECODE
+    stored, program = asset / HASH, asset / BYTECODE
     if not asset.exists():
         raise FileNotFoundError(f"there is no asset at {asset}")
     if not program.is_file():
@@ -45,13 +45,19 @@ def check(asset: Path) -> None:
     if not stored.exists():
         problem = "" if _is_whole(program) else "it ends too early"
     else:
-        with program.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").digest()
-        problem = "" if found == stored.read_bytes() else "its hash differs from main.hash"
+        problem = (
+            "" if hash_of(program) == stored.read_bytes() else "its hash differs from main.hash"
+        )
     if problem:
         raise AssetError(
             f"{asset} is damaged: {BYTECODE}: {problem}\n  try   save or copy the asset again"
         )
+
+
+def hash_of(file: Path) -> bytes:
+    """Return the SHA-256 of a file, which is read as a stream."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").digest()
 
 
 def _is_whole(bytecode: Path) -> bool:
