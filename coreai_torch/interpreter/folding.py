@@ -17,7 +17,8 @@ from ..ir import constants as stored
 from ..ir import editing, types
 from ..ir.build import LITERAL, SMALL, Build, is_read
 from ..ir.casting import element_dtype
-from ..ir.dialect import RankedTensorType, Value
+from ..ir.constants import compacted, is_splat
+from ..ir.dialect import RankedTensorType, Value, broadcast_to, reshape
 from ..ir.editing import Operation
 from ..ir.shapes import is_constant
 from . import registry
@@ -25,6 +26,7 @@ from .plan import evaluate
 
 # Views of a weight. Above `SMALL` elements they stay in the program, so that no weight is copied
 # (docs/adr/0011); ops that read them are evaluated.
+_BROADCASTING = "coreai.decomposable.broadcasting_"
 _VIEWS = frozenset(
     f"coreai.{name}" for name in ("transpose", "reshape", "expand_dims", "shrink_dims")
 )
@@ -43,9 +45,12 @@ _KEPT = frozenset(
         "sparse_with_bitmask_to_dense",
     )
 )
-# Elements of a constant that is stored in more bytes than the model has: a norm's weight in
-# float16, but not the matrix of a linear layer.
+# Elements of a number of 8 or 16 bits that is stored in more bytes than the model has: a norm's
+# weight in float16, but not the matrix of a linear layer.
 _SMALL_WIDENED = 1 << 14
+# Bytes of a result that is stored although the program can expand it from fewer at each run: the
+# product of a column and a row of 4,096 numbers takes 64 MB.
+_SMALL_EXPANDED = 1 << 24
 
 
 def fold_emitted(build: Build) -> None:
@@ -63,6 +68,7 @@ class _Folder:
         self._names: dict[Value, str] = {}
         self._folded: dict[Operation, None] = {}  # in order: operands before their readers
         self._views: dict[Operation, None] = {}
+        self._expanding: dict[Operation, None] = {}  # changed at the end: a change ends iterations
 
     def fold(self) -> None:
         """Evaluate all ops on constants and drop the constants that nothing reads any more."""
@@ -71,8 +77,10 @@ class _Folder:
             while waiting:
                 for use in waiting.pop().uses:
                     waiting += self._folded_results(use.owner)
-        if self._folded:
+        if self._folded or self._expanding:
             self._store_results()
+            for op in self._expanding:
+                _expand_at_run_time(op)
             self._erase_unused()
         self._build.finished_constants.clear()
 
@@ -81,10 +89,14 @@ class _Folder:
         if not all(map(self._is_known, op.operands)):
             return ()
         op = op.operation
-        if op in self._folded or op in self._views or not self._may_fold(op):
+        seen = (self._folded, self._views, self._expanding)
+        if any(op in ops for ops in seen) or not self._may_fold(op):
             return ()
         if op.name in _VIEWS and _elements(op.results[0]) > SMALL:
             self._views[op] = None
+        elif self._expands(op):
+            self._expanding[op] = None
+            return ()
         elif not self._evaluate(op):
             return ()
         self._known.update(op.results)
@@ -96,9 +108,21 @@ class _Folder:
     def _may_fold(self, op: Operation) -> bool:
         if op.name != "coreai.cast":
             return registry.is_known(op.name) and op.name not in _KEPT
-        given, result = op.operands[0], op.results[0]
-        widens = element_dtype(given).itemsize < element_dtype(result).itemsize
-        return not widens or _elements(result) <= _SMALL_WIDENED
+        source, target = (element_dtype(value) for value in (op.operands[0], op.results[0]))
+        widens = source.itemsize < target.itemsize and source != torch.bool
+        return not widens or _elements(op.results[0]) <= _SMALL_WIDENED
+
+    def _expands(self, op: Operation) -> bool:
+        """Return whether an op repeats elements of its operands to a result that is not stored."""
+        if not op.name.startswith(_BROADCASTING) and op.name != "coreai.tile":
+            return False
+        (result,) = op.results
+        nbytes = _elements(result) * element_dtype(result).itemsize
+        if nbytes <= _SMALL_EXPANDED:
+            return False
+        given = [self._value(operand) for operand in op.operands]
+        stored_bytes = sum(x.element_size() * (1 if is_splat(x) else x.numel()) for x in given)
+        return nbytes > stored_bytes and not all(map(is_splat, given))
 
     def _evaluate(self, op: Operation) -> bool:
         """Compute the results of an op; return False if it must run in the program."""
@@ -111,7 +135,7 @@ class _Folder:
         if [value.type for value in op.results] != computed:
             return False  # a dynamic size, or integers narrower than a byte
         self._folded[op] = None
-        self._values.update(zip(op.results, results, strict=True))
+        self._values.update(zip(op.results, map(compacted, results), strict=True))
         names = filter(None, map(self._name, op.operands))
         name = next((name for name in names if name != LITERAL), LITERAL)
         self._names.update((value, name) for value in op.results)
@@ -151,6 +175,7 @@ class _Folder:
                 value.replace_all_uses_with(new)
 
     def _erase_unused(self) -> None:
+        """Erase the folded ops, and the views and constants that only they read."""
         operands = {value for op in (*self._folded, *self._views) for value in op.operands}
         constants = [value for value in operands if is_constant(value)]
         for op in reversed(self._folded):
@@ -161,6 +186,29 @@ class _Folder:
         for value in constants:
             if not is_read(value):
                 value.owner.erase()
+
+
+def _expand_at_run_time(op: Operation) -> None:
+    """Let the program expand the operands of an op by `broadcast_to`, which is never folded."""
+    dims = [int(size) for size in op.results[0].type.shape]
+    with editing.before(op, editing.graph_of(op)):
+        if op.name == "coreai.tile":
+            editing.replace(op, [_tiled(op.operands[0], dims)])
+            op.erase()
+            return
+        shapes = [list(operand.type.shape) for operand in op.operands]
+        places = [place for place, shape in enumerate(shapes) if shape != dims]
+        place = max(places, key=lambda place: _elements(op.operands[place]))
+        op.operands[place] = broadcast_to(op.operands[place], dims)
+
+
+def _tiled(x: Value, dims: Sequence[int]) -> Value:
+    """Repeat `x` to these sizes: `[a, b]` by way of `[1, a, 1, b]` and `[n, a, m, b]`."""
+    sizes = [int(size) for size in x.type.shape]
+    counts = [total // size for total, size in zip(dims, sizes, strict=True)]
+    single = [each for size in sizes for each in (1, size)]
+    repeated = [each for pair in zip(counts, sizes, strict=True) for each in pair]
+    return reshape(broadcast_to(reshape(x, single), repeated), dims)
 
 
 def _type_of(tensor: torch.Tensor) -> RankedTensorType:

@@ -66,7 +66,8 @@ def _bytes(tensor: torch.Tensor) -> Bytes:
     return np.asarray(flat.view(torch.uint8).numpy())
 
 
-def _is_splat(tensor: torch.Tensor) -> bool:
+def is_splat(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is one element, expanded."""
     return tensor.numel() == 1 or (tensor.numel() > 0 and all(s == 0 for s in tensor.stride()))
 
 
@@ -82,7 +83,7 @@ class Constants:
     def attribute(self, tensor: torch.Tensor, name: str) -> Attribute:
         """Return the attribute of a tensor; equal tensors have the same one."""
         tensor = _plain(tensor, name)
-        short = tensor.numel() < _INLINE_ELEMENTS or _is_splat(tensor)
+        short = tensor.numel() < _INLINE_ELEMENTS or is_splat(tensor)
         if short and not tensor.is_complex():  # the binding aborts on complex elements
             return inline(narrowed(tensor, name))
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
@@ -136,6 +137,22 @@ def as_stored(tensor: torch.Tensor, name: str) -> torch.Tensor:
     return narrowed(_plain(tensor, name), name)
 
 
+def compacted(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of equal elements as one element, expanded, which is stored once."""
+    if tensor.numel() < _INLINE_ELEMENTS or is_splat(tensor):
+        return tensor
+    first = tensor.flatten()[0]
+    if bool((tensor == first).all()) and (first != 0 or _has_one_bit_pattern(tensor)):
+        return first.clone().expand(tensor.shape)
+    return tensor
+
+
+def _has_one_bit_pattern(tensor: torch.Tensor) -> bool:
+    """Return whether all elements have the same bits: 0.0 and -0.0 compare equal."""
+    rows = tensor.resolve_conj().resolve_neg().contiguous().view(-1, 1).view(torch.uint8)
+    return bool((rows == rows[0]).all())
+
+
 def _type_of(tensor: torch.Tensor) -> RankedTensorType:
     return types.tensor(tuple(tensor.shape), types.element(tensor.dtype))
 
@@ -161,7 +178,7 @@ def _plain(tensor: torch.Tensor, name: str) -> torch.Tensor:
 def inline(tensor: torch.Tensor) -> Attribute:
     """Return an attribute with inline bytes; a splat stores one element."""
     type_ = _type_of(tensor)
-    if not _is_splat(tensor):
+    if not is_splat(tensor):
         return create_elements_attr(Location.unknown(), type_, _bytes(tensor))
     one = _bytes(tensor.as_strided((1,), (1,)))
     if tensor.dtype == torch.bool:  # the binding reads booleans as bits, 255 as all of them set

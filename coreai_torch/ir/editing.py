@@ -51,6 +51,13 @@ def ops_of(operation: Operation) -> Iterator[Operation]:
                 yield from ops_of(op.operation)
 
 
+def graph_of(op: Operation) -> Operation:
+    """Return the graph that an op is part of, however deep."""
+    while op.name != "coreai.graph":
+        op = op.parent.operation
+    return op
+
+
 def producer(value: Value) -> Operation | None:
     """Return the op that computes a value; None for an argument."""
     owner = value.owner

@@ -28,6 +28,7 @@ import torch
 import torch.fx as fx
 
 from ..ir import types
+from ..ir.constants import compacted
 from ..ir.dialect import Value
 from ..torch_compat import HigherOrderOperator, OpOverload, aten, has_symbolic_sizes, schema_of
 from .graph import PassGraph
@@ -198,7 +199,7 @@ def fold(node: fx.Node, args: Any, kwargs: Any, *, at_any_size: bool = False) ->
     if isinstance(node.target, OpOverload) and node.target.name() in _UNINITIALISED:
         compact = torch.zeros((), dtype=result.dtype).expand(result.shape)
         return torch.zeros_like(result) if _strides_are_read(node) else compact
-    compact = _compact(result)
+    compact = compacted(result) if isinstance(result, torch.Tensor) else result
     return result if compact is not result and _strides_are_read(node) else compact
 
 
@@ -290,19 +291,3 @@ def _bytes(tensor: Any) -> int:
     if not isinstance(tensor, torch.Tensor) or any(not isinstance(s, int) for s in tensor.shape):
         return 0
     return int(tensor.numel() * tensor.element_size())
-
-
-def _compact(result: Any) -> Any:
-    """Return a tensor of equal elements as one element, expanded."""
-    if not isinstance(result, torch.Tensor) or result.numel() < 256:
-        return result
-    first = result.flatten()[0]
-    if bool((result == first).all()) and (first != 0 or _has_one_bit_pattern(result)):
-        return first.clone().expand(result.shape)
-    return result
-
-
-def _has_one_bit_pattern(tensor: torch.Tensor) -> bool:
-    """Return whether all elements have the same bits: 0.0 and -0.0 compare equal."""
-    rows = tensor.resolve_conj().resolve_neg().contiguous().view(-1, 1).view(torch.uint8)
-    return bool((rows == rows[0]).all())

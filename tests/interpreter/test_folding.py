@@ -184,3 +184,59 @@ def test_the_parts_of_a_branch_are_evaluated():
     assert "sqrt" not in kinds
     torch.testing.assert_close(run(program, torch.ones(600)), torch.arange(600.0).sqrt())
     torch.testing.assert_close(run(program, -torch.ones(600)), torch.ones(600))
+
+
+def test_equal_elements_are_stored_once():
+    def body(x):
+        half = dialect.tensor_constant(torch.tensor(0.5).expand(100_000))
+        return dialect.add(x, dialect.exp(half))
+
+    program, kinds = folded(body, 100_000)
+    assert without_constants(kinds) == ["add"]
+    torch.testing.assert_close(
+        run(program, torch.zeros(100_000)), torch.full((100_000,), 0.5).exp()
+    )
+    assert "dense<1.648" in str(program)
+
+
+@pytest.mark.parametrize("kind", ["product", "tile"])
+def test_a_large_expanded_weight_is_not_stored(kind):
+    weight = torch.randn(2_100, generator=torch.Generator().manual_seed(0))
+
+    def body(x):
+        row = dialect.tensor_constant(weight)
+        if kind == "product":
+            large = dialect.mul(dialect.reshape(row, [2_100, 1]), row)
+        else:
+            large = dialect.tile(dialect.reshape(row, [1, 2_100]), [2_100, 1])
+        return dialect.add(x, dialect.reshape(dialect.reduce_sum(large, [0]), [2_100]))
+
+    program, kinds = folded(body, 2_100)
+    assert "broadcast_to" in kinds
+    assert sum(value.numel() for value in constants_of(program)) < 5_000
+    total = (weight[:, None] * weight if kind == "product" else weight.expand(2_100, -1)).sum(0)
+    torch.testing.assert_close(run(program, torch.zeros(2_100)), total, rtol=1e-4, atol=1e-3)
+
+
+def test_a_tile_of_several_axes_is_expanded_in_order():
+    weight = torch.arange(6.0 * 1_024).reshape(2, 3, 1_024)
+
+    def body(x):
+        large = dialect.tile(dialect.tensor_constant(weight), [30, 1, 30])
+        return dialect.add(x, dialect.reduce_max(dialect.reduce_max(large, [1]), [0]))
+
+    program, kinds = folded(lambda x: dialect.reshape(body(x), [30 * 1_024]), 30 * 1_024)
+    assert "tile" not in kinds
+    want = weight.repeat(30, 1, 30).amax((0, 1))
+    assert torch.equal(run(program, torch.zeros(30 * 1_024)), want)
+
+
+def test_a_large_mask_is_cast():
+    mask = torch.arange(1 << 15) % 3 == 0
+
+    def body(x):
+        return dialect.add(x, dialect.cast(dialect.tensor_constant(mask), torch.float32))
+
+    program, kinds = folded(body, 1 << 15)
+    assert without_constants(kinds) == ["add"]
+    assert torch.equal(run(program, torch.zeros(1 << 15)), mask.float())
