@@ -17,7 +17,8 @@ _ACCUMULATES = {
     "index_add", "pow",
 }
 # fmt: on
-# A product of unknown numbers may overflow but rarely does; warn if one factor is large.
+# A product of unknown numbers may overflow but rarely does; warn if one factor is large, or if one
+# is a number and the graph bounds the other: (hash & 0xFFFFF) * 7919 reaches 8.3e9.
 _SCALES = {"mul", "bitwise_left_shift", "__lshift__"}
 _LARGE = 2**16
 _WIDE = (torch.int64, torch.uint64)
@@ -59,7 +60,16 @@ def _at_risk(ranges: Ranges, node: fx.Node) -> bool:
     if not isinstance(val, torch.Tensor) or val.dtype not in _WIDE or found & WIDEST == found:
         return False
     name = op_name(node)
-    return name in _ACCUMULATES or (name in _SCALES and _has_large_factor(ranges, node))
+    if name in _ACCUMULATES:
+        return True
+    return name in _SCALES and (_has_large_factor(ranges, node) or _is_bounded(ranges, node))
+
+
+def _is_bounded(ranges: Ranges, node: fx.Node) -> bool:
+    """Return whether one factor is a number and the range of the other is known."""
+    factors = [ranges.of(factor) for factor in node.args[:2]]
+    has_number = any(factor.low == factor.high for factor in factors)
+    return has_number and all(factor & WIDEST == factor != WIDEST for factor in factors)
 
 
 def _has_large_factor(ranges: Ranges, node: fx.Node) -> bool:

@@ -57,6 +57,7 @@ AT_RISK = {
     "sum of int32": (lambda x: x.to(torch.int32).sum(), ["sum"]),
     "sum of floats cut to integers": (lambda x: (x * 0.5).to(torch.int64).sum(), ["sum"]),
     "hash": (lambda x: x * 73856093, ["mul"]),
+    "hash of a bounded number": (lambda x: (x & 0xFFFFF) * 7919, ["mul"]),
     "shift to the upper half": (lambda x: x << 16, ["__lshift__"]),
     "power": (lambda x: 10**x, ["pow"]),
     "product of bounded numbers": (lambda x: (x % 1000).prod(), ["prod"]),
