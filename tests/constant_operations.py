@@ -29,6 +29,7 @@ ALLOWED = {
     **dict.fromkeys(VIEWS, "a view of a weight, which is not copied"),
     "coreai.cast from f16": _HALF,
     "coreai.cast from bf16": _HALF,
+    "coreai.cast from i1": "a large mask: the compiler does not fold it",
     "coreai.cast from si8": "a quantized weight: the compiler does not fold it",
     "coreai.cast from ui8": "a quantized weight: the compiler does not fold it",
     "coreai.invoke": "a call of a composite, whose body names the constants",

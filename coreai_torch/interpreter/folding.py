@@ -26,10 +26,11 @@ from .plan import evaluate
 
 # Views of a weight. Above `SMALL` elements they stay in the program, so that no weight is copied
 # (docs/adr/0011); ops that read them are evaluated.
-_BROADCASTING = "coreai.decomposable.broadcasting_"
 _VIEWS = frozenset(
     f"coreai.{name}" for name in ("transpose", "reshape", "expand_dims", "shrink_dims")
 )
+# Ops that expand their operands to common sizes.
+_BROADCASTING, _PRODUCT = (f"coreai.decomposable.broadcasting_{n}" for n in ("", "batch_matmul"))
 # The compiler folds none of these. The first two generate large masks from a few numbers, the
 # others expand compressed weights.
 _KEPT = frozenset(
@@ -45,8 +46,8 @@ _KEPT = frozenset(
         "sparse_with_bitmask_to_dense",
     )
 )
-# Elements of a number of 8 or 16 bits that is stored in more bytes than the model has: a norm's
-# weight in float16, but not the matrix of a linear layer.
+# Elements of a constant of 8 or 16 bits that is stored in more bytes than the model has: a norm's
+# weight in float16, but not the matrix of a linear layer. Masks are stored up to `SMALL` elements.
 _SMALL_WIDENED = 1 << 14
 # Bytes of a result that is stored although the program can expand it from fewer at each run: the
 # product of a column and a row of 4,096 numbers takes 64 MB.
@@ -109,20 +110,25 @@ class _Folder:
         if op.name != "coreai.cast":
             return registry.is_known(op.name) and op.name not in _KEPT
         source, target = (element_dtype(value) for value in (op.operands[0], op.results[0]))
-        widens = source.itemsize < target.itemsize and source != torch.bool
-        return not widens or _elements(op.results[0]) <= _SMALL_WIDENED
+        most = SMALL if source == torch.bool else _SMALL_WIDENED
+        return source.itemsize >= target.itemsize or _elements(op.results[0]) <= most
 
     def _expands(self, op: Operation) -> bool:
         """Return whether an op repeats elements of its operands to a result that is not stored."""
-        if not op.name.startswith(_BROADCASTING) and op.name != "coreai.tile":
+        is_elementwise = op.name.startswith(_BROADCASTING) and op.name != _PRODUCT
+        if not is_elementwise and op.name != "coreai.tile":
             return False
-        (result,) = op.results
-        nbytes = _elements(result) * element_dtype(result).itemsize
+        nbytes = _bytes(op.results[0])
         if nbytes <= _SMALL_EXPANDED:
             return False
-        given = [self._value(operand) for operand in op.operands]
-        stored_bytes = sum(x.element_size() * (1 if is_splat(x) else x.numel()) for x in given)
-        return nbytes > stored_bytes and not all(map(is_splat, given))
+        several = [operand for operand in op.operands if not self._has_equal_elements(operand)]
+        return bool(several) and nbytes > sum(map(_bytes, several))
+
+    def _has_equal_elements(self, value: Value) -> bool:
+        content = self._values.get(value)
+        if content is None and is_constant(value):
+            content = self._build.content(value)
+        return content is not None and is_splat(content)
 
     def _evaluate(self, op: Operation) -> bool:
         """Compute the results of an op; return False if it must run in the program."""
@@ -204,15 +210,21 @@ def _expand_at_run_time(op: Operation) -> None:
 
 def _tiled(x: Value, dims: Sequence[int]) -> Value:
     """Repeat `x` to these sizes: `[a, b]` by way of `[1, a, 1, b]` and `[n, a, m, b]`."""
-    sizes = [int(size) for size in x.type.shape]
-    counts = [total // size for total, size in zip(dims, sizes, strict=True)]
-    single = [each for size in sizes for each in (1, size)]
-    repeated = [each for pair in zip(counts, sizes, strict=True) for each in pair]
+    single: list[int] = []
+    repeated: list[int] = []
+    for total, size in zip(dims, x.type.shape, strict=True):
+        is_repeated = total != size  # no axis without need: the run time has few
+        single += [1, size] if is_repeated else [size]
+        repeated += [total // size, size] if is_repeated else [size]
     return reshape(broadcast_to(reshape(x, single), repeated), dims)
 
 
 def _type_of(tensor: torch.Tensor) -> RankedTensorType:
     return types.tensor(tuple(tensor.shape), types.element(tensor.dtype))
+
+
+def _bytes(value: Value) -> int:
+    return _elements(value) * int(element_dtype(value).itemsize)
 
 
 def _elements(value: Value) -> int:

@@ -240,3 +240,20 @@ def test_a_large_mask_is_cast():
     program, kinds = folded(body, 1 << 15)
     assert without_constants(kinds) == ["add"]
     assert torch.equal(run(program, torch.zeros(1 << 15)), mask.float())
+
+
+def test_a_large_product_of_thin_matrices_is_evaluated():
+    tall = torch.randn(4_096, 2, generator=torch.Generator().manual_seed(0)) / 64
+    base = torch.ones(4_096, 4_096)
+
+    def body(x):
+        product = dialect.matmul(
+            dialect.tensor_constant(tall), dialect.tensor_constant(tall.T.contiguous())
+        )
+        merged = dialect.add(dialect.tensor_constant(base), product)
+        return dialect.reshape(dialect.matmul(dialect.reshape(x, [1, 4_096]), merged), [4_096])
+
+    program, kinds = folded(body, 4_096)
+    assert without_constants(kinds) == ["reshape", "batch_matmul", "reshape"]
+    want = (torch.ones(4_096) @ (base + tall @ tall.T)).reshape(-1)
+    torch.testing.assert_close(run(program, torch.ones(4_096)), want, rtol=1e-4, atol=1e-3)
