@@ -21,6 +21,7 @@ _ACCUMULATES = {
 # is a number and the graph bounds the other: (hash & 0xFFFFF) * 7919 reaches 8.3e9.
 _SCALES = {"mul", "bitwise_left_shift", "__lshift__"}
 _LARGE = 2**16
+_UNKNOWN = 2**30  # `clamp(min=1) - 1` bounds only one end
 _WIDE = (torch.int64, torch.uint64)
 
 
@@ -66,10 +67,10 @@ def _at_risk(ranges: Ranges, node: fx.Node) -> bool:
 
 
 def _is_bounded(ranges: Ranges, node: fx.Node) -> bool:
-    """Return whether one factor is a number and the range of the other is known."""
+    """Return whether one factor is a number and the range of the other is known at both ends."""
     factors = [ranges.of(factor) for factor in node.args[:2]]
     has_number = any(factor.low == factor.high for factor in factors)
-    return has_number and all(factor & WIDEST == factor != WIDEST for factor in factors)
+    return has_number and all(factor.reach < _UNKNOWN for factor in factors)
 
 
 def _has_large_factor(ranges: Ranges, node: fx.Node) -> bool:
