@@ -238,6 +238,9 @@ def _compare(got: dict[str, Any], wanted: list[Any], tolerance: float, verdict: 
             assert torch.equal(value.long(), want.long()), f"{name}: integers differ"
             continue
         worst = max(worst, _distance(name, value.double(), want.double()))
+    assert any(torch.as_tensor(w).any() for w in wanted), (
+        "all outputs are zero: raise the row's gain"
+    )
     verdict.error = max(worst, verdict.error) if verdict.error == verdict.error else worst
     assert worst <= tolerance, f"differs by {worst:.2g} of the largest value"
 

@@ -200,6 +200,7 @@ ROWS = [
         },
         inputs={**IMAGE, "prompt_depth": uniform(1, 1, 8, 8)},
         family="depth",
+        gain=3.0,
     ),
     _vision(
         "d_fine",

@@ -180,6 +180,7 @@ ROWS = [
             "num_labels": 5,
         },
         family="depth",
+        gain=5.0,
     ),
     _vision(
         "depth_anything",
