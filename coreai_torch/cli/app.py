@@ -35,7 +35,7 @@ from . import (
     verify,
 )
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
-from .supervisor import accept_interruption, can_supervise, supervised
+from .supervisor import accept_interruption, can_supervise, supervised, was_interrupted
 from .verbosity import Quiet, Verbose, apply_verbosity, silence_libraries, with_verbosity
 
 _HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
@@ -153,10 +153,7 @@ def _outcome(given: list[str], as_json: bool) -> int:
     except (typer.Abort, KeyboardInterrupt) as abort:
         if isinstance(abort.__cause__, EOFError):  # typer takes a truncated file for Ctrl-D
             return _failed(abort.__cause__, as_json)
-        kept = "run the same command again to continue"
-        state = kept if given[0] == "fleet" else "no partial file was written"
-        print_error(f"interrupted; {state}", "interrupted", as_json=as_json)
-        return INTERRUPTED
+        return _interrupted(given, as_json)
     except _WRONG_PATHS as wrong:
         print_error(str(wrong), "usage", as_json=as_json)
         return USAGE
@@ -169,7 +166,16 @@ def _outcome(given: list[str], as_json: bool) -> int:
         message = f"the model called sys.exit({stop.code!r})\n  try   return from forward instead"
         return _failed(ModelCodeError(message), as_json)
     except Exception as error:
-        return _failed(error, as_json)
+        # Native code may drop an interruption and fail later: numpy 2.4, interrupted while
+        # ml_dtypes imports it, raises a RecursionError.
+        return _interrupted(given, as_json) if was_interrupted() else _failed(error, as_json)
+
+
+def _interrupted(given: list[str], as_json: bool) -> int:
+    kept = "run the same command again to continue"
+    state = kept if given[0] == "fleet" else "no partial file was written"
+    print_error(f"interrupted; {state}", "interrupted", as_json=as_json)
+    return INTERRUPTED
 
 
 def _failed(error: BaseException, as_json: bool) -> int:

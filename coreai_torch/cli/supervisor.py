@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -103,6 +104,14 @@ def _is_ignored(number: int) -> bool:
     return signal.getsignal(number) is signal.SIG_IGN
 
 
+_interruption = threading.Event()  # set when this process got a SIGINT
+
+
+def was_interrupted() -> bool:
+    """Return whether this process got a SIGINT since `accept_interruption`."""
+    return _interruption.is_set()
+
+
 def accept_interruption() -> None:
     """Raise KeyboardInterrupt on SIGINT if the console script made it end the process.
 
@@ -115,6 +124,7 @@ def accept_interruption() -> None:
     def interrupt(number: int, frame: object) -> None:
         nonlocal last
         before, last = last, time.monotonic()
+        _interruption.set()
         if last - before > 1:
             raise KeyboardInterrupt
 

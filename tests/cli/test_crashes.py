@@ -135,6 +135,14 @@ def test_interruption_while_the_command_is_imported_shows_no_traceback(tmp_path,
     assert (process.returncode, out, err) == (-signal.SIGINT, "", "")
 
 
+def test_interruption_that_native_code_drops_shows_no_traceback(tmp_path):
+    lines = ("try: os.kill(os.getpid(), signal.SIGINT)", "except KeyboardInterrupt: 1 / 0")
+    process = console_script(tmp_path, "ml_dtypes", f"exec({chr(10).join(lines)!r})", "ops")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "error: interrupted; no partial file was written\n"
+
+
 @pytest.mark.parametrize("delay", [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.6])
 def test_interruption_at_any_moment_shows_no_traceback(tmp_path, delay):
     first = "coreai_torch._import_hook"  # the second module of the package
