@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from .resources import hash_of
 
 _CHUNK = 4 << 20
 _PAUSE = 0.002  # seconds between two looks at a file that does not grow
@@ -22,6 +25,7 @@ class GrowingFile:
         self._path = path
         self._is_complete = threading.Event()
         self._hash = hashlib.sha256()
+        self._hashed = 0  # bytes
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def start(self) -> None:
@@ -29,8 +33,13 @@ class GrowingFile:
         self._thread.start()
 
     def digest(self) -> bytes:
-        """Hash the rest of the file, which is complete now, and return the digest."""
+        """Hash the rest of the file, which is complete now, and return the digest.
+
+        If a read failed in the thread, the whole file is read again, and raises the error here.
+        """
         self.stop()
+        if self._hashed != self._path.stat().st_size:
+            return hash_of(self._path)
         return self._hash.digest()
 
     def stop(self) -> None:
@@ -43,7 +52,7 @@ class GrowingFile:
         while not self._path.exists():
             if self._is_complete.wait(_PAUSE) and not self._path.exists():
                 return
-        with open(self._path, "rb") as file:
+        with suppress(OSError), open(self._path, "rb") as file:
             self._hash_to_end(file)
 
     def _hash_to_end(self, file: BinaryIO) -> None:
@@ -51,6 +60,7 @@ class GrowingFile:
             was_complete = self._is_complete.is_set()  # before the read, which then sees the end
             if part := file.read(_CHUNK):
                 self._hash.update(part)
+                self._hashed += len(part)
             elif was_complete:
                 return
             else:
