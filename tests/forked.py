@@ -6,16 +6,18 @@ when one crashes (tests/rewrites), and functions that return Python objects (tes
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.connection import wait
+from contextlib import ExitStack
 from typing import Any
 
-_FORK = multiprocessing.get_context("fork")
+from coreai_torch.sandbox.call import answer
+from coreai_torch.sandbox.child import Child, Ended, Limits
+from tests.worker_threads import run_jobs
+
+Result = tuple[Any, Any, str]  # a job, what it returned, and why it returned nothing
 
 
 def preload(*modules: str) -> None:
@@ -26,43 +28,11 @@ def preload(*modules: str) -> None:
     import torch
 
     os.environ["HF_HUB_OFFLINE"] = "1"
+    warnings.simplefilter("ignore")
     lean_torch.make_lean()
     torch.set_num_threads(1)
     for name in ("tests.sweep.preloaded", *modules):
         importlib.import_module(name)
-
-
-class Child:
-    """One job in a forked process."""
-
-    def __init__(self, function: Callable[[Any], Any], job: Any, seconds: float) -> None:
-        self.job, self.end = job, time.monotonic() + seconds
-        self.pipe, theirs = _FORK.Pipe(duplex=False)
-        self._process = _FORK.Process(target=_work, args=(function, job, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def result(self) -> tuple[Any, str]:
-        """Return the result, and why there is none: a crash or a timeout."""
-        try:
-            return (self.pipe.recv(), "") if self.pipe.poll() else (None, "timeout")
-        except EOFError:
-            self._process.join(10)
-            return None, f"crash, exit code {self._process.exitcode}"
-        finally:
-            self._process.kill()
-            self._process.join()
-            self.pipe.close()
-
-
-def _work(function: Callable[[Any], Any], job: Any, pipe: Any) -> None:
-    log = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    warnings.simplefilter("ignore")
-    pipe.send(function(job))
-    pipe.close()
-    os._exit(0)
 
 
 def run(
@@ -73,22 +43,23 @@ def run(
     patience: float = 300.0,
     until: float = 1e18,
     instead: Callable[[Any], list[Any]] = lambda job: [],
-) -> Iterator[tuple[Any, Any, str]]:
+) -> Iterator[Result]:
     """Yield jobs with their results, or why there is none; start no job after `until`.
 
     `instead` returns the jobs to run in place of one that crashed or took too long.
     """
-    queue, running = deque(jobs), []
-    while queue or running:
-        while queue and len(running) < workers and time.monotonic() < until:
-            running.append(Child(function, queue.popleft(), patience))
-        if not running:
-            return
-        ready = set(wait([child.pipe for child in running], timeout=1.0))
-        for child in [c for c in running if c.pipe in ready or time.monotonic() > c.end]:
-            running.remove(child)
-            result, failure = child.result()
-            if failure and (smaller := instead(child.job)):
-                queue.extendleft(smaller)
-            else:
-                yield child.job, result, failure
+
+    def results(job: Any) -> list[Result]:
+        if time.monotonic() > until:
+            return []
+        with Child.fork(lambda channel: answer(channel, function, job)) as child:
+            try:
+                value, error = child.receive(Limits(seconds=patience))
+                return [(job, value, "" if error is None else repr(error))]
+            except Ended as ended:
+                failure = ended.why
+        smaller = instead(job)
+        return [r for one in smaller for r in results(one)] if smaller else [(job, None, failure)]
+
+    for found in run_jobs(jobs, workers, ExitStack, lambda worker, job: results(job)):
+        yield from found

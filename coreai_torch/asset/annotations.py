@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from coreai.authoring import AIProgram
+from coreai.authoring import AIModelAsset, AIProgram
 
 from .reading import Source
 from .resources import asset_at
 
-SIZES = "coreai_torch.sizes"  # by entry point and port: axis to name, lower and upper bound
+FORM = "coreai_torch.form"  # {"exact": True} if lowerings emitted the guards of extremes
+SIZES = "coreai_torch.sizes"  # by entry point and port: axis to name, bounds and example
 
 
 def annotation(source: Source, key: str) -> dict[str, Any]:
@@ -20,6 +21,8 @@ def annotation(source: Source, key: str) -> dict[str, Any]:
         found = getattr(source, "metadata", {}).get(key, {})
     else:
         asset = asset_at(Path(source)) if isinstance(source, str | Path) else source
+        if not isinstance(asset, AIModelAsset):  # reported by whoever reads it
+            return {}
         found = asset.metadata.creator_defined_metadata.get(key, "{}")
     try:
         read = json.loads(found) if isinstance(found, str) else found

@@ -18,6 +18,7 @@ from .mlir_module import mlir_module_of
 from .program import Program
 from .states import (
     LOOK_UP,
+    OPTIMIZES_ON_REQUEST,
     find_graph,
     graph_with_tensors,
     has_shapes,
@@ -76,6 +77,16 @@ def _constrain_tensors(
         to_handles(mlir_module_of(self))
 
 
+def _constrain(self: AIProgram, entrypoint: str, hw_constraint_config: Mapping[str, Any]) -> None:
+    """Set constraints on an entry point, or on each one that static shapes replaced it by."""
+    constrain = _constrain_tensors if OPTIMIZES_ON_REQUEST else _constrain_handles
+    names = [entrypoint]
+    if LOOK_UP(self, entrypoint) is None:
+        names = getattr(self, "_specialized", {}).get(entrypoint, names)
+    for name in names:
+        constrain(self, name, hw_constraint_config)
+
+
 def _save_bytecode(self: AIProgram, *args: Any, **kwargs: Any) -> None:
     """Write the module, with the states as handles."""
     restore_handles(self)
@@ -99,6 +110,7 @@ _ADDED: dict[str, Any] = {
 }
 _REPLACED: dict[str, Callable[..., Any]] = {
     "save_asset": Program.save_asset,
+    "set_hardware_constraints": _constrain,
     "set_static_shape_config": Program.set_static_shape_config,
     "_save_bytecode": _save_bytecode,
     "__deepcopy__": _deep_copy,
@@ -112,9 +124,7 @@ def _extend() -> None:
     AIProgram.get_graph = AIProgram._get_graph = _get_graph
     if hasattr(AIProgram, "optimize"):  # 1.0.0b2
         replaced["optimize"] = Program.optimize
-        replaced["set_hardware_constraints"] = _constrain_tensors
     else:
-        replaced["set_hardware_constraints"] = _constrain_handles
         AIProgram._mlir_module = property(mlir_module_of)  # an attribute in 1.0.0b2
     for name, added in _ADDED.items():
         if not hasattr(AIProgram, name):

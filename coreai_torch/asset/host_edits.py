@@ -28,25 +28,6 @@ class Editor:
         self._graphs = [op for op in operations if op.name == "coreai.graph"]
         self._constants = constants.Constants()
 
-    def join_reshapes(self) -> int:
-        """Join reshapes that end with a leading axis of size one; return how many."""
-        joined = 0
-        for op in self._ops("expand_dims"):
-            inner = made_by(op.operands[0], "reshape")
-            if inner is None or self._numbers(op.operands[1]) != [0]:
-                continue
-            source, shape = inner.operands[0], self._numbers(inner.operands[1])
-            # The compiler moves reshapes that add leading ones; this source has one already.
-            if shape is None or source.type.rank < 2 or int(source.type.shape[0]) != 1:
-                continue
-            with InsertionPoint(op), op.location:
-                sizes = self._vector([1, *shape])
-                new = gen.ReshapeOp(source, sizes, results=[op.results[0].type]).result
-            editing.replace(op, [new])
-            joined += 1
-        self._erase_unused()
-        return joined
-
     def fold(self, kinds: Collection[str], then: Collection[str], evaluate: Evaluate) -> int:
         """Replace ops of some kinds on constants by their values; return how many constants result.
 
@@ -74,10 +55,15 @@ class Editor:
         self._erase_unused()
         return made
 
-    def bytes_of(self, kinds: Collection[str]) -> int:
-        """Return the bytes of the results of ops of some kinds that other ops read."""
+    def bytes_of(self, kinds: Collection[str], *, constant: bool = False) -> int:
+        """Return the bytes of the results of ops of some kinds that other ops read.
+
+        With `constant`, only ops on a constant count.
+        """
         total = 0
         for op in self._ops(*kinds):
+            if constant and made_by(op.operands[0], "constant") is None:
+                continue
             if not all(kind(user) in kinds for user in editing.users(op.results[0])):
                 total += reading.bytes_of(reading.read_op(op).types[0])
         return total

@@ -1,4 +1,4 @@
-"""Mark each op of a copy of a program with an id that the run time reports."""
+"""Mark each op of a copy of a program with an id that the runtime reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def marked(source: reading.Source, ids: Sequence[int], folder: Path) -> AIModelA
     copy = _copy(source, folder)
     module = mlir_module_of(copy)
     with module.context:
-        # The run time drops a fused location without parts, including its metadata.
+        # The runtime drops a fused location without parts, including its metadata.
         source, scope = ir.Location.file("op", 1, 1), ir.FlatSymbolRefAttr.get("main")
         plain = debuginfo.location_attr(src=source, scope=scope)
         for op, number in zip(_ops(module), ids, strict=True):
@@ -35,9 +35,9 @@ def marked(source: reading.Source, ids: Sequence[int], folder: Path) -> AIModelA
 def _copy(source: reading.Source, folder: Path) -> AIProgram:
     """Return a copy of the module in a new context; an asset is read again anyway."""
     if isinstance(source, str | Path):
-        source = resources.asset_at(Path(source))
+        return resources.asset_and_program(Path(source))[1]
     if isinstance(source, AIModelAsset):
-        return source.program
+        return resources.program_of(source)
     path = folder / "copy.mlirbc"
     write_module(source, path)
     with Context()._mlir_context:

@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError
 from . import resources
 from .reading import Source
 
-LABELS = "labels"
+LABELS, IMAGES = "labels", "images"
 _OWN = "coreai_torch."
 _NAMED = ("author", "license", "model_description")
 
@@ -21,8 +21,9 @@ _NAMED = ("author", "license", "model_description")
 def read_metadata(source: Source) -> dict[str, Any]:
     """Return the metadata of an asset or a program, by name.
 
-    `labels` is a dictionary from outputs to lists of labels. Other entries of an asset are texts;
-    `json.loads` reads those that were saved from other values.
+    `labels` is a dictionary from outputs to lists of labels, and `images` one from image inputs to
+    the arguments of their `ImageInput`: `color` is the channel order of the pixels. Other entries
+    of an asset are texts; `json.loads` reads those that were saved from other values.
 
     ```python
     linear, x = torch.nn.Linear(8, 2), torch.randn(2, 8)
@@ -41,9 +42,19 @@ def read_metadata(source: Source) -> dict[str, Any]:
     stored = source.metadata
     found: dict[str, Any] = {n: v for n in _NAMED if (v := getattr(stored, n, None))}
     found.update(dict(stored.creator_defined_metadata or {}))
-    if LABELS in found:
-        found[LABELS] = _labels(found[LABELS])
+    for name in (LABELS, IMAGES):
+        if name in found:
+            found[name] = _stored(found[name])
     return _without_own(found)
+
+
+def check_metadata(metadata: Any) -> dict[str, Any]:
+    """Return metadata; raise if it is not a dictionary, or an asset cannot store it."""
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ArgumentTypeError(f"metadata is {metadata!r}\n  try   pass a dictionary")
+    for name, value in (metadata or {}).items():
+        metadata_text(name, value)
+    return dict(metadata or {})
 
 
 def metadata_text(name: Any, value: Any) -> str:
@@ -66,8 +77,8 @@ def _without_own(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entries.items() if not name.startswith(_OWN)}
 
 
-def _labels(text: str) -> Any:
-    """Return labels as they were passed to `convert`; another text stays as it is."""
+def _stored(text: str) -> Any:
+    """Return an entry as `convert` wrote it; another text stays as it is."""
     try:
         return json.loads(text)
     except ValueError:
@@ -78,3 +89,17 @@ def labels_of(metadata: dict[str, Any]) -> dict[str, list[str]]:
     """Return the labels of each output, if the entry was written by `convert`."""
     found = metadata.get(LABELS)
     return found if isinstance(found, dict) else {}
+
+
+def images_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the arguments of each image input, if the entry was written by `convert`."""
+    found = metadata.get(IMAGES)
+    given = found if isinstance(found, dict) else {}
+    return {n: v for n, v in given.items() if isinstance(v, dict) and {"layout", "color"} <= set(v)}
+
+
+def image_text(image: Mapping[str, Any]) -> str:
+    """Describe an image input: the layout and the channel order of its pixels."""
+    numbers = ", ".join(f"{n} {image[n]}" for n in ("scale", "mean", "std") if n in image)
+    order = f"{image['layout']} pixels in the channel order {image['color']}"
+    return f"{order} ({numbers})" if numbers else order

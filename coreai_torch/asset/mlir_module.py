@@ -11,6 +11,13 @@ from coreai.authoring import AIProgram
 
 from .states import restore_handles, stored_module
 
+REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
+
+# Removed from the rewrite. It moves the reshape of an operand behind the op that broadcasts it
+# wherever the sizes still fit: `x @ w.view(8, 64)` with a `w` of `[8, 8, 8]` becomes a product with
+# eight matrices, and `[?, ?] * v.view(1, 1)` comes out as `[1, 1]`.
+UNSOUND = ",coreai.graph(core-elide-broadcast)"
+
 
 def mlir_module_of(program: AIProgram) -> Any:
     """Return the raw module: an attribute of the program in 1.0.0b2, one level down in 1.0.0b3."""
@@ -21,6 +28,13 @@ def mlir_module_of(program: AIProgram) -> Any:
 def as_program(source: Any) -> Any:
     """Return a program for a raw module; a program, an asset or a path as it is."""
     return AIProgram._from_mlir_module(source) if isinstance(source, Module) else source
+
+
+def optimize(module: Any) -> None:
+    """Run the compiler's rewrite in place."""
+    with module.context:
+        pipeline = str(PassManager.parse(REWRITE)).replace(UNSOUND, "")
+        PassManager.parse(pipeline).run(module.operation)
 
 
 def strip(module: Any) -> None:

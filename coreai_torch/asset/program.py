@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import Any
 
-from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIModelAsset, AIProgram, OSVersion
 from coreai.authoring.asset import _COREAI_PRODUCER
 from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 
-from ..errors import ConversionError, NativeError, SaveError
+from ..errors import ConversionError, NativeError, OverwriteError, SaveError
+from ..sandbox.step import run_step
 from . import resources, space
 from .growing_file import GrowingFile
 from .metadata import metadata_text
-from .mlir_module import mlir_module_of, strip
-from .native_step import run_step
-from .scratch import announce_scratch
+from .mlir_module import mlir_module_of, optimize, strip
+from .replacing import ASSET, check_replaceable, replacing
 from .states import OPTIMIZES_ON_REQUEST, find_graph, restore_handles, set_shapes
+from .steady import read_steadily
 from .summary import summarize
 
-REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
-
-# Removed from the rewrite. It moves the reshape of an operand behind the op that broadcasts it
-# wherever the sizes still fit: `x @ w.view(8, 64)` with a `w` of `[8, 8, 8]` becomes a product with
-# eight matrices, and `[?, ?] * v.view(1, 1)` comes out as `[1, 1]`.
-UNSOUND = ",coreai.graph(core-elide-broadcast)"
-
-_ATTEMPTS = 10  # at replacing an asset while another process replaces it too
 _NAMED_FIELDS = ("author", "license", "model_description")
 
 
@@ -80,22 +69,33 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         path: Path | str,
         metadata: AIModelAssetMetadata | Mapping[str, Any] | None = None,
         minimum_os: OSVersion = OSVersion.v27,
+        *,
+        overwrite: bool = False,
     ) -> AIModelAsset:
-        """Write the asset beside `path`, then rename it; a failure keeps the old asset.
+        """Write the asset beside `path`, then move it there; a failure keeps the old asset.
 
-        A converted program is optimized first, unless `optimize()` ran before or its converter has
+        Only an asset or an empty folder is replaced, unless `overwrite` is true. A converted
+        program is optimized first, unless `optimize()` ran before or its converter has
         `optimize=False`. `metadata` may be a dictionary: `author`, `license`, `model_description`,
         and entries of others. An asset stores text only, so other values are stored as JSON.
         Entries of `program.metadata` are stored too; those of `metadata` replace them.
         """
         path, metadata = Path(path), _as_metadata(metadata, getattr(self, "metadata", {}))
-        check_path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with space.full_disk_reported(path):
-            workshop = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
-        announce_scratch(workshop)
-        pending, new = self._optimize_at_save, workshop / path.name
-        bytecode = GrowingFile(new / resources.BYTECODE)
+        check_path(path, overwrite=overwrite)
+        try:
+            with space.full_disk_reported(path), replacing(path, ASSET, overwrite=overwrite) as new:
+                Program._save(self, path, new, metadata, minimum_os)
+        except (SaveError, NativeError, OverwriteError):
+            raise
+        except Exception as cause:
+            raise SaveError(
+                f"{path} could not be saved: {cause}\n  try   pass another output path"
+            ) from cause
+        return read_steadily(path, lambda: AIModelAsset.load(path))
+
+    def _save(self, path: Path, new: Path, metadata: Any, minimum_os: OSVersion) -> None:
+        """Write the asset to `new`, which will replace `path`; in a child if possible."""
+        pending, bytecode = self._optimize_at_save, GrowingFile(new / resources.BYTECODE)
 
         def write() -> None:
             if pending:
@@ -105,26 +105,16 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
             Program._write(self, new, metadata, minimum_os)
 
         try:
-            with space.full_disk_reported(path):
-                if run_step(write, "saving", bytecode.start):
-                    digest = bytecode.digest()
-                    if pending:
-                        optimize_here(self)
-                else:
-                    write()
-                    digest = resources.hash_of(new / resources.BYTECODE)
-                (new / resources.HASH).write_bytes(digest)
-                _swap_in(new, path, workshop / "replaced")
-        except (SaveError, NativeError):
-            raise
-        except Exception as cause:
-            raise SaveError(
-                f"{path} could not be saved: {cause}\n  try   pass another output path"
-            ) from cause
+            if run_step(write, "saving", bytecode.start):
+                digest = bytecode.digest()
+                if pending:
+                    optimize_here(self)
+            else:
+                write()
+                digest = resources.hash_of(new / resources.BYTECODE)
+            (new / resources.HASH).write_bytes(digest)
         finally:
             bytecode.stop()
-            shutil.rmtree(workshop, ignore_errors=True)
-        return AIModelAsset.load(path)
 
     def _write(self, folder: Path, metadata: Any, minimum_os: OSVersion) -> None:
         """Write the files of the asset but the hash of the bytecode."""
@@ -142,6 +132,10 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
         """
         restore_handles(self)
         set_shapes(find_graph(self, entrypoint), shapes_config)
+        self._specialized = {
+            **getattr(self, "_specialized", {}),
+            entrypoint: [entrypoint + "_" + key.strip('"') for key in shapes_config],
+        }
         self._optimize_at_save = True
         self._is_tested = False
         if not OPTIMIZES_ON_REQUEST:
@@ -150,15 +144,12 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
 
 def optimize_here(program: Any) -> None:
     """Run the compiler's rewrite in this process."""
-    module = mlir_module_of(program)
-    with module.context:
-        pipeline = str(PassManager.parse(REWRITE)).replace(UNSOUND, "")
-        PassManager.parse(pipeline).run(module.operation)
+    optimize(mlir_module_of(program))
     if getattr(program, "_optimize_at_save", False):
         program._optimize_at_save = False
 
 
-def check_path(path: Path) -> None:
+def check_path(path: Path, *, overwrite: bool = False) -> None:
     """Raise if no asset can be saved at the path, before any work is done."""
     if path.suffix != ".aimodel":
         named = path.with_suffix(".aimodel") if path.name.strip(".") else path / "model.aimodel"
@@ -169,15 +160,16 @@ def check_path(path: Path) -> None:
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
         raise PermissionError(f"{path} cannot be written: {parent} is not a writable folder")
+    check_replaceable(path, ASSET, overwrite=overwrite)
 
 
-def stripped(source: Path, target: Path) -> AIModelAsset:
+def stripped(source: Path, target: Path, *, overwrite: bool = False) -> AIModelAsset:
     """Save an asset without locations: no files, lines or module paths."""
-    asset = resources.asset_at(source)
-    module = mlir_module_of(asset.program)
+    asset, stored = resources.asset_and_program(source)
+    module = mlir_module_of(stored)
     strip(module)
     program: Program = Program._from_mlir_module(module)
-    return program.save_asset(target, asset.metadata)
+    return program.save_asset(target, asset.metadata, overwrite=overwrite)
 
 
 def _as_metadata(given: Any, own: Mapping[str, Any]) -> Any:
@@ -188,7 +180,7 @@ def _as_metadata(given: Any, own: Mapping[str, Any]) -> Any:
         return given
     given = {} if given is None else given
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        # The function of the run time silently drops unknown entries.
+        # The function of the runtime silently drops unknown entries.
         raise TypeError(
             f"metadata is {given!r}\n  try   a dictionary with names as keys, or an "
             "AIModelAssetMetadata"
@@ -216,24 +208,3 @@ def _with_own(given: Any, own: Mapping[str, Any]) -> Any:
 def _stamp(metadata: Any) -> None:
     metadata.creation_date = time.time()
     metadata._producer = _COREAI_PRODUCER
-
-
-def _swap_in(new: Path, path: Path, aside: Path) -> None:
-    """Replace an asset by two renames; if the second fails, undo the first.
-
-    Another process may write an asset between the two; that one is moved away too.
-    """
-    for attempt in range(_ATTEMPTS):
-        away = aside.with_name(f"{aside.name}-{attempt}")
-        try:
-            with suppress(FileNotFoundError):
-                path.rename(away)
-            new.rename(path)
-        except BaseException as error:
-            if away.exists() and not path.exists():
-                away.rename(path)
-            taken = isinstance(error, OSError) and error.errno in (ENOTEMPTY, EEXIST)
-            if not taken or attempt == _ATTEMPTS - 1:
-                raise
-        else:
-            return

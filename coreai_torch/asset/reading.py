@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,6 +24,7 @@ from .. import errors
 from ..ir import types
 from . import resources
 from .mlir_module import mlir_module_of
+from .steady import read_steadily
 
 DYNAMIC = -1
 
@@ -145,12 +147,11 @@ def read(source: Source, *, largest: int | None = None) -> Program:
 
     Constants of more than `largest` bytes come without their value, which may be a copy.
     """
-    if isinstance(source, str | Path):
-        source = resources.asset_at(Path(source))
     blobs: Mapping[str, torch.Tensor] = {}
-    if isinstance(source, AIModelAsset):
-        blobs = resources.mapped(Path(source.path) / resources.BYTECODE)
-        source = source.program
+    if isinstance(source, str | Path):
+        source, blobs = read_steadily(Path(source), partial(_opened, Path(source)))
+    elif isinstance(source, AIModelAsset):
+        source, blobs = read_steadily(Path(source.path), partial(_opened, source))
     if not isinstance(source, AIProgram):
         is_model = isinstance(source, torch.nn.Module | torch.export.ExportedProgram)
         hint, kind = "convert it first; " * is_model, type(source).__name__
@@ -163,6 +164,13 @@ def read(source: Source, *, largest: int | None = None) -> Program:
     values: dict[tuple[str, Type], torch.Tensor] = {}
     read_ = (_Reader(blobs, largest, values).function(graph) for graph in graphs)
     return Program({function.name: function for function in read_})
+
+
+def _opened(source: AIModelAsset | Path) -> tuple[AIProgram, Mapping[str, torch.Tensor]]:
+    """Return the program of an asset, and its blobs by name."""
+    asset = resources.asset_at(source) if isinstance(source, Path) else source
+    blobs = resources.mapped(Path(asset.path) / resources.BYTECODE)
+    return resources.program_of(asset), blobs
 
 
 def read_op(op: Any) -> Op:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
-from coreai.authoring import AIModelAsset
+from coreai.authoring import AIModelAsset, AIProgram
 
 from ..errors import AssetError
+from .steady import read_steadily
 
-BYTECODE, HASH = "main.mlirb", "main.hash"
+BYTECODE, HASH, METADATA = "main.mlirb", "main.hash", "metadata.json"
+_OF_FINDER = (".DS_Store", "._")  # how the names of files begin that macOS adds
 _MAGIC = b"ML\xefR"
 _STRINGS, _RESOURCES, _OFFSETS = 0, 5, 6
 _BLOB = 0  # an entry may also be a bool or a string
@@ -21,9 +23,30 @@ _BLOB = 0  # an entry may also be a bool or a string
 def asset_at(path: Path) -> AIModelAsset:
     """Load the asset of a folder; raise if it is missing or damaged.
 
-    `AIModelAsset.load` ends in a segmentation fault if the bytecode is missing.
+    Another process may replace the asset meanwhile.
     """
-    check(path)
+    return read_steadily(path, lambda: _loaded(path))
+
+
+def asset_and_program(path: Path) -> tuple[AIModelAsset, AIProgram]:
+    """Load the asset of a folder and its program; raise if it is missing or damaged."""
+
+    def read() -> tuple[AIModelAsset, AIProgram]:
+        asset = _loaded(path)
+        return asset, program_of(asset)
+
+    return read_steadily(path, read)
+
+
+def program_of(asset: AIModelAsset) -> AIProgram:
+    """Read the program of an asset; coreai-core ends the process if the bytecode is missing."""
+    if not (Path(asset.path) / BYTECODE).is_file():
+        raise _not_an_asset(Path(asset.path))
+    return asset.program
+
+
+def _loaded(path: Path) -> AIModelAsset:
+    _check_once(path)
     try:
         return AIModelAsset.load(path)
     except RuntimeError as cause:
@@ -34,14 +57,15 @@ def asset_at(path: Path) -> AIModelAsset:
 
 def check(asset: Path) -> None:
     """Raise if there is no asset at the path, or if its bytecode is damaged."""
+    read_steadily(asset, lambda: _check_once(asset))
+
+
+def _check_once(asset: Path) -> None:
     stored, program = asset / HASH, asset / BYTECODE
     if not asset.exists():
         raise FileNotFoundError(f"there is no asset at {asset}")
     if not program.is_file():
-        raise AssetError(
-            f"{asset} is not an .aimodel: {BYTECODE} is missing\n"
-            "  try   pass the path of an .aimodel"
-        )
+        raise _not_an_asset(asset)
     if not stored.exists():
         problem = "" if _is_whole(program) else "it ends too early"
     else:
@@ -52,6 +76,20 @@ def check(asset: Path) -> None:
         raise AssetError(
             f"{asset} is damaged: {BYTECODE}: {problem}\n  try   save or copy the asset again"
         )
+
+
+def _not_an_asset(path: Path) -> AssetError:
+    return AssetError(
+        f"{path} is not an .aimodel: {BYTECODE} is missing\n  try   pass the path of an .aimodel"
+    )
+
+
+def foreign_names(folder: Path) -> list[str] | None:
+    """Return the names in an asset that do not belong to it; None if the folder is not an asset."""
+    if not (folder / BYTECODE).is_file():
+        return None
+    names = sorted(entry.name for entry in folder.iterdir())
+    return [n for n in names if not (n == METADATA or n.startswith(("main.", *_OF_FINDER)))]
 
 
 def hash_of(file: Path) -> bytes:

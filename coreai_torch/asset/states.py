@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coreai._compiler.dialects import coreai as _coreai
-from coreai._compiler.ir import Attribute, DictAttr, FunctionType, StringAttr, TypeAttr
+from coreai._compiler.ir import Attribute, DictAttr, StringAttr
 from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIProgram
 
@@ -121,9 +121,9 @@ def to_tensors(graph: Any) -> bool:
         read.results[0].replace_all_uses_with(handle)
         read.erase()
         token.erase()
-    inputs = [a.type for a in block.arguments]
-    results = [v.type for v in output.operands]
-    graph.operation.attributes["function_type"] = TypeAttr.get(FunctionType.get(inputs, results))
+    from ..ir.editing import update_signature  # needs torch, which `asset.worker` starts without
+
+    update_signature(graph.operation)
     graph.arg_attrs = [DictAttr.get(one) for one in names]
     return True
 

@@ -103,7 +103,7 @@ def _function(function: Function, program: Program, ranges: Mapping[str, Any]) -
 
 def _port(port: Port, ranges: Mapping[str, Sequence[Any]]) -> PortSummary:
     sizes = tuple(None if size < 0 else size for size in port.type.shape)
-    named = {int(a): _range(*r) for a, r in ranges.items() if sizes[int(a)] is None}
+    named = {int(a): _range(*r[:3]) for a, r in ranges.items() if sizes[int(a)] is None}
     return PortSummary(port.name, port.type.element, sizes, named)
 
 

@@ -1,8 +1,6 @@
 """Load and run one program in a separate process; started by `verification.isolation`.
 
-It is run as a script and imports nothing of the package, so that it starts without torch. What the
-native code prints goes to a log, requests come in on standard input, replies leave on what was
-standard output. A trace tells how far it came, for the case that it dies.
+It starts without torch. It tells how far it came, for the case that it dies.
 """
 
 from __future__ import annotations
@@ -10,15 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pickle
-import select
 import shutil
-import signal
-import struct
-import sys
 import tempfile
-import time
 import traceback
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -26,12 +19,17 @@ from typing import Any
 import coreai.authoring  # noqa: F401  must come before the bindings on 1.0.0b3
 import numpy as np
 from coreai._compiler import ir
-from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIModelAsset, AIProgram, Context
-from coreai.runtime import AIModel, NDArray, Profiler
+from coreai.runtime import AIModel, NDArray, Profiler, _AIModelAsset
 from coreai.runtime._ndarray import _RUNTIME_TO_NUMPY_DTYPE
 
-_LENGTH = struct.Struct("<Q")
+from ..sandbox import processes
+from ..sandbox.channel import Channel
+from ..stopwatch import call_seconds
+from .mlir_module import optimize
+from .states import stored_module
+
+_LONGEST = 2000  # characters of a trace; a pipe takes 4096 bytes of several threads in one piece
 
 
 def to_numpy(array: NDArray) -> np.ndarray[Any, Any]:
@@ -51,14 +49,14 @@ def to_numpy(array: NDArray) -> np.ndarray[Any, Any]:
 
 
 class Trace:
-    """A trace file that survives a crash: the stage, and optionally each op."""
+    """Tells the parent the stage, and optionally each op."""
 
-    def __init__(self, path: str, *, detailed: bool) -> None:
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    def __init__(self, channel: Channel, *, detailed: bool) -> None:
+        self._channel = channel
         self.detailed = detailed
 
     def write(self, kind: str, what: str) -> None:
-        os.write(self._file, f"{kind} {what}\n".encode())
+        self._channel.send((kind, what[:_LONGEST]))
 
     def folding(self, op: Any) -> bool:
         """Record an op; the compiler calls this before it folds an op."""
@@ -87,18 +85,18 @@ class Session:
         self._held = AsyncExitStack()
         self._kept: dict[int, NDArray] = {}  # states that stay here between calls
 
-    async def load(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def load(self, entrypoint: str, **source: Any) -> dict[str, Any]:
         """Read, optimize if requested, save, compile, load; return the names of the ports."""
-        asset = self._asset(request)
+        asset = self._asset(**source, write=_written)
         await self._held.aclose()
         self._held = AsyncExitStack()
         self._trace.write("stage", "compiling for this machine")
         model = self._model = await self._loaded(asset)
         profiler = self._trace.profiler(_places(model)) if self._trace.detailed else None
         names = list(model.function_names)
-        if request["entrypoint"] not in names:
-            raise KeyError(f"no entrypoint {request['entrypoint']!r}; there are {names}")
-        self._function = model.load_function(request["entrypoint"], profiler=profiler)
+        if entrypoint not in names:
+            raise KeyError(f"no entrypoint {entrypoint!r}; there are {names}")
+        self._function = model.load_function(entrypoint, profiler=profiler)
         desc = self._function.desc
         return {
             "inputs": list(desc.input_names),
@@ -106,9 +104,9 @@ class Session:
             "states": list(desc.state_names),
         }
 
-    async def save(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def save(self, **source: Any) -> str:
         """Read, optimize if requested, save; return the path of the asset."""
-        return {"path": str(self._asset(request).path)}
+        return str(self._asset(**source).path)
 
     async def _loaded(self, asset: Any) -> Any:
         """Return the loaded model; with locations of its ops if they are traced."""
@@ -119,9 +117,15 @@ class Session:
         self._trace.write("stage", "loading")
         return await AIModel.load(folder)
 
-    def _asset(self, request: dict[str, Any]) -> Any:
-        if request["asset"] and not request["optimize"]:
-            return AIModelAsset.load(request["asset"])
+    def _asset(
+        self,
+        bytecode: Path | None,
+        asset: Path | None,
+        optimized: bool,
+        write: Callable[[Any, Path], Any] = AIProgram.save_asset,
+    ) -> Any:
+        if asset is not None and not optimized:
+            return AIModelAsset.load(asset)
         self._trace.write("stage", "reading")
         context = Context()._mlir_context
         if self._trace.detailed:
@@ -129,22 +133,18 @@ class Session:
 
             coreai.register_should_const_folding_hook(callable=self._trace.folding, context=context)
         with context:
-            if request["asset"]:
-                program = AIModelAsset.load(request["asset"]).program
+            if bytecode is None:
+                program = AIModelAsset.load(asset).program
             else:
-                module = ir.Module.parse(Path(request["bytecode"]).read_bytes())
-                program = AIProgram._from_mlir_module(module)
-            if request["optimize"]:
+                program = AIProgram._from_mlir_module(ir.Module.parse(bytecode.read_bytes()))
+            if optimized:
                 self._trace.write("stage", "optimizing")
-                pipeline = str(PassManager.parse(request["rewrite"]))
-                for unsound in request["without"]:
-                    pipeline = pipeline.replace(unsound, "")
-                PassManager.parse(pipeline).run(_module(program).operation)
+                optimize(stored_module(program))
         self._trace.write("stage", "saving")
         folder = tempfile.mkdtemp()
-        return program.save_asset(Path(folder) / "program.aimodel")
+        return write(program, Path(folder) / "program.aimodel")
 
-    async def describe(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def describe(self) -> dict[str, Any]:
         """Return the functions of the program, and the shapes and dtypes of the loaded one."""
         desc = self._function.desc
         ports = {
@@ -157,51 +157,57 @@ class Session:
         }
         return {"functions": list(self._model.function_names), "ports": ports}
 
-    async def keep(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def keep(self, key: int, array: Any, forget: list[int]) -> None:
         """Store the content of a state under a key, and forget others."""
-        for key in request["forget"]:
-            self._kept.pop(key, None)
-        self._kept[request["key"]] = NDArray(request["array"])
-        return {}
+        for other in forget:
+            self._kept.pop(other, None)
+        self._kept[key] = NDArray(array)
 
-    async def fetch(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def fetch(self, key: int) -> Any:
         """Return the content of a stored state."""
-        return {"array": to_numpy(self._kept[request["key"]])}
+        return to_numpy(self._kept[key])
 
-    async def call(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, inputs: dict[str, Any], states: dict[str, Any]) -> dict[str, Any]:
         """Call the function once; return outputs and updated states.
 
         A state is an array, or the key of a stored one, which is updated but not returned.
         """
-        self._trace.write("stage", "running")
-        given = {name: NDArray(array) for name, array in request["inputs"].items()}
-        sent = {n: x for n, x in request["states"].items() if not isinstance(x, int)}
-        states = {name: NDArray(array) for name, array in sent.items()}
-        kept = {n: self._kept[key] for n, key in request["states"].items() if n not in sent}
-        results = await self._function(given, state={**states, **kept})
+        given, sent = self._arrays(inputs, {n: x for n, x in states.items() if _is_array(x)})
+        kept = {name: self._kept[key] for name, key in states.items() if name not in sent}
+        results = await self._function(given, state={**sent, **kept})
         return {
             "outputs": {n: to_numpy(results[n]) for n in self._function.desc.output_names},
-            "states": {name: to_numpy(array) for name, array in states.items()},
+            "states": {name: to_numpy(array) for name, array in sent.items()},
         }
 
-    async def timed(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def timed(
+        self, inputs: dict[str, Any], states: dict[str, Any], warmup: int, runs: int
+    ) -> list[float]:
         """Call the function several times with the same inputs; return the times."""
+        given, sent = self._arrays(inputs, states)
+        return await call_seconds(self._function, given, sent, warmup=warmup, runs=runs)
+
+    def _arrays(self, *groups: dict[str, Any]) -> list[dict[str, NDArray]]:
+        """Return the arrays of a call for the runtime."""
         self._trace.write("stage", "running")
-        given = {name: NDArray(array) for name, array in request["inputs"].items()}
-        states = {name: NDArray(array) for name, array in request["states"].items()}
-        seconds = []
-        for number in range(request["warmup"] + request["runs"]):
-            began = time.perf_counter()
-            await self._function(given, state=states)
-            if number >= request["warmup"]:
-                seconds.append(time.perf_counter() - began)
-        return {"seconds": seconds}
+        return [{name: NDArray(x) for name, x in group.items()} for group in groups]
 
 
-def _module(program: Any) -> Any:
-    return (
-        program._mlir_module if hasattr(program, "_mlir_module") else program._module._mlir_module
-    )
+def _is_array(state: Any) -> bool:
+    return not isinstance(state, int)
+
+
+def _written(program: Any, path: Path) -> Any:
+    """Write an asset that only this process reads.
+
+    `save_asset` reads it again to store its hash: 0.2 of 2 s for 264 MB of weights.
+    """
+    if not hasattr(AIModelAsset, "_wrap"):
+        return program.save_asset(path)
+    path.mkdir()
+    asset = _AIModelAsset._create(path=str(path), metadata=None)
+    program._save_bytecode(asset._program_bytecode_path)
+    return AIModelAsset._wrap(asset)
 
 
 def _places(model: Any) -> dict[int, str]:
@@ -216,49 +222,17 @@ def _places(model: Any) -> dict[int, str]:
     return known
 
 
-def _end_with_parent(folder: str) -> None:
-    """Start a process that kills this one and removes its folder if the parent ends first.
-
-    A native call that does not return reads no input and may hold the interpreter lock, so a
-    thread cannot do this.
-    """
-    worker = os.getpid()
-    if os.fork():
-        return
-    os.closerange(1, 16)  # the parent recognizes a crash by the end of the pipe
-    until_closed = select.poll()
-    until_closed.register(0, 0)  # no event but the end of the pipe, which the parent writes to
-    until_closed.poll()
-    if os.getppid() == worker:
-        os.kill(worker, signal.SIGKILL)
-        shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
-
-
-def main(folder: str, detailed: bool) -> None:
-    """Serve requests until the other side closes."""
-    _end_with_parent(folder)
-    replies = os.fdopen(os.dup(1), "wb")
-    log = os.open(os.path.join(folder, "log"), os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+def serve(channel: Channel, folder: str, detailed: bool) -> None:
+    """Answer requests until the parent closes the channel; `folder` takes temporary files."""
+    processes.end_with_parent(channel.requests, folder)
     tempfile.tempdir = folder  # which the parent removes, however this process ends
-    session = Session(Trace(os.path.join(folder, "trace"), detailed=detailed))
+    session = Session(Trace(channel, detailed=detailed))
     loop = asyncio.new_event_loop()
-    while header := sys.stdin.buffer.read(_LENGTH.size):
-        (size,) = _LENGTH.unpack(header)
-        kind, request = pickle.loads(sys.stdin.buffer.read(size))
+    for kind, request in channel:
         try:
-            reply = ("ok", loop.run_until_complete(getattr(session, kind)(request)))
+            reply = ("ok", loop.run_until_complete(getattr(session, kind)(**request)))
         except Exception as error:
             reply = ("error", "".join(traceback.format_exception_only(error)).strip())
-        data = pickle.dumps(reply, protocol=5)
-        replies.write(_LENGTH.pack(len(data)))
-        replies.write(data)
-        replies.flush()
+        channel.send(reply)
     shutil.rmtree(folder, ignore_errors=True)  # the parent may have been killed
-    os._exit(0)  # a thread of the run time may abort an interpreter that shuts down
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] == "detailed")
+    os._exit(0)  # a thread of the runtime may abort an interpreter that shuts down

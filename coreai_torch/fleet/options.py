@@ -34,7 +34,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
     "export": {},
     "compress": {"block_size": _whole, "only": _texts, "skip": _texts, "least": _count},
     "convert": {"recognize": flag, "keep": _texts},
-    "verify": {"mode": partial(choice, known=("quick", "full"))},
+    "verify": {"mode": partial(choice, known=("quick", "full", "accept-unjudged"))},
     "lint": {"os": _version, "units": _units, "strict": flag},
     "bench": {"runs": _whole, "warmup": _count, "size": _whole},
 }

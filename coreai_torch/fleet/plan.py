@@ -236,7 +236,7 @@ def _check_values(grid: Grid, where: str) -> None:
                     f"{where}.scheme: unknown scheme {value!r}\n  try   use some of {KNOWN}"
                 )
     if targets := [value for value in grid.target if value != "none"]:
-        from ..rewrites import TARGETS
+        from ..targets.rewrites import TARGETS
 
         for value in targets:
             if value not in TARGETS:

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ..errors import PlanError
+from ..errors import OverwriteError, PlanError
 from .columns import COLUMNS
 
-RESULTS = "results.parquet"
+RESULTS, RUN = "results.parquet", "run.json"
 _PARTS = "parts"
 _MERGED = b"coreai_torch.parts"  # key of the metadata: the number of the last merged part
 _PART = re.compile(r"part-(\d+)\.parquet")
@@ -52,6 +52,7 @@ class Writer:
         """Lock the folder, remove what an interrupted run left, and continue its journal."""
         if self.folder.exists() and not self.folder.is_dir():
             raise PlanError(f"{self.folder} is a file\n  try   pass a folder for the results")
+        _check_own(self.folder)
         self._parts.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.folder / "lock")
         try:
@@ -109,10 +110,36 @@ class Writer:
             self._lock.close()
 
 
+def _check_own(folder: Path) -> None:
+    """Raise if a file that a run writes is there and was not written by a run."""
+    for name, is_own in ((RUN, _is_description), (RESULTS, _is_table)):
+        path = folder / name
+        if path.exists() and not is_own(path):
+            raise OverwriteError(
+                f"{path} was not written by a fleet run\n  try   pass another folder"
+            )
+
+
+def _is_description(path: Path) -> bool:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and "coreai_torch" in content
+
+
+def _is_table(path: Path) -> bool:
+    library = parquet()
+    if library is None:
+        return True  # without pyarrow, the file stays as it is
+    with _opened(library, path) as file:
+        return _MERGED in (file.metadata.metadata or {})
+
+
 def _locked(path: Path) -> IO[str]:
     import fcntl
 
-    file = path.open("w")
+    file = path.open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as cause:
@@ -227,8 +254,8 @@ def _remove_obsolete(folder: Path) -> None:
     for number, path in _numbered(folder, _JOURNAL):
         if number <= last:
             path.unlink()
-    for path in [*(folder / _PARTS).glob(".*.new"), *folder.glob(".*.new")]:
-        path.unlink()
+    for path in [*(folder / _PARTS).glob(".part-*.new"), folder / f".{RESULTS}.new"]:
+        path.unlink(missing_ok=True)
 
 
 def _merge(folder: Path) -> None:

@@ -17,7 +17,7 @@ from .content import Hasher, versions
 from .isolating import run_task
 from .local_engine import LocalEngine
 from .plan import Plan
-from .results import RESULTS, Writer, iterate
+from .results import RESULTS, RUN, Writer, iterate
 from .task import Task
 
 Function = Callable[..., dict[str, Any]]
@@ -170,4 +170,4 @@ def _describe_run(plan: Plan, folder: Path) -> None:
         "versions": list(versions()),
         "results": RESULTS,
     }
-    (folder / "run.json").write_text(json.dumps(data, indent=1) + "\n")
+    (folder / RUN).write_text(json.dumps(data, indent=1) + "\n")

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any
 
 from .. import __version__, progress
 from ..errors import PlanError, SaveError
+from ..stopwatch import Stopwatch
 from .columns import ERROR, FAIL, LOST, PASS, VERDICTS
 from .content import code_digest, library_version
 from .task import Task
@@ -83,9 +83,9 @@ class Work:
     def _step(self, name: str) -> Iterator[None]:
         self.measured["step"] = name
         self._note()
-        began = time.perf_counter()
+        watch = Stopwatch()
         yield
-        spent = time.perf_counter() - began
+        spent = watch.seconds
         if name == "convert":  # its stages that belong to other steps were counted there
             spent -= self.measured.get("export_s", 0.0) + self.measured.get("verify_s", 0.0)
         self.measured[f"{name}_s"] = round(spent, 4)
@@ -179,7 +179,7 @@ class Work:
             self.measured["max_error"] = worst_error(verdict)
 
     def _lint(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        from ..linting import UNITS, lint
+        from ..targets.lint import UNITS, lint
 
         assert self.asset is not None
         found = lint(self.asset, target=options.get("units", UNITS), os=options.get("os"))

@@ -93,7 +93,7 @@ def test_key_changes_with_the_file_of_an_input(folder, given):
 
 
 def test_source_of_this_package_is_read_once_for_all_tasks(folder, monkeypatch):
-    (folder / "models.py").write_text("import coreai_torch.pipeline\nfrom nets import layers\n")
+    (folder / "models.py").write_text("import coreai_torch.api\nfrom nets import layers\n")
     parsed = []
     names = content._names
     monkeypatch.setattr(content, "_names", lambda *file: parsed.append(file) or names(*file))

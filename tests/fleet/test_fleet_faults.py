@@ -23,12 +23,12 @@ from coreai_torch.fleet import (
     isolating,
     load_plan,
     parse_plan,
-    processes,
     read_rows,
     results,
     run,
 )
 from coreai_torch.fleet.dask_engine import DaskEngine
+from coreai_torch.sandbox import processes
 
 distributed = lazy_import("distributed")
 pyarrow = lazy_import("pyarrow")

@@ -184,7 +184,7 @@ def test_guard_that_is_killed_is_a_result_and_is_replaced(tmp_path):
     (task,) = tasks_of(["a"], "short")
     assert isolating.run_task(task.as_dict())["verdict"] == "pass"
     ((started,),) = [guards for guards in isolating._idle.values() if guards]
-    os.kill(started._process.pid, signal.SIGKILL)
+    os.kill(started.pid, signal.SIGKILL)
     time.sleep(0.2)
     assert isolating.run_task(task.as_dict())["verdict"] == "pass"
     isolating.close_guards()

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from lazy_import import lazy_import
 
 from coreai_torch.fleet import columns, options, parse_plan, plan
@@ -64,6 +65,7 @@ def test_page_lists_every_column_verdict_key_and_option():
     assert {option for known in options._CHECKS.values() for option in known} <= listed
 
 
+@pytest.mark.stored
 def test_page_has_the_stored_figures_of_efficiency():
     stored = json.loads((HERE.parents[1] / "benchmarks" / "fleet.json").read_text())["compute"]
     cells = re.findall(r"^\| (\d+) \| ([\d.]+) s \| ([\d.]+) s \| (\d+) % \|$", PAGE, re.MULTILINE)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
+import threading
+import time
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import coreai_torch
-from coreai_torch.asset import native_step, program
-from coreai_torch.asset.native_step import run_step
+from coreai_torch.asset import program
 from coreai_torch.errors import NativeError, SaveError
 from coreai_torch.ir import dialect
+from coreai_torch.sandbox import step
+from coreai_torch.sandbox.step import run_step
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
 
@@ -151,7 +156,7 @@ def test_step_runs_here_if_no_child_can_be_started(monkeypatch, tmp_path):
 
 
 def test_blocked_child_is_ended(monkeypatch):
-    monkeypatch.setattr(native_step, "_IDLE", 0.05)
+    monkeypatch.setattr(step, "_IDLE", 0.05)
     assert not run_step(lambda: os.read(os.pipe()[0], 1), "waiting")
 
 
@@ -173,3 +178,24 @@ def test_exception_larger_than_a_pipe_reaches_the_caller():
     with pytest.raises(ValueError, match="xxxx") as raised:
         run_step(raises, "testing")
     assert len(str(raised.value)) == 200_000
+
+
+def test_interruption_ends_the_child():
+    reader, writer = os.pipe()
+    children = []
+
+    def waits():
+        os.write(writer, str(os.getpid()).encode())
+        time.sleep(600)
+
+    def started():
+        children.append(int(os.read(reader, 20)))
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_step(waits, "waiting", started)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not Path(f"/proc/{children[0]}").exists()

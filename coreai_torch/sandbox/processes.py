@@ -1,9 +1,11 @@
-"""Memory of a process with its descendants, and ways to end them all."""
+"""Memory and time of a process with its descendants, and ways to end them all."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_FILES = 1 << 12  # more than this process has open when it starts
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl, in <sys/prctl.h> of Linux
 
 
@@ -26,6 +29,44 @@ def prefer_for_oom_kill() -> None:
     """Make this process the first that the system kills if it runs out of memory."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def forbid_core_dump() -> None:
+    """Write no memory image of this process to the disk if it crashes."""
+    import resource  # absent on Windows
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def end_with_parent(pipe: int, folder: str = "") -> None:
+    """Start a process that kills this one and removes its folder if the parent ends first.
+
+    The parent alone has the other end of the pipe. A native call that does not return reads no
+    input and may hold the interpreter lock, so a thread cannot do this.
+    """
+    process = os.getpid()
+    if os.fork():
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal; this process outlives it
+    os.dup2(pipe, 0)
+    os.closerange(1, _FILES)  # the parent recognizes a crash by the end of the pipes
+    until_closed = select.poll()
+    until_closed.register(0, 0)  # no event but the end of the pipe, which the parent may write to
+    until_closed.poll()
+    if os.getppid() == process:
+        os.kill(process, signal.SIGKILL)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def processor_ticks(pid: int) -> float:
+    """Return the ticks that a process used; NaN if it ended or waits for a disk."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return float("nan") if fields[0] == "D" else float(fields[11]) + float(fields[12])
 
 
 def descendants(pid: int) -> list[int]:
