@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
 
 from ..errors import ArgumentTypeError
-from ..torch_compat import OpOverload
+from ..torch_compat import OpOverload, aten
 
 Table = dict[Any, Callable[..., Any]]
+
+# Ops whose decomposition in torch returns another dtype than the kernel if the operands have
+# several: the kernel returns the common dtype of the arguments at these places.
+_KERNEL_DTYPES: Mapping[Any, Sequence[int]] = {
+    aten.binary_cross_entropy.default: (0,),
+    aten.huber_loss.default: (0,),
+    aten.mse_loss_backward.default: (1,),
+    aten.smooth_l1_loss_backward.default: (1,),
+    aten.soft_margin_loss.default: (0,),
+    aten.soft_margin_loss_backward.default: (1,),
+    aten.threshold_backward.default: (0, 1),
+}
+
+
+# Ops whose decomposition in torch casts half precision to float32 around all of its ops.
+_CAST_TO_FLOAT32 = (
+    aten.celu.default,
+    aten.frac.default,
+    aten.glu.default,
+    aten.huber_loss.default,
+    aten.log_sigmoid_forward.default,
+    aten.mse_loss.default,
+    aten.smooth_l1_loss.default,
+)
 
 
 def table(kept: Set[Any], rewrites: Mapping[Any, Callable[..., Any]]) -> Table:
@@ -19,7 +45,39 @@ def table(kept: Set[Any], rewrites: Mapping[Any, Callable[..., Any]]) -> Table:
     `kept` contains overloads, and names of ops from libraries that may not be installed.
     """
     default = dict(torch.export.default_decompositions().items())
+    for op, places in _KERNEL_DTYPES.items():
+        if op in default:
+            default[op] = _in_kernel_dtype(default[op], places)
+    for op in _CAST_TO_FLOAT32:
+        if op in default:
+            default[op] = _in_half_precision(default[op])
     return {**without(default, kept), **rewrites}
+
+
+def _in_half_precision(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decomposition that computes in half precision if all its operands have it."""
+    plain = inspect.unwrap(fn)
+
+    @functools.wraps(fn)
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        dtypes = {a.dtype for a in args if isinstance(a, torch.Tensor)}
+        is_half = dtypes in ({torch.float16}, {torch.bfloat16})
+        return (plain if is_half else fn)(*args, **kwargs)
+
+    return decomposed
+
+
+def _in_kernel_dtype(fn: Callable[..., Any], places: Sequence[int]) -> Callable[..., Any]:
+    """Cast the result of a decomposition to the common dtype of these positional arguments."""
+
+    @functools.wraps(fn)
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        given = [args[place] for place in places]
+        dtype = functools.reduce(torch.promote_types, [tensor.dtype for tensor in given])
+        result = fn(*args, **kwargs)
+        return result if result.dtype == dtype else result.to(dtype)
+
+    return decomposed
 
 
 def without(decompositions: Mapping[Any, Callable[..., Any]], kept: Set[Any]) -> Table:

@@ -1,9 +1,9 @@
 """Export-friendly replacements for torch functions that read tensor values or fix sizes.
 
 `torch.export` cannot trace `torch.cov`, which checks whether its weights sum to zero, or a loss
-that raises for a negative variance; `torch.linspace` takes no dynamic number of steps. Within
-`rewrite_for_export` these functions are computed by ops alone. Their checks of values are skipped,
-as in any exported program.
+that raises for a negative variance; `torch.linspace` takes no dynamic number of steps, and export
+gives `torch.arange(6, out=x)` another shape than eager. Within `rewrite_for_export` these functions
+are computed by ops alone. Their checks of values are skipped, as in any exported program.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ def _linspace(
     start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any
 ) -> Any:
     """Compute from both ends, as torch does, if the number of steps is dynamic."""
+    if "out" in options:
+        return _in_shape_of_out(torch.linspace)(start, end, steps, dtype=dtype, **options)
     dtype = torch.get_default_dtype() if dtype is None else dtype
     is_real = dtype.is_floating_point and not isinstance(start, Tensor | complex)
     is_real = is_real and not isinstance(end, Tensor | complex)
@@ -86,6 +88,21 @@ def _linspace(
     step = (torch.full_like(count, end) - start) / (count - 1).clamp(min=1)
     from_start, from_end = start + step * index, end - step * (count - 1 - index)
     return torch.where((index < steps // 2) | (count == 1), from_start, from_end).to(dtype)
+
+
+def _in_shape_of_out(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Write into `out` in its own shape if it has as many elements, as eager does.
+
+    Export describes the result as a vector in any case.
+    """
+
+    def write(*args: Any, out: Tensor | None = None, **options: Any) -> Any:
+        if out is None or out.dim() == 1 or options.get("dtype") not in (None, out.dtype):
+            return NotImplemented
+        made = function(*args, **{**options, "dtype": out.dtype, "device": out.device})
+        return out.copy_(made.reshape(out.shape)) if made.numel() == out.numel() else NotImplemented
+
+    return write
 
 
 def _narrow(x: Tensor, dim: int, start: Any, length: int) -> Any:
@@ -132,18 +149,24 @@ _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.equal: _equal,
     Tensor.narrow: _narrow,
     torch.allclose: _allclose,
+    torch.arange: _in_shape_of_out(torch.arange),
     torch.combinations: _combinations,
     torch.corrcoef: _corrcoef,
     torch.cov: _cov,
     torch.equal: _equal,
     torch.linalg.lstsq: lstsq,
     torch.linspace: _linspace,
+    torch.logspace: _in_shape_of_out(torch.logspace),
     torch.narrow: _narrow,
 }
 
 
 class _ReplaceFunctions(TorchFunctionMode):  # type: ignore[misc]
     """Call the replacement of a function; `NotImplemented` from it falls back to the function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced: set[Any] = set()
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -154,15 +177,17 @@ class _ReplaceFunctions(TorchFunctionMode):  # type: ignore[misc]
             first = (named.pop("input"),) if "input" in named else ()
             result = replacement(*first, *args, **named)
             if result is not NotImplemented:
+                self.replaced.add(func)
                 return result
         return func(*args, **(kwargs or {}))
 
 
 @contextmanager
-def rewrite_for_export() -> Iterator[None]:
+def rewrite_for_export() -> Iterator[set[Any]]:
     """Replace functions that read values while a model is exported within this context.
 
+    Yields the set of functions that were replaced, which grows meanwhile.
     Other threads are unaffected: torch keeps its stack of function modes per thread.
     """
-    with _ReplaceFunctions():
-        yield
+    with _ReplaceFunctions() as mode:
+        yield mode.replaced

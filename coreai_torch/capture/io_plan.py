@@ -10,9 +10,10 @@ import torch
 import torch.fx as fx
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 
-from ..errors import ConversionError, NamingError, wrong_count
+from ..errors import ConversionError, NamingError, describe, wrong_count
 from ..torch_compat import BUFFER_WRITES
 from .output_names import from_structure
+from .torch_faults import same_sizes
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,17 @@ class IOPlan:
 
 @dataclass(frozen=True)
 class Names:
-    """Names given by the caller; None means default names."""
+    """Names given by the caller; None means default names, as empty inputs and outputs do."""
 
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
     states: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Store None for empty lists."""
+        for kind in ("inputs", "outputs"):
+            if getattr(self, kind) in ([], ()):
+                object.__setattr__(self, kind, None)
 
 
 def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
@@ -85,6 +92,8 @@ def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
             constants[node] = _constant(program, spec, node)
     # The signature lists buffers before arguments, each in registration order.
     states = _named_states(state_nodes, written, specs, names.states)
+    for state in states:
+        _check_size(state)
     outputs = _named_outputs(program, nodes, names.outputs, [s.name for s in states])
     inputs = _named("input_names", [n.name for n in input_nodes], names.inputs)
     plan_ = IOPlan(
@@ -113,6 +122,23 @@ def _written(
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:
             pairs[nodes[spec.target]] = nodes[spec.arg.name]
     return pairs
+
+
+def _check_size(state: State) -> None:
+    """Raise if an input or buffer has another size after the call: `torch.sum(x, 0, out=x)`."""
+    before, after = (list(node.meta["val"].shape) for node in (state.node, state.written))
+    if same_sizes(before, after):
+        return
+    kind = "input" if state.buffer is None else "buffer"
+    raise ConversionError(
+        describe(
+            state.written,
+            f"the model changes the shape of the {kind} {(state.buffer or state.node.name)!r} from "
+            f"{before} to {after}, but a state keeps its shape",
+            "write to a tensor of the result's shape, or assign the result to a new variable "
+            "instead of passing out=",
+        )
+    )
 
 
 def _constant(

@@ -8,6 +8,7 @@ import torch
 import torch.fx as fx
 
 from ..errors import NarrowingWarning, describe, target_name
+from ..fx.programs import stored_tensors
 from .validate import calls
 from .value_ranges import WIDEST, Ranges, op_name
 
@@ -27,7 +28,7 @@ _WIDE = (torch.int64, torch.uint64)
 
 def warn(program: torch.export.ExportedProgram) -> None:
     """Issue one warning that names every operation at risk."""
-    ranges = Ranges(_constants(program))
+    ranges = Ranges(stored_tensors(program, states=False))
     risky = [node for node in calls(program.graph_module) if _at_risk(ranges, node)]
     if not risky:
         return
@@ -41,17 +42,6 @@ def warn(program: torch.export.ExportedProgram) -> None:
         for node in risky
     )
     warnings.warn(named, NarrowingWarning, stacklevel=3)
-
-
-def _constants(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
-    """Return the constants of a program by the name of their placeholder."""
-    mutated = set(program.graph_signature.buffers_to_mutate.values())
-    found = {}
-    for spec in program.graph_signature.input_specs:
-        value = program.state_dict.get(spec.target, program.constants.get(spec.target))
-        if isinstance(value, torch.Tensor) and spec.target not in mutated:
-            found[spec.arg.name] = value
-    return found
 
 
 def _at_risk(ranges: Ranges, node: fx.Node) -> bool:

@@ -18,7 +18,7 @@ _MOST = 2**31 - 1  # larger bounds mean that there is none
 def size_ranges(
     program: torch.export.ExportedProgram, plan: IOPlan
 ) -> dict[str, dict[str, list[Any]]]:
-    """Return `{"x": {"0": ["batch", 1, 8]}}`: name and bounds by port and axis.
+    """Return `{"x": {"0": ["batch", 1, 8, 2]}}`: name, bounds and example by port and axis.
 
     The upper bound is None if there is none. Sizes that depend on data are left out.
     """
@@ -53,7 +53,8 @@ def _size(size: torch.SymInt, program: torch.export.ExportedProgram) -> list[Any
     text = str(expression)
     for symbol in sorted(expression.free_symbols, key=lambda s: -len(str(s))):
         text = text.replace(str(symbol), names.get(symbol, str(symbol)))
-    return [text, *_bounds(expression, environment, program.range_constraints)]
+    bounds = _bounds(expression, environment, program.range_constraints)
+    return [text, *bounds, size.node.hint if size.node.has_hint() else None]
 
 
 def _bounds(expression: Any, environment: Any, given: Mapping[Any, Any]) -> list[int | None]:

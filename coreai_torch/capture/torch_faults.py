@@ -9,7 +9,7 @@ wrong description.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,9 +85,40 @@ FAULTS = (
 _BY_TARGET = {target: fault for fault in FAULTS for target in fault.targets}
 
 
+def same_sizes(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether two shapes have the same rank and no static size differs."""
+    return len(one) == len(other) and all(
+        a == b for a, b in zip(one, other, strict=True) if isinstance(a, int) and isinstance(b, int)
+    )
+
+
+def _check_write(node: fx.Node) -> None:
+    """Raise if a part of a tensor is written in another shape: `torch.arange(6, out=x[:, 1:])`."""
+    if node.target not in (aten.slice_scatter.default, aten.select_scatter.default):
+        return
+    into, source = (node.args[i].meta["val"] for i in (0, 1))
+    axis = (node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)) % into.dim()
+    want, have = list(into.shape), list(source.shape)
+    if node.target is aten.select_scatter.default:
+        del want[axis]
+    elif len(want) == len(have):
+        want[axis] = have[axis]
+    if not same_sizes(want, have):
+        raise TorchFaultError(
+            describe(
+                node,
+                f"a result of the shape {have} is written to a part of a tensor of the shape "
+                f"{list(into.shape)}: torch.export describes the result of out= wrongly",
+                "export with coreai_torch.convert, or write part.copy_(result.reshape(part.shape)) "
+                "instead of out=part",
+            )
+        )
+
+
 def repair(calls: Iterable[fx.Node]) -> None:
     """Correct the description of results that are only returned; raise for those that are read."""
     for node in calls:
+        _check_write(node)
         fault = _BY_TARGET.get(node.target)
         corrections = fault.correct(node) if fault else {}
         if fault and corrections:

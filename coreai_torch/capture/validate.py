@@ -11,9 +11,9 @@ import torch
 import torch.fx as fx
 
 from ..errors import REGISTER_HINT, NotDecomposedError, describe, target_name, unsupported
+from ..fx.liveness import live_nodes
 from ..torch_compat import OpOverload, has_composite_kernel, schema_of
 from . import torch_faults
-from .liveness import live_nodes
 
 # Ops that occur in training mode only, and what they do.
 _TRAINING = {

@@ -10,10 +10,17 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 
-from ..capture.copying import copied_module
-from ..capture.rebuilding import argument, example_leaves, rebuilt
+from ..fx.editing import Writer, output_of
+from ..fx.programs import (
+    Signature,
+    argument,
+    copied_module,
+    example_leaves,
+    user_inputs,
+    with_graph,
+)
 from ..torch_compat import aten, pytree
-from .images import ImageInput, Step
+from .images import ImageInput
 
 Convert = Callable[[torch.Tensor], torch.Tensor]
 
@@ -71,13 +78,13 @@ def adapt(
         rewrite.input(node, inputs[node.name])
     if outputs is not None:
         rewrite.bool_outputs(outputs.dtype)
-    return rebuilt(
+    ports = [*rewrite.added, *program.graph_signature.input_specs]
+    return with_graph(
         program,
         module,
-        [*rewrite.added, *program.graph_signature.input_specs],
-        rewrite.output_specs(),
+        weights=rewrite.constants,
         example_inputs=_examples(program, inputs),
-        constants=rewrite.constants,
+        signature=Signature(ports, rewrite.output_specs()),
     )
 
 
@@ -95,12 +102,6 @@ def reference(
         if name in inputs
     }
     return Adapted(model, before, _torch_output(outputs))
-
-
-def user_inputs(program: torch.export.ExportedProgram) -> list[str]:
-    """Return the names of the arguments of `forward`, in the order of the leaves."""
-    specs = program.graph_signature.input_specs
-    return [getattr(s.arg, "name", "") for s in specs if s.kind is InputKind.USER_INPUT]
 
 
 def from_model(adapter: Adapter, value: Any) -> Any:
@@ -159,9 +160,9 @@ class _Rewrite:
             steps = [(aten.ne.Scalar, (0,), {})]
         users = list(node.users)
         node.meta = {**node.meta, "val": _fake(value, shape, dtype)}
-        result = node
-        for step in steps:
-            result = self._emit(result, step, self._body)
+        result, write = node, Writer(self._body, like=node)
+        for op, args, named in steps:
+            result = write.call(op, result, *args, **named)
         for user in users:
             user.replace_input_with(node, result)
 
@@ -185,46 +186,30 @@ class _Rewrite:
         self.added.append(spec)
         return placeholder
 
-    def _emit(self, operand: fx.Node, step: Step, before: fx.Node) -> fx.Node:
-        op, args, kwargs = step
-        with self._graph.inserting_before(before):
-            node = self._graph.call_function(op, (operand, *args), kwargs)
-        values = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-        with operand.meta["val"].fake_mode:
-            node.meta["val"] = op(*values[0], **values[1])
-        return node
-
     def bool_outputs(self, dtype: torch.dtype) -> None:
         """Cast the bool outputs; states keep their type."""
-        output = self._output
+        output = output_of(self._graph)
         results = list(output.args[0])
         for index, spec in enumerate(self._program.graph_signature.output_specs):
             value = results[index]
             if spec.kind is OutputKind.USER_OUTPUT and isinstance(value, fx.Node):
                 found = value.meta.get("val")
                 if isinstance(found, torch.Tensor) and found.dtype == torch.bool:
-                    step = (aten._to_copy.default, (), {"dtype": dtype})
-                    results[index] = self._renamed(value, self._emit(value, step, output))
+                    results[index] = self._renamed(value, Writer(output, value).cast(value, dtype))
         output.args = (tuple(results),)
 
     def _renamed(self, value: fx.Node, cast: fx.Node) -> fx.Node:
         """Give the cast the name of the output, from which the name of the port is taken."""
         if value.op != "placeholder":
-            name = value.name
-            value.name = f"{name}_bool"
-            cast.name = name
+            value.name, cast.name = cast.name, value.name
         return cast
-
-    @property
-    def _output(self) -> fx.Node:
-        return next(iter(reversed(self._graph.nodes)))
 
     def output_specs(self) -> list[Any]:
         """Return the specifications of the outputs, with the names of the nodes returned now."""
         specs = self._program.graph_signature.output_specs
         return [
             replace(spec, arg=argument(value)) if isinstance(value, fx.Node) else spec
-            for spec, value in zip(specs, self._output.args[0], strict=True)
+            for spec, value in zip(specs, output_of(self._graph).args[0], strict=True)
         ]
 
 

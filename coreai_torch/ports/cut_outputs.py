@@ -8,12 +8,22 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
-from torch.export.graph_signature import InputKind, InputSpec, OutputKind, OutputSpec
+from torch.export.graph_signature import InputKind, OutputKind, OutputSpec
 
-from ..capture.copying import copied_module
 from ..capture.io_plan import IOPlan, State
-from ..capture.rebuilding import argument, example_leaves, flat_inputs, named_outputs, rebuilt
 from ..errors import NamingError
+from ..fx.editing import erase_unused, output_of
+from ..fx.programs import (
+    Signature,
+    argument,
+    copied_module,
+    example_leaves,
+    flat_inputs,
+    name_of,
+    named_outputs,
+    user_inputs,
+    with_graph,
+)
 
 Program: TypeAlias = "torch.export.ExportedProgram"
 
@@ -32,21 +42,18 @@ def cut_outputs(program: Program, plan: IOPlan, wanted: Sequence[str]) -> Progra
     ]
     module = copied_module(program.graph_module)
     nodes = {n.name: n for n in module.graph.nodes}
-    returned = next(iter(reversed(module.graph.nodes)))
-    returned.args = (tuple(nodes[spec.arg.name] for spec in outputs),)
-    alive = _remove_dead(module.graph, {state.node.name for state in kept})
-    inputs = [s for s in program.graph_signature.input_specs if _name(s) in alive]
+    output_of(module.graph).args = (tuple(nodes[spec.arg.name] for spec in outputs),)
+    erase_unused(module.graph, {state.node.name for state in kept})
+    alive = {node.name for node in module.graph.nodes}
+    inputs = [s for s in program.graph_signature.input_specs if name_of(s) in alive]
     leaves = _leaves(program, alive)
     count = sum(spec.kind is InputKind.USER_INPUT for spec in inputs)
     examples, in_spec = flat_inputs([0] * count if leaves is None else leaves)
-    return rebuilt(
+    return with_graph(
         program,
         module,
-        inputs,
-        outputs,
         example_inputs=None if leaves is None else examples,
-        in_spec=in_spec,
-        out_spec=named_outputs(list(found)),
+        signature=Signature(inputs, outputs, in_spec, named_outputs(list(found))),
     )
 
 
@@ -141,7 +148,7 @@ def _kept_states(plan: IOPlan, values: Iterable[fx.Node]) -> list[State]:
 def _writes(program: Program, kept: Sequence[State]) -> list[OutputSpec]:
     """Return the specifications of the writes to the states that stay."""
     signature = program.graph_signature
-    names = {spec.target: _name(spec) for spec in signature.input_specs if spec.target}
+    names = {spec.target: name_of(spec) for spec in signature.input_specs if spec.target}
     states = {state.node.name for state in kept}
     return [
         spec
@@ -151,22 +158,9 @@ def _writes(program: Program, kept: Sequence[State]) -> list[OutputSpec]:
     ]
 
 
-def _remove_dead(graph: fx.Graph, states: Collection[str]) -> set[str]:
-    """Erase what no output depends on; return the names of the placeholders that stay."""
-    for node in reversed(list(graph.nodes)):
-        if node.op != "output" and not node.users and node.name not in states:
-            graph.erase_node(node)
-    return {node.name for node in graph.nodes if node.op == "placeholder"}
-
-
 def _leaves(program: Program, alive: Collection[str]) -> list[Any] | None:
     leaves = example_leaves(program)
     if leaves is None:
         return None
-    specs = program.graph_signature.input_specs
-    arguments = [spec for spec in specs if spec.kind is InputKind.USER_INPUT]
-    return [leaf for spec, leaf in zip(arguments, leaves, strict=True) if _name(spec) in alive]
-
-
-def _name(spec: InputSpec) -> str:
-    return str(getattr(spec.arg, "name", ""))
+    names = user_inputs(program)
+    return [leaf for name, leaf in zip(names, leaves, strict=True) if name in alive]

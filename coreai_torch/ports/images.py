@@ -39,6 +39,8 @@ class ImageInput:
         mean: subtracted after scaling; a number, or one for each channel of the model.
         std: the divisor; a number, or one for each channel of the model.
         model_color: the channel order of the model, "RGB" or "BGR".
+
+    The asset stores these arguments: `read_metadata(asset)["images"]` returns them.
     """
 
     layout: str = "HWC"
@@ -61,6 +63,16 @@ class ImageInput:
                 raise ConversionError(
                     f"{name} of an image input is {getattr(self, name)!r}\n  try   pass {wanted}"
                 )
+
+    def record(self) -> dict[str, Any]:
+        """Return the arguments as an asset stores them."""
+        numbers = {name: _plain(getattr(self, name)) for name in ("scale", "mean", "std")}
+        return {
+            "layout": self.layout,
+            "color": self.color,
+            **numbers,
+            "model_color": self.model_color,
+        }
 
     @property
     def channels(self) -> int:
@@ -156,6 +168,11 @@ def _check_choice(name: str, given: str, known: Sequence[str]) -> None:
 def _listed(value: float | Sequence[float]) -> list[float]:
     values = value if isinstance(value, Sequence | torch.Tensor) else [value]
     return [float(number) for number in values]
+
+
+def _plain(value: float | Sequence[float]) -> float | list[float]:
+    numbers = _listed(value)
+    return numbers if isinstance(value, Sequence | torch.Tensor) else numbers[0]
 
 
 def _column(value: float | Sequence[float]) -> torch.Tensor:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from coreai.authoring import AIModelAsset, AIProgram
 
-from ..asset.metadata import metadata_text
+from ..asset import reading
+from ..asset.metadata import IMAGES, LABELS, images_of, read_metadata
 from ..asset.program import Program
 from ..capture.io_plan import IOPlan, Names, plan
 from ..capture.prepare import Captured
 from ..errors import ArgumentTypeError, ConversionError, NamingError
+from ..fx.programs import user_inputs
 from ..ir.types import narrow
-from .adapting import Adapter, BoolPort, adapt, from_model, reference, user_inputs
+from .adapting import Adapter, BoolPort, adapt, from_model, reference
 from .cut_outputs import cut_outputs
 from .images import ImageInput
 from .labels import check_labels
@@ -25,37 +29,47 @@ _BOOL_PORTS = ("bool", "int8", "uint8", "int32", "float16", "float32")
 
 
 @dataclass(frozen=True)
-class PortRequest:
-    """The arguments of `convert` that concern inputs and outputs; its docstring explains them."""
+class Ports:
+    """The inputs, outputs and states of a converted program.
 
-    images: Mapping[str, ImageInput] = field(default_factory=dict)
+    Args:
+        input_names: one name for each argument that `forward` only reads, in order.
+        output_names: one name for each value that it returns.
+        state_names: one name for each buffer, then each argument, that it writes in place.
+        outputs: names of FX nodes, or paths of modules, whose values the program returns instead
+            of those of the model; what they do not depend on is removed, inputs too.
+        images: inputs that take uint8 pixels, by name; each `ImageInput` has the preprocessing.
+        bool_ports: the dtype of bool inputs and outputs, such as "int8", because devices reject
+            bool inputs; the `port_notes` of the result name each port whose dtype changed.
+        labels: the class labels of an output, or of each output by name.
+    """
+
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | None = None
+    state_names: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
+    images: Mapping[str, ImageInput] | None = None
     bool_ports: str = "bool"
     labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls, images: Any, outputs: Any, bool_ports: str, labels: Any, metadata: Any
-    ) -> PortRequest:
-        """Return the request after a check of its arguments."""
-        for what, given in (("images", images), ("metadata", metadata)):
-            if given is not None and not isinstance(given, Mapping):
-                raise ArgumentTypeError(f"{what} is {given!r}\n  try   pass a dictionary")
-        request = cls(images or {}, outputs, bool_ports, labels, metadata or {})
-        for name, value in request.metadata.items():
-            metadata_text(name, value)  # raises before the conversion, which may take long
-        wrong = [v for v in request.images.values() if not isinstance(v, ImageInput)]
+    def __post_init__(self) -> None:
+        """Raise if an argument has the wrong type or value."""
+        if self.images is not None and not isinstance(self.images, Mapping):
+            raise ArgumentTypeError(f"images is {self.images!r}\n  try   pass a dictionary")
+        wrong = [v for v in (self.images or {}).values() if not isinstance(v, ImageInput)]
         if wrong:
             raise ArgumentTypeError(
                 f"images has the value {wrong[0]!r}\n  try   pass images={{'x': ImageInput()}}"
             )
-        if request.bool_ports not in _BOOL_PORTS:
+        if self.bool_ports not in _BOOL_PORTS:
             raise ConversionError(
-                f"bool_ports is {request.bool_ports!r}\n"
-                f"  try   pass one of {', '.join(_BOOL_PORTS)}"
+                f"bool_ports is {self.bool_ports!r}\n  try   pass one of {', '.join(_BOOL_PORTS)}"
             )
-        return request
+
+    @property
+    def names(self) -> Names:
+        """The names of the ports."""
+        return Names(self.input_names, self.output_names, self.state_names)
 
     @property
     def changes_program(self) -> bool:
@@ -66,24 +80,25 @@ class PortRequest:
         self, model: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
     ) -> tuple[Sequence[Any] | None, Mapping[str, Any] | None]:
         """Return example inputs of the model; uint8 tensors for images are preprocessed."""
-        if not self.images or not isinstance(model, torch.nn.Module) or args is None:
+        images = self.images or {}
+        if not images or not isinstance(model, torch.nn.Module) or args is None:
             return args, kwargs
         try:
             bound = inspect.signature(model.forward).bind(*args, **(kwargs or {}))
         except (TypeError, ValueError):  # reported by the export
             return args, kwargs
         dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-        for name, image in self.images.items():
+        for name, image in images.items():
             value = bound.arguments.get(name)
             if isinstance(value, torch.Tensor) and value.dtype == torch.uint8:
                 bound.arguments[name] = image.preprocess(value, dtype)
         return bound.args, bound.kwargs
 
-    def apply(self, captured: Captured, names: Names) -> Captured:
+    def apply(self, captured: Captured) -> Captured:
         """Return the captured program with the requested outputs and adapters."""
         if not self.changes_program:
             return captured
-        program, model = captured.program, captured.source
+        program, model, names = captured.program, captured.source, self.names
         if self.outputs is not None:
             program = model = cut_outputs(program, captured.plan, self.outputs)
         inputs, outputs = self._adapters(program, plan(program, names))
@@ -106,7 +121,7 @@ class PortRequest:
         ]
 
     def _leaf(self, node: str, port: str, leaf: Any) -> Any:
-        image = self.images.get(port) or self.images.get(node)
+        image = self._image(port, node)
         if image is not None:
             return from_model(image, leaf)
         is_bool = isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bool
@@ -122,7 +137,7 @@ class PortRequest:
         self, program: torch.export.ExportedProgram, ports: IOPlan
     ) -> tuple[dict[str, Adapter], BoolPort | None]:
         found: dict[str, Adapter] = {}
-        for name, image in self.images.items():
+        for name, image in (self.images or {}).items():
             node = _input_called(name, ports)
             image.check(name, node.meta["val"])
             found[node.name] = image
@@ -134,14 +149,49 @@ class PortRequest:
         return found, port
 
     def describe(self, captured: Captured, program: Program) -> None:
-        """Set the metadata of a converted program, and notes about ports of other types."""
+        """Record the ports in a converted program, and note those whose types changed."""
         before, after = (captured.original or captured).plan, captured.plan
         program.port_notes = (
             *_notes("input", before.inputs, after.inputs),
             *_notes("output", before.outputs, after.outputs),
         )
-        labels = check_labels(self.labels, after)
-        program.metadata |= {**self.metadata, **({"labels": labels} if labels else {})}
+        described = {LABELS: check_labels(self.labels, after), IMAGES: self._records(after)}
+        program.metadata |= {name: value for name, value in described.items() if value}
+
+    def _records(self, ports: IOPlan) -> dict[str, Any]:
+        """Return the arguments of the image inputs of a program by the names of its inputs."""
+        found = ((port.name, self._image(port.name, port.node.name)) for port in ports.inputs)
+        return {name: image.record() for name, image in found if image is not None}
+
+    def _image(self, port: str, node: str) -> ImageInput | None:
+        """Return the image input of a name in the program, or of a name in the model."""
+        images = self.images or {}
+        return images.get(port) or images.get(node)
+
+
+def recorded_images(source: Any, entrypoint: str, names: Sequence[str]) -> dict[str, ImageInput]:
+    """Return the image inputs that a program records, by the names of the model's inputs.
+
+    An input of another name is the one at the same place.
+    """
+    if not isinstance(source, AIProgram | AIModelAsset | Path | str):
+        return {}
+    try:
+        recorded = images_of(read_metadata(source))
+        function = reading.read(source, largest=0).functions[entrypoint] if recorded else None
+    except (ConversionError, OSError, KeyError):  # reported by whoever runs the program
+        return {}
+    if function is None:
+        return {}
+    ports = [port.name for port in function.inputs if port.type.kind != "handle"]
+    own = {name: name for name in names} | dict(
+        pair for pair in zip(ports, names, strict=False) if pair[0] not in names
+    )
+    known = ImageInput.__dataclass_fields__
+    return {
+        own.get(name, name): ImageInput(**{n: v for n, v in data.items() if n in known})
+        for name, data in recorded.items()
+    }
 
 
 def _input_called(name: str, ports: IOPlan) -> torch.fx.Node:

@@ -7,12 +7,14 @@ from .checking import (
     check_unused,
     listed_calibration,
 )
-from .half import PrecisionReport, to_half, to_half_together
+from .float32_ops import Float32Ops
+from .half import PrecisionReport, set_report, to_half, to_half_together
 from .islands import Island
 from .options import UNCALIBRATED, Precision
 
 __all__ = [
     "UNCALIBRATED",
+    "Float32Ops",
     "Island",
     "Precision",
     "PrecisionReport",
@@ -21,6 +23,7 @@ __all__ = [
     "check_precision",
     "check_unused",
     "listed_calibration",
+    "set_report",
     "to_half",
     "to_half_together",
 ]

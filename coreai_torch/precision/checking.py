@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.export.graph_signature import InputKind
 
 from ..errors import ArgumentTypeError, ConversionError, NamingError
+from ..fx.programs import user_inputs
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _INPUTS = "  try   pass calibration=[(x,), ...], one tuple of args for each input"
@@ -72,11 +72,7 @@ def checked_samples(
     program: torch.export.ExportedProgram, samples: Iterable[Sequence[Any]]
 ) -> list[list[Any]]:
     """Return the inputs in the dtypes of the program; raise if one does not fit it."""
-    names = [
-        getattr(spec.arg, "name", "")
-        for spec in program.graph_signature.input_specs
-        if spec.kind is InputKind.USER_INPUT
-    ]
+    names = user_inputs(program)
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     return [
         [

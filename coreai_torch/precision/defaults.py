@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
+from ..fx.programs import stored_tensors
 from ..torch_compat import HigherOrderOperator
 from .accumulators import accumulators
 from .nodes import base, op_name, tensors
@@ -87,10 +88,9 @@ def masks(program: torch.export.ExportedProgram, dtype: torch.dtype) -> set[str]
     float32 gives equal weights.
     """
     largest: dict[str, float] = {}
-    stored = {**program.constants, **program.state_dict}
-    for spec in program.graph_signature.input_specs:
-        if is_full(stored.get(spec.target)) and stored[spec.target].numel():
-            largest[spec.arg.name] = float(stored[spec.target].detach().abs().max())
+    for name, value in stored_tensors(program).items():
+        if is_full(value) and value.numel():
+            largest[name] = float(value.detach().abs().max())
     tables = _tables(program)
     for node in program.graph.nodes:
         if node.op == "call_function":

@@ -1,8 +1,4 @@
-"""Calls of externalized modules in a captured graph: they are between marks.
-
-`passes.externalize` adds the marks: `coreai_torch::boundary(tensors, "3 in x mask")` begins a call,
-"3 out ..." ends it, and "own" and "left" name buffers.
-"""
+"""Calls of externalized modules in a captured graph: they are between marks."""
 
 from __future__ import annotations
 
@@ -11,28 +7,18 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
-_MARK = "coreai_torch.boundary.default"
-
-
-def is_mark(node: fx.Node) -> bool:
-    """Return whether a node only names tensors at the boundary of a call."""
-    return node.op == "call_function" and str(node.target) == _MARK
-
-
-def _tag(mark: fx.Node) -> tuple[str, str]:
-    number, side = str(mark.args[1]).split(" ")[:2]
-    return number, side
+from ..fx.marks import is_mark, read
 
 
 def begins(mark: fx.Node) -> bool:
     """Return whether a mark begins a call."""
-    return _tag(mark)[1] == "in"
+    return read(mark)[1] == "in"
 
 
 def nodes_of_call(mark: fx.Node) -> Iterator[fx.Node]:
     """Yield the nodes between the mark that begins a call and the one that ends it."""
-    end, node = (_tag(mark)[0], "out"), mark.next
-    while node.op != "output" and not (is_mark(node) and _tag(node) == end):
+    end, node = (read(mark)[0], "out"), mark.next
+    while node.op != "output" and not (is_mark(node) and read(node)[:2] == end):
         if not is_mark(node):
             yield node
         node = node.next
@@ -42,7 +28,7 @@ def nodes_of_call(mark: fx.Node) -> Iterator[fx.Node]:
 class Call:
     """A call that has begun; `replaced` has what its arguments are inside."""
 
-    number: str
+    number: int
     place: int  # among all calls
     names: list[str] = field(default_factory=list)  # of its nodes
     replaced: dict[fx.Node, fx.Node] = field(default_factory=dict)
@@ -57,7 +43,7 @@ class Calls:
 
     def read(self, mark: fx.Node) -> Call | None:
         """Begin or end a call; return a call that began."""
-        number, side = _tag(mark)
+        number, side, _ = read(mark)
         if side == "in":
             self.around.append(Call(number, self._count))
             self._count += 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,6 +17,7 @@ from ..errors import ConversionError, module_path
 from . import running
 from .checking import DTYPES, check_keep, check_precision, checked_samples
 from .defaults import defaults
+from .float32_ops import Float32Ops, float32_ops
 from .islands import Found, Island, Search
 from .recast import WeightCasts, recast
 
@@ -35,6 +36,7 @@ class PrecisionReport:
     error_after: float = 0.0
     limit: float = 0.0
     float32_share: float | None = None  # of the multiply-adds
+    float32: Float32Ops | None = None  # of the converted program, those of lowerings included
 
     def __str__(self) -> str:
         count = len(self.islands)
@@ -43,8 +45,19 @@ class PrecisionReport:
         lines.append(f"  error {errors} (limit {self.limit:.2g})")
         if self.float32_share is not None:
             lines.append(f"  {self.float32_share:.1%} of the multiply-adds in float32")
+        if self.float32 is not None:
+            lines.append(f"  {self.float32}")
         lines += [f"  {i.node} = {i.op}: {i.reason}" for i in self.islands]
         return "\n".join(lines)
+
+
+def set_report(program: Any, reports: Mapping[str, PrecisionReport]) -> None:
+    """Store the reports of entry points in their program, with the float32 ops that it has."""
+    if not reports:
+        return
+    counted = float32_ops(program, list(reports))
+    found = [replace(r, float32=c) for r, c in zip(reports.values(), counted, strict=True)]
+    program.precision_report = found[0] if len(found) == 1 else found
 
 
 def to_half(

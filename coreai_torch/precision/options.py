@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.export.graph_signature import InputKind
 
 from ..errors import CalibrationWarning, ConversionError
+from ..fx.programs import user_inputs
 from ..torch_compat import pytree
 from .checking import DTYPES, check_keep, check_names, check_precision, listed_calibration
 from .half import PrecisionReport, to_half
@@ -25,7 +25,16 @@ UNCALIBRATED = (
 
 @dataclass(frozen=True)
 class Precision:
-    """Half precision for `TorchConverter(precision=...)`; `convert` explains the arguments."""
+    """Half precision: the dtype to compute in, and what stays in float32.
+
+    Args:
+        dtype: "float16" or "bfloat16".
+        keep: "auto" finds what must stay in float32 by measuring; or patterns of module paths, ops
+            and FX nodes, as ["encoder.norm*", "aten.exp"].
+        calibration: inputs to measure with, each a tuple of args or a dict of kwargs; without it
+            the example inputs are used, with a warning.
+        half_ports: whether float32 inputs and outputs become half precision too.
+    """
 
     dtype: str = "float16"
     keep: str | Sequence[str] = "auto"
@@ -77,8 +86,7 @@ class Precision:
 
 def _leaves(program: torch.export.ExportedProgram, given: Any) -> list[Any]:
     """Return inputs, a tuple of args or a dictionary by name, as a flat list."""
-    specs = program.graph_signature.input_specs
-    names = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
+    names = user_inputs(program)
     if isinstance(given, Mapping) and set(given) == set(names):
         return [given[name] for name in names]
     if isinstance(given, Mapping):

@@ -15,9 +15,11 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-from ..capture.copying import copied_module, with_graph
+from ..fx.editing import Writer
+from ..fx.marks import is_mark
+from ..fx.programs import copied_module, name_of, with_graph
 from ..torch_compat import aten, pytree
-from .externalized import Calls, begins, is_mark, nodes_of_call
+from .externalized import Calls, begins, nodes_of_call
 
 FULL = torch.float32
 
@@ -40,7 +42,6 @@ def recast(
     casts = WeightCasts(dtype) if weights is None else weights
     rewrite = _Recast(program, module.graph, frozenset(kept), casts, half_ports, frozenset(masks))
     state = rewrite.run()
-    module.recompile()
     inputs = _cast_all(program.example_inputs, dtype) if half_ports else None
     return with_graph(program, module, weights=state, example_inputs=inputs)
 
@@ -135,7 +136,7 @@ class _Recast:
         nodes = {node.name: node for node in self._graph.nodes if node.op == "placeholder"}
         state = {}
         for spec in self._program.graph_signature.input_specs:
-            node = nodes.get(getattr(spec.arg, "name", ""))
+            node = nodes.get(name_of(spec))
             if node is None or not is_full(node.meta.get("val")):
                 continue
             if spec.kind is InputKind.USER_INPUT:
@@ -173,11 +174,8 @@ class _Recast:
 
     def _contiguous(self, norm: fx.Node) -> fx.Node:
         """Return the contiguous input of a norm; `running` has the fault of torch."""
-        with self._graph.inserting_before(norm):
-            options = {"memory_format": torch.contiguous_format}
-            copy = self._graph.call_function(aten.clone.default, norm.args[:1], options)
-        copy.meta = {**norm.meta, "val": norm.args[0].meta["val"]}
-        return copy
+        options = {"memory_format": torch.contiguous_format}
+        return Writer(norm).call(aten.clone.default, norm.args[0], **options)
 
     def _mark(self, mark: fx.Node) -> None:
         """Pass float arguments to an externalized module in the dtype that it computes in."""
@@ -204,19 +202,15 @@ class _Recast:
         key = (node, dtype, self._calls.innermost)
         if key not in self._casts:
             place = node.next if node.op != "placeholder" else self._first_call()
-            with self._graph.inserting_before(user if self._has_marks else place):
-                given = self._clamped(node, dtype) if node.name in self._masks else node
-                cast = self._graph.call_function(aten._to_copy.default, (given,), {"dtype": dtype})
-            cast.meta = dict(node.meta)
-            cast.meta["val"] = node.meta["val"].to(dtype)
-            self._casts[key] = cast
+            write = Writer(user if self._has_marks else place, like=node)
+            if node.name in self._masks:
+                bound = mask_bound(dtype)
+                self._casts[key] = write.cast(
+                    write.call(aten.clamp.default, node, -bound, bound), dtype
+                )
+            else:
+                self._casts[key] = write.cast(node, dtype)
         return self._casts[key]
-
-    def _clamped(self, mask: fx.Node, dtype: torch.dtype) -> fx.Node:
-        bound = mask_bound(dtype)
-        clamped = self._graph.call_function(aten.clamp.default, (mask, -bound, bound))
-        clamped.meta = dict(mask.meta)
-        return clamped
 
     def _first_call(self) -> fx.Node:
         return next(node for node in self._graph.nodes if node.op != "placeholder")
@@ -233,9 +227,9 @@ class _Recast:
         results = list(node.args[0])
         targets = {n.name: n for n in self._graph.nodes if n.op == "placeholder"}
         by_fqn = {
-            spec.target: targets[spec.arg.name]
+            spec.target: targets[name_of(spec)]
             for spec in self._program.graph_signature.input_specs
-            if getattr(spec.arg, "name", "") in targets
+            if name_of(spec) in targets
         }
         for index, spec in enumerate(self._program.graph_signature.output_specs):
             value = results[index]
@@ -259,13 +253,9 @@ class _Recast:
 
     def _as_output(self, value: fx.Node, dtype: torch.dtype, name: str, before: fx.Node) -> fx.Node:
         """Return an output in another dtype, under the name that the signature knows."""
-        with self._graph.inserting_before(before):
-            cast = self._graph.call_function(aten._to_copy.default, (value,), {"dtype": dtype})
-        cast.meta = dict(value.meta)
-        cast.meta["val"] = value.meta["val"].to(dtype)
+        cast = Writer(before, like=value).cast(value, dtype)
         if value.name == name:
-            value.name = f"{name}_half"
-            cast.name = name
+            value.name, cast.name = cast.name, value.name
         return cast
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.export.graph_signature import InputKind
 
 from ..capture.feeding import feed
+from ..fx.marks import is_mark
+from ..fx.programs import stored_tensors
 from ..torch_compat import aten
 from .defaults import is_choice
-from .externalized import is_mark
 from .nodes import op_name
 from .recast import FULL, WeightCasts, has_full_result, is_full, mask_bound, without_full
 
@@ -201,12 +201,7 @@ def _chosen(value: Any, positions: Any) -> Any:
 
 def _stored(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
     """Return the float32 parameters, buffers and constants by the names of their placeholders."""
-    stored = {**program.constants, **program.state_dict}
-    found = {}
-    for spec in program.graph_signature.input_specs:
-        if spec.kind is not InputKind.USER_INPUT and is_full(stored.get(spec.target)):
-            found[spec.arg.name] = stored[spec.target]
-    return found
+    return {name: value for name, value in stored_tensors(program).items() if is_full(value)}
 
 
 def _multiply_adds(node: fx.Node, args: Sequence[Any], result: torch.Tensor) -> int:

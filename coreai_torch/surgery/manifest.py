@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..asset.replacing import ASSET, Kind
 from ..errors import ConversionError
 
 MANIFEST = "manifest.json"
@@ -59,6 +60,19 @@ class Manifest:
             raise ConversionError(
                 f"{path} cannot be read: {cause}\n  try   split the model again"
             ) from cause
+
+
+def _foreign_names(folder: Path) -> list[str] | None:
+    """Return what is in a folder beside the files of a split; None if it is not a split model."""
+    try:
+        files = [part.file for part in Manifest.read(folder).parts]
+    except (ConversionError, FileNotFoundError):
+        return None
+    known = {MANIFEST, *(file for file in files if ASSET.foreign(folder / file) == [])}
+    return sorted(entry.name for entry in folder.iterdir() if entry.name not in known)
+
+
+SPLIT = Kind("a folder of an earlier split", _foreign_names)
 
 
 def _part(data: dict[str, Any]) -> PartFile:

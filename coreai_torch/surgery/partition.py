@@ -12,8 +12,8 @@ from torch import fx
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, OutputSpec
 
 from ..capture.io_plan import IOPlan, Names, State
-from ..capture.rebuilding import argument, flat_inputs, named_outputs, rebuilt
 from ..errors import ConversionError
+from ..fx.programs import Signature, argument, flat_inputs, name_of, named_outputs, with_graph
 from ..passes.externalize.cut import is_number
 from ..torch_compat import BUFFER_WRITES, aten
 from .cut_points import Steps
@@ -60,9 +60,7 @@ class Partition:
             for node in steps.nodes[bounds[part] : bounds[part + 1]]
         }
         self._drafts = [_Draft(list(steps.nodes[a:b])) for a, b in pairwise(bounds)]
-        self._specs = {
-            str(getattr(spec.arg, "name", "")): spec for spec in program.graph_signature.input_specs
-        }
+        self._specs = {name_of(spec): spec for spec in program.graph_signature.input_specs}
         self._names: dict[fx.Node, str] = {port.node: port.name for port in plan.inputs}
         self._assign()
 
@@ -233,15 +231,9 @@ class Partition:
         outputs += [
             OutputSpec(OutputKind.USER_OUTPUT, argument(made[n]), None) for _, n in draft.outputs
         ]
-        program = rebuilt(
-            self._program,
-            module,
-            inputs,
-            outputs,
-            example_inputs=examples,
-            in_spec=in_spec,
-            out_spec=named_outputs([name for name, _ in draft.outputs]),
-        )
+        out_spec = named_outputs([name for name, _ in draft.outputs])
+        signature = Signature(inputs, outputs, in_spec, out_spec)
+        program = with_graph(self._program, module, example_inputs=examples, signature=signature)
         names = Names(
             [self._names[n] for n in draft.inputs if n not in _nodes(draft.states)],
             [name for name, _ in draft.outputs],

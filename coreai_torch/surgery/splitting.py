@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from coreai.authoring import AIProgram
 from torch import fx
 
+from ..api.capturing import EntryPoint, capture
+from ..api.options import NamedKeywords, Options
+from ..api.request import Request
+from ..api.sizes import Variant
+from ..asset.metadata import check_metadata
+from ..asset.replacing import check_replaceable, replacing
 from ..asset.summary import file_bytes
 from ..capture.feeding import feed
 from ..capture.io_plan import Names, plan
-from ..capture.liveness import live_nodes
 from ..capture.prepare import Captured, Source
 from ..converter import TorchConverter, check_converter
 from ..errors import ArgumentTypeError, ConversionError, module_path
-from ..pipeline.capturing import capture_source
-from ..ports import PortRequest
+from ..fx.liveness import live_nodes
+from ..ports import Ports
+from ..precision import Precision
 from ..progress import Stages, stages
+from ..targets import Target
 from ..verification import Mode, Settings, Subject, check_mode, examine
 from .cut_points import Steps, choose
-from .manifest import MANIFEST, Manifest, PartFile
+from .manifest import MANIFEST, SPLIT, Manifest, PartFile
 from .partition import Part, Partition
 
 
@@ -40,10 +44,13 @@ def split(
     max_bytes: int | None = None,
     verify: bool | str = True,
     converter: TorchConverter | None = None,
-    target: str | None = None,
-    safe: bool = True,
-    skip_rewrites: Collection[str] = (),
-    **options: Any,
+    dynamic_shapes: Any = None,
+    ports: Ports | None = None,
+    precision: Precision | str | None = None,
+    target: Target | str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    **keywords: Unpack[NamedKeywords],
 ) -> Manifest:
     """Convert a model into a chain of assets that run one after the other with the same result.
 
@@ -64,42 +71,42 @@ def split(
         model_or_exported: a model, or an `ExportedProgram`; an asset cannot be split.
         args: positional example inputs, as for `convert`.
         kwargs: example inputs by name.
-        output: the folder to write; a folder of an earlier split is replaced.
+        output: the folder to write; it replaces a folder of an earlier split.
         parts: the number of parts.
         max_bytes: instead of `parts`, the most bytes of weights in a part.
         verify: compare each part with torch, as in `convert`.
         converter: provides lowerings, kernels and a mode, as for `convert`.
-        target: rewrite what is reported to fail on a compute unit, as in `convert`.
-        safe: False applies no rewrites.
-        skip_rewrites: ids of rewrites to leave out.
-        options: other arguments of `convert`: `dynamic_shapes`, names, `precision`, `keep`,
-            `calibration`, `half_ports`, `outputs`, `images`, `bool_ports`, `labels`, `metadata`.
+        dynamic_shapes: as for `convert`, like the next four.
+        ports: names of inputs, outputs and states, image inputs, other outputs, labels.
+        precision: the half precision to compute in.
+        target: the compute unit to emit for.
+        metadata: entries of each asset.
+        overwrite: delete whatever is at `output`.
+        keywords: the fields of `Ports`, `Precision` and `Target`, instead of these objects.
     """
     _check(model_or_exported, parts, max_bytes)
     check_converter(converter)
-    _check_options(options)
-    folder = _checked_folder(Path(output))
+    options = Options.of(ports, precision, target, keywords, "split")
+    described = check_metadata(metadata)
+    folder = Path(output)
+    _check_folder(folder, overwrite)
     mode = None if verify is False else check_mode("quick" if verify is True else verify)
     staging = TorchConverter() if converter is None else converter.empty()
-    if target is not None:
-        staging = staging.for_target(target, safe=safe, skip_rewrites=skip_rewrites)
+    staging = staging.for_target(options.target)
     with stages() as stage:
-        captured, ports, leaves = capture_source(
-            model_or_exported, args, kwargs, staging, stage, **options
-        )
-        made = divide(captured, leaves, parts=parts, max_bytes=max_bytes)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
+        given = options.ports.model_inputs(model_or_exported, args, kwargs)
+        request = Request(model_or_exported, *given, dynamic_shapes, options.ports)
+        (whole,) = capture([Variant("main", request)], staging, options.precision, None, stage)
+        captured = whole.captured
+        made = divide(captured, whole.leaves(), parts=parts, max_bytes=max_bytes)
+        with replacing(folder, SPLIT, overwrite=overwrite) as scratch:
+            scratch.mkdir()
             files = [
-                _convert_part(part, index, scratch, staging, mode, stage, ports, captured)
+                _convert_part(part, index, scratch, staging, mode, stage, whole, described)
                 for index, part in enumerate(made)
             ]
             manifest = _manifest(captured, files, made)
             manifest.write(scratch / MANIFEST)
-            _swap_in(scratch, folder)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
     return manifest
 
 
@@ -137,35 +144,14 @@ def _check(source: Any, parts: int | None, max_bytes: int | None) -> None:
         raise ConversionError(f"{name} is {wanted!r}\n  try   pass a number of at least 1")
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Reject arguments that `convert` does not have, or that cannot be split."""
-    known = inspect.signature(capture_source).parameters.values()
-    names = [one.name for one in known if one.kind is inspect.Parameter.KEYWORD_ONLY]
-    for name in options:
-        if name not in names:
-            raise ArgumentTypeError(
-                f"split has no argument {name!r}\n  try   pass one of {', '.join(names)}"
-            )
-
-
-def _checked_folder(folder: Path) -> Path:
-    """Reject a folder with other contents, which would be replaced."""
+def _check_folder(folder: Path, overwrite: bool) -> None:
+    """Raise if the parts cannot be written there, before any work is done."""
     if folder.suffix == ".aimodel":
         raise ConversionError(
             f"the parts are a folder of several assets, not {str(folder)!r}\n"
             f"  try   pass {str(folder.with_suffix(''))!r}"
         )
-    is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not is_empty and not (folder / MANIFEST).is_file():
-        raise FileExistsError(f"{folder} exists and is not a folder of an earlier split")
-    return folder
-
-
-def _swap_in(scratch: Path, folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-    scratch.rename(folder)
-    folder.chmod(0o755)
+    check_replaceable(folder, SPLIT, overwrite=overwrite)
 
 
 class _Recorder(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
@@ -214,8 +200,8 @@ def _convert_part(
     staging: TorchConverter,
     mode: Mode | None,
     stage: Stages,
-    ports: PortRequest,
-    captured: Captured,
+    whole: EntryPoint,
+    metadata: Mapping[str, Any],
 ) -> PartFile:
     converter, names = staging.empty(), part.names
     converter.add_exported_program(part.program, names.inputs, names.outputs, names.states)
@@ -227,8 +213,8 @@ def _convert_part(
         with stage("verifying"):
             settings = Settings(named=True, converter=converter, mode=mode)
             examine(subject, program, subject.leaves(None, None), settings).raise_if_failed()
-    ports.describe(captured, program)
-    program.metadata["part"] = str(index + 1)
+    program.metadata |= {**metadata, "part": str(index + 1)}
+    whole.request.ports.describe(whole.captured, program)
     program.optimize()
     file = f"part-{index + 1}.aimodel"
     program.save_asset(folder / file)

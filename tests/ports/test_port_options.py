@@ -59,7 +59,8 @@ def test_image_bool_ports_labels_and_metadata(capsys):
     ports = summarize("net.aimodel").functions[0].inputs
     assert [(p.dtype, p.shape) for p in ports] == [("ui8", (1, 3, 8, 8)), ("si8", (2,))]
     metadata = coreai_torch.read_metadata("net.aimodel")
-    assert metadata == {"author": "Ada", "labels": {"scores": ["cat", "dog", "bird"]}}
+    assert metadata["labels"] == {"scores": ["cat", "dog", "bird"]}
+    assert (metadata["author"], metadata["images"]["x"]["color"]) == ("Ada", "BGR")
     code, found = call(capsys, "inspect", "net.aimodel")
     assert found["metadata"] == metadata
     with pytest.raises(SystemExit):

@@ -141,7 +141,7 @@ class Measured:
 
     def program(self, *, scaled: bool) -> Any:
         """Return the exported program, with scaled weights if asked."""
-        from coreai_torch.capture.copying import with_graph
+        from coreai_torch.fx.programs import with_graph
 
         if not scaled:
             return self._program

@@ -22,6 +22,7 @@ def check(row):
         assert (row["float32_share"] or 0) <= half_models.MOST_IN_FLOAT32
 
 
+@pytest.mark.stored
 @pytest.mark.parametrize(
     "row", STORED, ids=[f"{r['model']}-{r['dtype']}-{r['scaled']}" for r in STORED]
 )
@@ -29,6 +30,7 @@ def test_stored_row_is_within_the_limits(row):
     check(row)
 
 
+@pytest.mark.stored
 def test_page_has_the_stored_rows():
     assert half_models.table() in half_models.PAGE.read_text()
 

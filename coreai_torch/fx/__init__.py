@@ -1,0 +1,1 @@
+"""Read and change FX graphs and the exported programs around them."""
