@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 def make_default(target: str, only: Sequence[str] = ()) -> None:
     """Use `target` wherever a converter has none; `only` restricts the rewrites."""
-    from coreai_torch import rewrites
+    from coreai_torch.targets import rewrites
 
     original = rewrites.chosen
 
@@ -23,7 +23,7 @@ def make_default(target: str, only: Sequence[str] = ()) -> None:
 @contextlib.contextmanager
 def counted(target: str | None, only: Sequence[str] = ()) -> Iterator[Counter[str]]:
     """Use `target` within a block, and count the places of each rewrite."""
-    from coreai_torch import rewrites
+    from coreai_torch.targets import rewrites
 
     chosen, apply = rewrites.chosen, rewrites.apply
     count: Counter[str] = Counter()

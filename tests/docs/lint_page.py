@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coreai_torch.linting import RULES, Rule
+from coreai_torch.targets.lint import RULES, Rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
 _MARK = "<!-- made by `python -m tests.docs.lint_page`; do not edit below -->"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coreai_torch.linting import RULES
-from coreai_torch.rewrites import REWRITES
+from coreai_torch.targets.lint import RULES
+from coreai_torch.targets.rewrites import REWRITES
 from tests.rewrites import score
 
 PAGE = Path(__file__).parents[2] / "docs" / "targets.md"

@@ -1,7 +1,10 @@
 """docs/targets.md lists the rewrites as they are."""
 
+import pytest
+
 from tests.docs.targets_page import PAGE, page
 
 
+@pytest.mark.stored
 def test_page_is_up_to_date():
     assert PAGE.read_text() == page(), "run python -m tests.docs.targets_page"

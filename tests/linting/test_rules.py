@@ -8,8 +8,8 @@ from torch import nn
 
 import coreai_torch
 from coreai_torch import errors
-from coreai_torch.linting import RULES, lint, lint_program, rules_for
-from coreai_torch.linting.view import ProgramView
+from coreai_torch.targets.lint import RULES, lint, lint_program, rules_for
+from coreai_torch.targets.lint.view import ProgramView
 
 from . import made
 from .cases import CASES, MORE_CASES, QUIET, X, converted
@@ -58,7 +58,7 @@ def test_unknown_target_is_rejected(target):
 
 
 def test_target_selects_rules():
-    program = converted(torch.floor, X)()
+    program = converted(torch.round, X)()
     codes = {f.code for f in lint_program(program, rules_for("gpu"))}
     assert "HAZ11" in codes
     assert "HAZ11" not in {f.code for f in lint_program(program, rules_for("cpu"))}

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from coreai_torch.linting import RULES
+from coreai_torch.targets.lint import RULES
 
 from .zoo_findings import RECORDED, STORED, counts, findings
 

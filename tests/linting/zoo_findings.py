@@ -53,9 +53,9 @@ def findings(job: str) -> Found:
 def _places(program: Any) -> Found:
     from coreai_torch.asset.annotations import SIZES, annotation
     from coreai_torch.asset.reading import read
-    from coreai_torch.linting import RULES
-    from coreai_torch.linting.findings import _READ
-    from coreai_torch.linting.view import ProgramView
+    from coreai_torch.targets.lint import RULES
+    from coreai_torch.targets.lint.findings import _READ
+    from coreai_torch.targets.lint.view import ProgramView
 
     view = ProgramView(read(program, largest=_READ), annotation(program, SIZES))
     hits = {rule.code: list(rule.search(view)) for rule in RULES}
@@ -79,7 +79,7 @@ def attempt(job: str) -> Found | str:
 def main() -> None:
     options = _options()
     jobs = _all_jobs() if options.all else options.jobs or list(RECORDED)
-    forked.preload("transformers.modeling_utils", "coreai_torch.linting")
+    forked.preload("transformers.modeling_utils", "coreai_torch.targets.lint")
     found = _read_lines(options.lines)
     left = [job for job in jobs if not isinstance(found.get(job), dict)]
     until = time.monotonic() + options.seconds

@@ -12,8 +12,8 @@ from torch import nn
 import coreai_torch
 from coreai_torch import errors, get_decomp_table
 from coreai_torch.asset.reading import read
-from coreai_torch.linting import RULES, lint_program
-from coreai_torch.rewrites import REWRITES, chosen
+from coreai_torch.targets.lint import RULES, lint_program
+from coreai_torch.targets.rewrites import REWRITES, chosen
 
 from .cases import CASES, Call, converter
 

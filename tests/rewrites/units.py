@@ -166,7 +166,7 @@ def _record(outcome: Outcome, name: str, check: Callable[[], None]) -> None:
 
 
 def _without_rewrites(check: Callable[[], None]) -> str:
-    from coreai_torch import rewrites
+    from coreai_torch.targets import rewrites
 
     chosen = rewrites.chosen
     rewrites.chosen = lambda target, **options: ()

@@ -1,0 +1,10 @@
+"""docs/placement.md lists the rules as they are."""
+
+import pytest
+
+from tests.docs.placement_page import PAGE, page
+
+
+@pytest.mark.stored
+def test_page_is_up_to_date():
+    assert PAGE.read_text() == page(), "run python -m tests.docs.placement_page"
