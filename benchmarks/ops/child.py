@@ -5,7 +5,7 @@ Run it as a script, so that its environment decides which `coreai_torch` is impo
 calls are read from stdin, and each is measured in a fork.
 
 Times are of the processor, summed over threads, so that other processes do not count. The peak
-memory covers export, conversion, eager torch, loading and the first run: the run time never frees
+memory covers export, conversion, eager torch, loading and the first run: the runtime never frees
 the outputs of a run (coreai-core 1.0.0b3).
 """
 

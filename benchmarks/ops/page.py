@@ -20,7 +20,7 @@ not stable in eager torch, so any order of equal numbers is right. The last colu
 converter's run time as a multiple of this converter's, on the same runtime; *fails* means that it
 does not convert the call, or that the program does not run, and *wrong*, that its error is above
 1e-3. A call keeps the figures of its last run. `while_loop` copies its carried values in each step,
-because the run time may write over them before their last use.
+because the runtime may write over them before their last use.
 """
 WRONG = 1e-3
 

@@ -94,10 +94,15 @@ REAL_SIZES = {name: make for part in PARTS for name, make in part.items()}
 _CONCAT = "`coreai.concat` takes 20 to 30 ns for each element, torch's 0.07"
 _PAD = "`coreai.pad` takes 110 ns for each element; devices merge it into the convolution"
 _SCATTER = "`coreai.scatter_along_axis` takes 55 ns for each element"
+_ROTATIONS = "rotations of all pairs of columns, each round a product of n x n matrices"
+_BULGE = "QR iteration: one bulge moves through the matrix, a step at a time"
 EXPLAINED = {
     "cat 16 and 48 channels of 56x56": _CONCAT,
     "depthwise convolution, stride 2, 96x112x112": _PAD,
     "index_add 20,000x128 in 64": _SCATTER,
     "scatter_reduce amax 30,000x64 in 2,000": f"{_SCATTER}, and there are three",
     "temporal shift 8x64x56x56": _CONCAT,
+    **dict.fromkeys(("svd 128", "eigh 128", "eigvalsh 256"), _ROTATIONS),
+    **dict.fromkeys(("eig 32", "eig 64", "eig 256", "eigvals 16", "eigvals 32"), _BULGE),
+    **dict.fromkeys(("eigvals 64", "eigvals 64 of probabilities", "eigvals 128"), _BULGE),
 }

@@ -3,7 +3,7 @@
 The pass `fold_constants` evaluates nodes of the exported graph. A lowering may still emit an op
 whose operands are all constants: `atan2(x, weight)` tests whether `weight` is negative. The
 compiler folds such ops in its own way (it finds 3 equal to infinity, and casts float16 numbers
-below 6e-5 to zero, coreai-core 1.0.0b3), and the run time folds them again at each load.
+below 6e-5 to zero, coreai-core 1.0.0b3), and the runtime folds them again at each load.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _tiled(x: Value, dims: Sequence[int]) -> Value:
     single: list[int] = []
     repeated: list[int] = []
     for total, size in zip(dims, x.type.shape, strict=True):
-        is_repeated = total != size  # no axis without need: the run time has few
+        is_repeated = total != size  # no axis without need: the runtime has few
         single += [1, size] if is_repeated else [size]
         repeated += [total // size, size] if is_repeated else [size]
     return reshape(broadcast_to(reshape(x, single), repeated), dims)

@@ -61,8 +61,9 @@ def _sum_pool(op: Op) -> Callable[..., Result]:
     plain = dtype.is_floating_point and dtype not in carriers.FLOAT8
 
     def sum_pool(x: Tensor, kernel: Ints, stride: Ints, dilation: Ints) -> Tensor:
-        if plain and set(dilation) == {1}:
-            return native(x, kernel, stride, divisor_override=1)
+        if plain and set(dilation) == {1}:  # torch has no 3-d kernel for float16 on a CPU
+            wide = x.float() if dtype in carriers.NARROW_FLOATS else x
+            return native(wide, kernel, stride, divisor_override=1).to(dtype)
         own = tuple(range(-len(kernel), 0))
         if carriers.is_integer(dtype):
             return _windows(x.long(), kernel, stride, dilation, None).sum(own).to(dtype)

@@ -275,7 +275,7 @@ def matmul(x: Value, y: Value) -> Value:
         >>> evaluate(dialect.matmul, [[1.0, 2.0]], [[3.0], [4.0]])
         tensor([[11.]])
     """
-    # The run time leaves the result of `[s0, 0] @ [0, 5]` unwritten.
+    # The runtime leaves the result of `[s0, 0] @ [0, 5]` unwritten.
     if x.type.rank > 1 and x.type.shape[-1] == 0:
         x, y = (zeros(v, [d if d != 0 else 1 for d in sizes(v)]) for v in (x, y))
     return gen.BroadcastingBatchMatmul(x, y).result

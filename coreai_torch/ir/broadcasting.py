@@ -16,7 +16,7 @@ from .build import Build
 def broadcast_operands(*operands: Value) -> Sequence[Value]:
     """Return the operands of a broadcasting op, expanded explicitly where a size may be zero.
 
-    The run time broadcasts a size of 0 to 1, and the process aborts: `Cannot broadcast dim 0 to 1`
+    The runtime broadcasts a size of 0 to 1, and the process aborts: `Cannot broadcast dim 0 to 1`
     (coreai-core 1.0.0b2).
     """
     if not Build.current().zero_sizes.possible:
@@ -35,7 +35,7 @@ def broadcast_operands(*operands: Value) -> Sequence[Value]:
 def or_identity(reduced: Value, x: Value, axes: Sequence[int], identity: float | bool) -> Value:
     """Return `reduced`, or `identity` if the reduced axes of `x` are empty at run time.
 
-    The run time leaves the result of an empty reduction unwritten: `x[x > 9].sum()` would be
+    The runtime leaves the result of an empty reduction unwritten: `x[x > 9].sum()` would be
     whatever was in memory (coreai-core 1.0.0b2).
     """
     empty = _is_empty_along(x, axes)

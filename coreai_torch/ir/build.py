@@ -33,7 +33,7 @@ def _never_fold(op: Any) -> bool:
     """Disable the native constant folder.
 
     Constant subgraphs are folded by torch before they get here. The native folder drops NaN,
-    wraps where the run time saturates, crashes on `gelu`, and names its results by a hash
+    wraps where the runtime saturates, crashes on `gelu`, and names its results by a hash
     that differs between processes.
     """
     return False
@@ -42,7 +42,8 @@ def _never_fold(op: Any) -> bool:
 class Build:
     """One module, and what must be unique or shared within it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, exact: bool = False) -> None:
+        self.exact = exact  # whether lowerings guard infinities, NaN and overflow at any cost
         self.context = Context()
         self.constants = constants.Constants()
         self._attributes: dict[Any, Attribute] = {}
@@ -58,6 +59,7 @@ class Build:
         self.finished_constants: list[Value] = []
         self.shared_graphs: dict[Any, Any] = {}
         self.zero_sizes = NEVER
+        self.narrows_fillers = False  # while a call is lowered whose numbers are fillers
         self.open_scans = itertools.count()  # numbers the scans over dynamic sizes
 
     @staticmethod
@@ -183,9 +185,11 @@ class Build:
 
     def number(self, value: complex | Sequence[int], dtype: torch.dtype) -> Value:
         """Emit a small constant of the given narrow dtype at the current place."""
-        key = (repr(value), dtype)
+        key = (repr(value), dtype, self.narrows_fillers)
         if key not in self._attributes:
-            tensor = constants.narrowed(torch.tensor(value, dtype=_exact(value, dtype)), LITERAL)
+            wide = torch.tensor(value, dtype=_exact(value, dtype))
+            wide = constants.fillers_narrowed(wide) if self.narrows_fillers else wide
+            tensor = constants.narrowed(wide, LITERAL)
             tensor = tensor if tensor.dtype == dtype else tensor.to(dtype)
             self._attributes[key] = self.constants.attribute(tensor, LITERAL)
             self._contents[self._attributes[key]] = (tensor, LITERAL)

@@ -10,6 +10,7 @@ from . import types
 from .broadcasting import broadcast_operands
 from .build import Build
 from .operands import vocabulary
+from .removable import barrier, before_casts
 
 
 def element(x: Value) -> Type:
@@ -148,7 +149,7 @@ def _broadcasting(op: type, *operands: Value) -> Value:
 
 @vocabulary
 def trunc(x: Value) -> Value:
-    """Round each element towards zero; infinities and NaN stay unchanged.
+    """Round each element towards zero; infinities become NaN.
 
     Args:
         x: a tensor of floats.
@@ -160,17 +161,13 @@ def trunc(x: Value) -> Value:
         >>> evaluate(dialect.trunc, [-1.7, 1.7])
         tensor([-1.,  1.])
     """
-    size = gen.AbsOp(x).result
-    rounded = gen.RoundOp(size).result
-    excess = raw_cast(gen.GreaterOp(rounded, size).result, element_dtype(x))
-    whole = gen.SubOp(rounded, excess).result
-    # The sign, if the size is at least 1; else the product is a zero with the sign of `x`.
-    low = _broadcasting(gen.BroadcastingMaximum, x, _number(x, -1.0))
-    return gen.MulOp(whole, _broadcasting(gen.BroadcastingMinimum, low, _number(x, 1.0))).result
+    # By -1, as a division by 1 is folded away on the GPU, and `trunc` is then the identity.
+    fraction = _broadcasting(gen.BroadcastingModulo, x, _number(x, -1.0))
+    return gen.SubOp(x, fraction).result
 
 
 # The largest number, and the magnitude up to which torch rounds to it: 61439 becomes 57344 in
-# torch, but overflows in the run time.
+# torch, but overflows in the runtime.
 _FLOAT8 = {
     torch.float8_e4m3fn: (448.0, float("inf")),
     torch.float8_e5m2: (57344.0, 61439.996),
@@ -186,7 +183,7 @@ def _within(x: Value, limits: tuple[float, float]) -> Value:
 
 
 def _pinned(x: Value) -> Value:
-    """Put `x` behind an op: the compiler cancels the casts f16 -> bf16 -> f16.
+    """Put `x` behind an op, a guard of the first kind: the compiler cancels f16 -> bf16 -> f16.
 
     449 then stays 449 where bfloat16 has 448.
     """
@@ -194,7 +191,7 @@ def _pinned(x: Value) -> Value:
 
 
 def _truth(x: Value) -> Value:
-    if element_dtype(x).is_complex:  # the run time cannot compare complex numbers
+    if element_dtype(x).is_complex:  # the runtime cannot compare complex numbers
         parts = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
         return gen.OrOp(*map(_truth, parts)).result
     return _broadcasting(gen.BroadcastingNotEqual, x, _number(x, 0))
@@ -218,7 +215,7 @@ def cast(x: Value, target: torch.dtype) -> Value:
     source, target = element_dtype(x), types.narrow(target)
     if source == target:
         return x
-    if source in _FLOAT8:  # most ops of the dialect reject float8
+    if source in (*_FLOAT8, torch.float8_e8m0fnu):  # most ops of the dialect reject float8
         return cast(raw_cast(x, torch.float32), target)
     if target in _FLOAT8:
         return raw_cast(_within(cast(x, torch.float32), _FLOAT8[target]), target)
@@ -231,14 +228,28 @@ def cast(x: Value, target: torch.dtype) -> Value:
         # Of the magnitude: -1 * 0.0 is -0.0, which changes the sign of the logarithm.
         zero = _broadcasting(gen.BroadcastingMul, gen.AbsOp(real).result, _number(real, 0.0))
         return gen.CreateComplexOp(real, _finite_zero(real, zero)).result
-    if source.is_floating_point and not target.is_floating_point:
-        # Without this the compiler cancels f32 -> si32 -> f32, and 1.5 stays 1.5.
-        return _wrap(raw_cast(trunc(x), torch.int32), target)
+    if source.is_floating_point != target.is_floating_point and source != torch.bool:
+        return _between_kinds(x, target)
     if {source, target} == {torch.float16, torch.bfloat16}:
         return raw_cast(_pinned(raw_cast(x, torch.float32)), target)
-    if source.is_floating_point or target.is_floating_point or source == torch.bool:
+    if source.is_floating_point or source == torch.bool:
         return raw_cast(x, target)
     return _wrap(x, target)
+
+
+def _between_kinds(x: Value, target: torch.dtype) -> Value:
+    """Cast integers to floats or floats to integers; out of range torch leaves it undefined.
+
+    Guard of the first kind: without it the compiler removes the casts f32 -> si32 -> f32, and 1.5
+    stays 1.5, or si32 -> f32 -> si32, and 2**24 + 1 stays as it is.
+    """
+    to_float = target.is_floating_point
+    given = before_casts(x, lambda dtype: dtype.is_floating_point == to_float)
+    if given is None or element_dtype(given) in (torch.bool, *_FLOAT8):
+        return raw_cast(x, target)
+    if to_float and x.owner.operands[0] == given:
+        return cast(trunc(given), target)
+    return raw_cast(barrier(x), target)
 
 
 @vocabulary
@@ -270,7 +281,7 @@ def _finite_zero(real: Value, product: Value) -> Value:
 
 
 def _wrap(x: Value, target: torch.dtype) -> Value:
-    """Cast between integers as torch does: keep the low bits. The run time saturates 300 to 127."""
+    """Cast between integers as torch does: keep the low bits. The runtime saturates 300 to 127."""
     source, info = element_dtype(x), torch.iinfo(target)
     if source == target:
         return x
@@ -282,12 +293,12 @@ def _wrap(x: Value, target: torch.dtype) -> Value:
     wide = raw_cast(x, torch.int32) if source != torch.int32 else x
     if source == torch.uint32:
         wide = _reinterpret_32(x, torch.int32)
-    low = _broadcasting(gen.BroadcastingBitwiseAnd, wide, _number(wide, 2**info.bits - 1))
+    # Guard of the first kind: 300 is 44 in 8 bits, and the runtime gives 127.
+    half = _number(wide, 2 ** (info.bits - 1))
     if info.min < 0:
-        over = _broadcasting(gen.BroadcastingGreater, low, _number(low, info.max))
-        less = _broadcasting(gen.BroadcastingSub, low, _number(low, 2**info.bits))
-        low = _broadcasting(gen.BroadcastingWhere, over, less, low)
-    return raw_cast(low, target)
+        wide = _broadcasting(gen.BroadcastingAdd, wide, half)
+    low = _broadcasting(gen.BroadcastingBitwiseAnd, wide, _number(wide, 2**info.bits - 1))
+    return raw_cast(_broadcasting(gen.BroadcastingSub, low, half) if info.min < 0 else low, target)
 
 
 def _reinterpret_32(x: Value, target: torch.dtype) -> Value:

@@ -45,10 +45,41 @@ def narrowed(tensor: torch.Tensor, name: str) -> torch.Tensor:
             raise _too_wide(name, tensor[lost].flatten()[0].item(), tensor.dtype, target)
         return short
     info = torch.iinfo(target)
-    low, high = (int(v) for v in torch.aminmax(tensor.to(torch.int64)))
+    low, high = _bounds(tensor)
     if low < info.min or high > info.max:
         raise _too_wide(name, low if low < info.min else high, tensor.dtype, target)
     return tensor.to(target)
+
+
+def _bounds(tensor: torch.Tensor) -> tuple[int, int]:
+    if tensor.dtype == torch.uint64:  # torch has no order of them
+        numbers = tensor.detach().cpu().numpy()
+        return int(numbers.min()), int(numbers.max())
+    low, high = torch.aminmax(tensor)
+    return int(low), int(high)
+
+
+def fillers_narrowed(tensor: torch.Tensor) -> torch.Tensor:
+    """Return 64-bit integers in 32 bits, with the extremes of one dtype as those of the other.
+
+    Return the tensor itself if no number exceeds 32 bits, or if other numbers than extremes do.
+    """
+    target = types.narrow(tensor.dtype)
+    if tensor.dtype not in (torch.int64, torch.uint64) or not tensor.numel():
+        return tensor
+    if tensor.is_meta or isinstance(tensor, FakeTensor) or tensor.layout != torch.strided:
+        return tensor
+    wide, short = torch.iinfo(tensor.dtype), torch.iinfo(target)
+    low, high = _bounds(tensor)
+    if short.min <= low and high <= short.max:
+        return tensor
+    numbers = tensor.detach().cpu().numpy()
+    least, greatest = (numbers == wide.min) & (wide.min < 0), numbers == wide.max
+    kept = np.where(least | greatest, 0, numbers)
+    if kept.min() < short.min or kept.max() > short.max:
+        return tensor
+    made = np.where(least, short.min, np.where(greatest, short.max, kept))
+    return torch.from_numpy(made.astype(np.dtype(str(target).removeprefix("torch."))))
 
 
 def _too_wide(name: str, value: Any, wide: torch.dtype, narrow: torch.dtype) -> NarrowingError:

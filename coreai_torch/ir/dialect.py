@@ -1,6 +1,6 @@
 """The vocabulary of lowerings: functions that emit ops of the dialect.
 
-They guard against known failures of the compiler and the run time. `docs/dialect.md` lists them.
+They guard against known failures of the compiler and the runtime. `docs/dialect.md` lists them.
 The names end with `_` where the plain one is a Python builtin; the plain one works too.
 """
 
@@ -31,7 +31,7 @@ from .arithmetic import (
 )
 from .build import SMALL
 from .casting import cast, dtype, is_bool, is_complex, is_float, is_integer, raw_cast, trunc, wide
-from .filling import pad, pad_op
+from .filling import pad
 from .functions import (
     acos,
     acosh,
@@ -195,7 +195,6 @@ __all__ = [
     "non_zero",
     "not_equal",
     "pad",
-    "pad_op",
     "pow_",
     "range_",
     "raw_cast",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -25,6 +25,8 @@ from .build import Build
 
 Operation: TypeAlias = Any  # of MLIR, whose bindings have no types that mypy follows
 _PREFIXES = ("coreai.", "decomposable.", "broadcasting_")
+# Ops whose result has the elements of their first operand at other places, or as another type.
+LAYOUT = ("cast", "reshape", "transpose", "expand_dims", "shrink_dims", "broadcast_to")
 _EFFECTS = ("output", "yield", "condition", "write_handle", "read_handle", "create_token", "graph")
 
 
@@ -68,6 +70,31 @@ def made_by(value: Value, *kinds: str) -> Operation | None:
     """Return the op that computes a value if it is of one of these kinds."""
     op = producer(value)
     return op if op is not None and kind(op) in kinds else None
+
+
+def source(value: Value, through: Collection[str] = LAYOUT) -> Operation | None:
+    """Return the op that computes a value, before ops of the kinds `through`."""
+    op = producer(value)
+    while op is not None and kind(op) in through:
+        op = producer(op.operands[0])
+    return op
+
+
+def is_computed_by(
+    op: Operation, test: Callable[[Operation], bool], through: Collection[str], steps: int
+) -> bool:
+    """Return whether an operand is computed by an op that passes a test.
+
+    Between the two may be up to `steps` ops of the kinds `through`.
+    """
+    found = [inner for value in op.operands if (inner := producer(value)) is not None]
+    return any(
+        test(inner)
+        or (
+            steps > 0 and kind(inner) in through and is_computed_by(inner, test, through, steps - 1)
+        )
+        for inner in found
+    )
 
 
 def users(value: Value) -> list[Operation]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import InsertionPoint, RankedTensorType, Value
 
 from .build import Build
-from .reassociation import barrier, made_by
-from .shapes import i32, number, refine, size
-from .types import DYNAMIC
-from .zero_size import NEVER
+from .removable import barrier, made_by
+from .shapes import refine
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ Body = Callable[[Sequence[Value], Sequence[Value]], Results]
 
 
 def entrypoint(name: str, states: Sequence[Port], inputs: Sequence[Port], body: Body) -> None:
-    """Build a graph that the run time can call; states come first, in and out.
+    """Build a graph that the runtime can call; states come first, in and out.
 
     A state is a handle that is read once, before all else, and written once, at the end, so
     that every use in between sees the value it should whatever the order of the writes.
@@ -120,29 +116,6 @@ def branch(
     return list(op.results)
 
 
-@contextmanager
-def assume_elements() -> Iterator[None]:
-    """Build without guards against empty operands, in a branch that runs only if there are none."""
-    with Build.current().assume(NEVER):
-        yield
-
-
-def compute_once(values: Sequence[Value]) -> list[Value]:
-    """Return values with data-dependent sizes through an if, so that they are computed once.
-
-    To allocate an output, the run time first computes its sizes by a copy of all ops that they
-    depend on, and then runs the program: `x.sort()[0]` takes 0.25 s for 100,000 numbers, and with
-    `.nonzero()` behind it 0.5 s (coreai-core 1.0.0b3). It does not look into an if. The condition
-    is always true, which the compiler does not know.
-    """
-    if not values:
-        return []
-    (axis, *_) = (a for a, n in enumerate(values[0].type.shape) if n == DYNAMIC)
-    condition = gen.GreaterOp(number(size(values[0], axis)), i32(-1)).result
-    types = [value.type for value in values]
-    return branch(condition, types, lambda: values, lambda: [barrier(v) for v in values])
-
-
 def loop(
     carried: Sequence[Value],
     condition: Callable[[Sequence[Value]], Value],
@@ -150,7 +123,7 @@ def loop(
 ) -> list[Value]:
     """Emit `while condition(carried): carried = body(carried)`; the types do not change.
 
-    The run time may write over a carried value before its last use in the body: a counter that
+    The runtime may write over a carried value before its last use in the body: a counter that
     is added to after a comparison with it was seen there with another value. Copies are safe.
 
     It also stores temporary values of the condition's region over carried values: the counter k of

@@ -54,7 +54,7 @@ def sort(x: Value, axis: int, descending: bool) -> Value:
         tensor([1., 2., 3.])
     """
     flags = constant(descending, torch.bool), constant(True, torch.bool)
-    return gen.SortOp(x.type, x, i32(axis), *flags).result
+    return with_extra_row(x, axis, lambda y: gen.SortOp(y.type, y, i32(axis), *flags).result)
 
 
 @vocabulary

@@ -8,7 +8,7 @@ import torch
 from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.ir import Value
 
-from . import padding, shapes, types
+from . import shapes, types
 from .build import Build
 from .casting import cast, is_bool, is_complex
 from .casting import dtype as dtype_of
@@ -88,7 +88,7 @@ def zeros(x: Value, dims: Sequence[Dim]) -> Value:
         tensor([[0., 0., 0.],
                 [0., 0., 0.]])
     """
-    return padding.filled(like(x, 0), dims)
+    return shapes.broadcast_to(like(x, 0), dims)
 
 
 @vocabulary

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.ir import Value
 
-from . import shapes, types
+from . import types
 from .broadcasting import broadcast_operands
 from .build import Build
 from .casting import element_dtype
-from .expanding import expanded
 from .operands import Operand, vocabulary
 from .reassociation import is_computed_from_constants
-
-_SHORTEST_ROW = 64  # below this, a row instead of a number gains nothing
 
 
 @vocabulary
@@ -34,7 +29,7 @@ def equal(x: Operand, y: Operand) -> Value:
         >>> evaluate(lambda x: dialect.equal(x, 2), [1.0, 2.0])
         tensor([False,  True])
     """
-    same = gen.BroadcastingEqual(*broadcast_operands(*expanded(x, y))).result
+    same = gen.BroadcastingEqual(*broadcast_operands(x, y)).result
     return logical_and(same, logical_not(_differ(x, y))) if _is_rounded(x, y) else same
 
 
@@ -53,15 +48,16 @@ def not_equal(x: Operand, y: Operand) -> Value:
         >>> evaluate(lambda x: dialect.not_equal(x, 2), [1.0, 2.0])
         tensor([ True, False])
     """
-    other = gen.BroadcastingNotEqual(*broadcast_operands(*expanded(x, y))).result
+    other = gen.BroadcastingNotEqual(*broadcast_operands(x, y)).result
     return logical_or(other, _differ(x, y)) if _is_rounded(x, y) else other
 
 
 def _is_rounded(x: Value, y: Value) -> bool:
     """Return whether the compiler compares two floats while it folds constants, with a tolerance.
 
-    It finds 3 equal to infinity, and 1 equal to 1.0000001 (coreai-core 1.0.0b3): with a constant
-    operand, `hypot` was infinite and complex powers were NaN. It orders constants correctly.
+    Guard of the first kind: it finds 3 equal to infinity, and 1 equal to 1.0000001 (coreai-core
+    1.0.0b3): with a constant operand, `hypot` was infinite and complex powers were NaN. It orders
+    constants correctly.
     """
     return (
         x is not y
@@ -90,7 +86,7 @@ def greater(x: Operand, y: Operand) -> Value:
         >>> evaluate(lambda x: dialect.greater(x, 1), [1.0, 2.0])
         tensor([False,  True])
     """
-    return gen.BroadcastingGreater(*broadcast_operands(*expanded(x, y))).result
+    return gen.BroadcastingGreater(*broadcast_operands(x, y)).result
 
 
 @vocabulary
@@ -252,14 +248,7 @@ def where(condition: Value, a: Operand, b: Operand) -> Value:
         >>> evaluate(lambda x: dialect.where(dialect.greater(x, 0), x, 0), [-1.0, 2.0])
         tensor([0., 2.])
     """
-    extent = _row_extent((condition, a, b))
-    a, b = (shapes.as_row(x, extent) if extent >= _SHORTEST_ROW else x for x in (a, b))
     return gen.BroadcastingWhere(*broadcast_operands(condition, a, b)).result
-
-
-def _row_extent(operands: Sequence[Value]) -> int:
-    """Return the size of the last axis of the broadcast operands; 1 if it is dynamic."""
-    return max((x.type.shape[-1] for x in operands if x.type.rank), default=1)
 
 
 @vocabulary

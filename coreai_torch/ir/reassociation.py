@@ -36,24 +36,15 @@ the constants apart. It is left out for
 from __future__ import annotations
 
 import torch
-from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.ir import Block, RankedTensorType, Value
 
 from . import types
 from .build import SMALL, Build
 from .casting import element_dtype
+from .removable import REMOVABLE, barrier, kind_of, made_by
 
 _SUMS = {"add", "sub"}
 _PRODUCTS = {"mul", "divide"}
-_BROADCASTING = "coreai.decomposable.broadcasting_"
-
-# Operations that `canonicalize` removes where they change nothing, and the operand they return.
-_REMOVABLE = {
-    **dict.fromkeys(("reshape", "expand_dims", "shrink_dims", "transpose", "cast", "slice"), 0),
-    **dict.fromkeys(("split", "tile", "pad", "broadcast_to", "broadcast_in_dims"), 0),
-    "concat": 1,
-    "slice_update": 4,
-}
 _ADDENDS = 4.0  # the ratio of sizes up to which two addends may be joined
 _MOST_OPERATIONS = 64  # looked at between a value and the constants it is computed from
 _CONSTANT_DEPTH = 4  # operations between a constant operand and the constants it is computed from
@@ -62,32 +53,11 @@ _CONSTANT_DEPTH = 4  # operations between a constant operand and the constants i
 def block_reassociation(name: str, x: Value, y: Value) -> tuple[Value, Value]:
     """Return the operands of a sum or product, with a barrier between constants if needed."""
     left, right = _is_constant(x), _is_constant(y)
-    if left and not right and _joining_changes_numbers(_kind(name), y, x, on_left=True):
+    if left and not right and _joining_changes_numbers(kind_of(name), y, x, on_left=True):
         return x, barrier(y)
-    if right and not left and _joining_changes_numbers(_kind(name), x, y, on_left=False):
+    if right and not left and _joining_changes_numbers(kind_of(name), x, y, on_left=False):
         return barrier(x), y
     return x, y
-
-
-def made_by(x: Value) -> str:
-    """The name of the op that a value is a result of; empty for an argument."""
-    owner = x.owner
-    return "" if isinstance(owner, Block) else str(owner.name)
-
-
-def barrier(x: Value) -> Value:
-    """The same value behind an operation that stays: the greater of two equals."""
-    if element_dtype(x).is_complex:  # the parts put together again, and nothing else, are removed
-        real, imaginary = gen.RealPartOp(x).result, gen.ImaginaryPartOp(x).result
-        return gen.CreateComplexOp(barrier(real), imaginary).result
-    if element_dtype(x) == torch.bool:
-        return gen.OrOp(x, x).result
-    return gen.MaximumOp(x, x).result
-
-
-def _kind(name: str) -> str:
-    """Return the operation's name without dialect: `add` for `coreai.add` and its broadcasting."""
-    return name.removeprefix(_BROADCASTING).removeprefix("coreai.")
 
 
 def _is_constant(x: Value, depth: int = _CONSTANT_DEPTH) -> bool:
@@ -135,7 +105,7 @@ def _joining_changes_numbers(outer: str, x: Value, constant: Value, *, on_left: 
         if outer == "mul" and _is_unit(constant):
             return inner is not None and _divides_by_constant(inner)  # -(x / 3) is x * (-1 / 3)
         return inner is not None or (negated and outer == "divide" and not on_left)
-    kinds = {outer, "" if inner is None else _kind(made_by(inner))}
+    kinds = {outer, "" if inner is None else kind_of(made_by(inner))}
     return inner is not None and "divide" in kinds
 
 
@@ -146,7 +116,7 @@ def _find_inner(x: Value, family: set[str]) -> tuple[Value | None, bool]:
     """
     value, negated = x, False
     while True:
-        kind = _kind(made_by(value))
+        kind = kind_of(made_by(value))
         if kind in family:
             sides = [_is_constant(o) for o in value.owner.operands]
             if sum(sides) != 1 or not _may_have_one_type(value.type, x.type):
@@ -154,8 +124,8 @@ def _find_inner(x: Value, family: set[str]) -> tuple[Value | None, bool]:
             if kind != "mul" or not _is_unit(value.owner.operands[sides.index(True)]):
                 return value, negated
             value, negated = value.owner.operands[sides.index(False)], True
-        elif kind in _REMOVABLE and _keeps_width(value, x):
-            value = value.owner.operands[_REMOVABLE[kind]]
+        elif kind in REMOVABLE and _keeps_width(value, x):
+            value = value.owner.operands[REMOVABLE[kind]]
         else:
             return None, negated
 
@@ -169,7 +139,7 @@ def _may_join_addends(outer: str, inner: Value, constant: Value, on_left: bool) 
     a, b = _addend(operands[side]), _addend(constant)
     if a is None or b is None:
         return False
-    if (_kind(made_by(inner)) == "sub" and side == 1) != (outer == "sub" and on_left):
+    if (kind_of(made_by(inner)) == "sub" and side == 1) != (outer == "sub" and on_left):
         a = -a
     return _is_sum_near(a, -b if outer == "sub" and not on_left else b, element_dtype(inner))
 
@@ -215,4 +185,4 @@ def _is_unit(constant: Value) -> bool:
 
 
 def _divides_by_constant(product: Value) -> bool:
-    return _kind(made_by(product)) == "divide" and _is_constant(product.owner.operands[1])
+    return kind_of(made_by(product)) == "divide" and _is_constant(product.owner.operands[1])

@@ -252,18 +252,9 @@ def scan(x: Value, axis: int, combiner: str) -> Value:
         tensor([1., 3., 6.])
     """
     check_choice("scan", "combiner", combiner, ("sum", "product", "min", "max"))
-    return with_extra_row(_distinct_operand(x), axis, lambda y: plain_scan(y, axis, combiner))
-
-
-def plain_scan(x: Value, axis: int, combiner: str) -> Value:
-    """Emit a scan of a value that has rows and that no other scan reads."""
     at, back = u32(axis), Build.current().number(False, torch.bool)
-    return _coreai.scan(x, at, back, combiner)
-
-
-def number_of_scan() -> int:
-    """Return another number at each call, to make two equal scans over dynamic sizes distinct."""
-    return next(Build.current().open_scans)
+    distinct = _distinct_operand(x)
+    return with_extra_row(distinct, axis, lambda y: _coreai.scan(y, at, back, combiner))
 
 
 def with_extra_row(x: Value, axis: int, op: Callable[[Value], Value]) -> Value:
@@ -277,10 +268,10 @@ def with_extra_row(x: Value, axis: int, op: Callable[[Value], Value]) -> Value:
 def _distinct_operand(x: Value) -> Value:
     """Return the same value through an op that differs from that of every earlier scan.
 
-    The run time drops one of two equal scans over dynamic sizes: `x.cumsum(0) + x, x.cumsum(0) * x`
+    The runtime drops one of two equal scans over dynamic sizes: `x.cumsum(0) + x, x.cumsum(0) * x`
     fails with "Expected operands to be tensors" (coreai-core 1.0.0b2). The slices take all of `x`,
     with different ends.
     """
     unknown = [axis for axis, size in enumerate(x.type.shape) if size == types.DYNAMIC]
-    nth = number_of_scan() if unknown else 0
+    nth = next(Build.current().open_scans) if unknown else 0
     return slice_axis(x, unknown[0], 0, shapes.FAR - nth) if nth else x

@@ -18,11 +18,10 @@ from .operands import vocabulary
 # A size: a plain number, or a rank-0 si32 value that is known only at run time.
 Dim: TypeAlias = "int | Value"
 
-# An end beyond every axis: the run time clamps the ends of slices. `optimize` merges two nested
+# An end beyond every axis: the runtime clamps the ends of slices. `optimize` merges two nested
 # writes and adds the outer start to the inner end in 32 bits: with 2**31 - 1 it failed on
 # `x[1:, 0] = y`, with the end -2**31 (coreai-core 1.0.0b2).
 FAR = 2**31 - 2**24
-_LONGEST_ROW = 1 << 22  # elements of a constant row: the run time keeps 16 MB
 
 
 @vocabulary
@@ -141,7 +140,7 @@ def as_vector(dim: Value) -> Value:
 def counted(dim: Value) -> Value:
     """Return a run-time size as a vector of one element, to compute with.
 
-    It goes through a range, so that the run time needs its value for a shape, too. Where it does
+    It goes through a range, so that the runtime needs its value for a shape, too. Where it does
     not, two like sums of sizes leave the second one without a type: `x[i] = u, y[j] = v` with open
     sizes stops with "coreai.add: Expected operands to be tensors".
     """
@@ -231,6 +230,17 @@ def refine(x: Value, type_: RankedTensorType) -> Value:
     return x if x.type == type_ else gen.CastOp(type_, x).result
 
 
+def with_static_sizes(x: Value, type_: RankedTensorType) -> Value:
+    """Add the static sizes of a type to those of `x`; a static size never becomes dynamic.
+
+    A size that is counted behind a cast from static to dynamic ends the process when the program
+    is loaded (coreai-core 1.0.0b3).
+    """
+    pairs = zip(x.type.shape, type_.shape, strict=True)
+    known = [b if a == types.DYNAMIC else a for a, b in pairs]
+    return refine(x, type(type_).get(known, type_.element_type))
+
+
 @vocabulary
 def reshape(x: Value, dims: Sequence[Dim]) -> Value:
     """Give the elements other sizes, in the same order.
@@ -247,6 +257,7 @@ def reshape(x: Value, dims: Sequence[Dim]) -> Value:
         tensor([[1., 2.],
                 [3., 4.]])
     """
+    dims = _completed(x, dims)
     type_ = tensor_type(dims, x)
     may_be_empty = Build.current().zero_sizes.possible
     if may_be_empty:
@@ -258,21 +269,35 @@ def reshape(x: Value, dims: Sequence[Dim]) -> Value:
         constant = Build.current().changed(x, lambda tensor: tensor.reshape(known))
         if constant is not None:
             return constant
-    ones = next((i for i, d in enumerate(known) if d != 1), 0)
-    if ones and -1 in known:
+    ones = _leading_ones(known)
+    if ones > _leading_ones(x.type.shape) and -1 in known:
         # `optimize` moves a reshape that adds leading ones behind the broadcasting op that reads
         # it: [1, n] + [n, 1] became a reshaped [n] + [n, 1] of the sizes [1, n * n]
         # (coreai-core 1.0.0b2).
         inner = reshape(x, dims[ones:])
         return gen.ExpandDimsOp(inner, i32(list(range(ones))), results=[type_]).result
-    # The run time cannot infer a size of an empty tensor: "Input shape can not be empty".
+    # The runtime cannot infer a size of an empty tensor: "Input shape can not be empty".
     if known.count(-1) == 1 and 0 not in known and not may_be_empty:
         return _reshape_to(x, i32(known), type_)
     return _reshape_to(x, vector(dims), type_)
 
 
+def _leading_ones(sizes: Sequence[int]) -> int:
+    """Return how many sizes before the first other one are 1; 0 if all are."""
+    return next((i for i, size in enumerate(sizes) if size != 1), 0)
+
+
+def _completed(x: Value, dims: Sequence[Dim]) -> Sequence[Dim]:
+    """Return the sizes with -1 replaced if the size of the tensor is static."""
+    count = math.prod(x.type.shape) if types.DYNAMIC not in x.type.shape else 0
+    if not count or -1 not in dims or not is_static(dims):
+        return dims
+    rest = count // -math.prod(dims)
+    return [rest if d == -1 else d for d in dims]
+
+
 def _without_inferred(x: Value, dims: Sequence[Dim]) -> Sequence[Dim]:
-    """Return the sizes with -1 replaced: the run time cannot infer a size of an empty tensor."""
+    """Return the sizes with -1 replaced: the runtime cannot infer a size of an empty tensor."""
     others = [d for d in dims if not (isinstance(d, int) and d == -1)]
     if len(others) == len(dims):
         return dims
@@ -297,30 +322,15 @@ def broadcast_to(x: Value, dims: Sequence[Dim]) -> Value:
                 [2., 2., 2.]])
     """
     type_ = tensor_type(dims, x)
-    row = as_row(x, dims[-1]) if dims else x
-    if row.type == type_ and is_static(dims):
-        return row
-    return gen.BroadcastToOp(row, vector(dims, torch.uint32), results=[type_]).result
+    if x.type == type_ and is_static(dims):
+        return x
+    return gen.BroadcastToOp(x, vector(dims, torch.uint32), results=[type_]).result
 
 
 def is_constant(x: Value) -> bool:
     """Return whether a value is a constant of the program."""
     owner = x.owner
     return not isinstance(owner, Block) and owner.name == "coreai.constant"
-
-
-def as_row(x: Value, extent: Dim) -> Value:
-    """Return a rank-0 constant as a vector of this size; other values unchanged.
-
-    A single element is broadcast in 8 to 10 ns for each element of the result, a row in 2 ns or,
-    by `where`, in none (coreai-core 1.0.0b3, x86). The asset stores one element.
-    """
-    if x.type.rank or not isinstance(extent, int) or not 2 <= extent <= _LONGEST_ROW:
-        return x
-    content = Build.current().content(x) if is_constant(x) else None
-    if content is None:
-        return x
-    return Build.current().tensor(content.reshape(()).expand([extent]), "filler")
 
 
 def _arithmetic(static: Callable[[int, int], int], op: type) -> Callable[[Dim, Dim], Dim]:

@@ -9,9 +9,10 @@ from coreai._compiler.dialects import _coreai_ops_gen as gen
 from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import Attribute, RankedTensorType, Value
 
+from . import shapes
 from .build import Build
 from .operands import check_choice, vocabulary
-from .shapes import i32, u32
+from .shapes import Dim, u32
 
 
 @vocabulary
@@ -20,7 +21,7 @@ def conv(
 ) -> Value:
     """Convolve over two or three spatial axes, without padding or bias.
 
-    Pad with `pad_op` first; for one axis add a second one of size one.
+    Pad with `pad` first; for one axis add a second one of size one.
 
     Args:
         x: a tensor `[batch, channels, ...]` of floats or complex numbers.
@@ -143,7 +144,7 @@ def sum_pool(
 @vocabulary
 def interpolate(
     x: Value,
-    output_shape: Sequence[int],
+    output_shape: Sequence[Dim],
     scale: Sequence[float],
     offset: Sequence[float],
     mode: str,
@@ -152,7 +153,7 @@ def interpolate(
 
     Args:
         x: a tensor of floats.
-        output_shape: the size of each axis of the result.
+        output_shape: the size of each axis of the result, as numbers or rank-0 tensors.
         scale: the scale of each axis.
         offset: the offset of each axis.
         mode: `"linear"` or `"nearest_neighbor"`.
@@ -166,7 +167,9 @@ def interpolate(
     """
     check_choice("interpolate", "mode", mode, ("linear", "nearest_neighbor"))
     how = Attribute.parse(f"#coreai.interpolation_mode<{mode}>")
-    return _coreai.interpolate(x, i32(list(output_shape)), _floats(scale), _floats(offset), how)
+    dims = shapes.vector(output_shape)
+    result = _coreai.interpolate(x, dims, _floats(scale), _floats(offset), how)
+    return shapes.refine(result, shapes.tensor_type(output_shape, x))
 
 
 def _floats(values: Sequence[float]) -> Value:

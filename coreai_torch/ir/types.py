@@ -13,6 +13,7 @@ from coreai._compiler.ir import (
     F32Type,
     Float8E4M3FNType,
     Float8E5M2Type,
+    Float8E8M0FNUType,
     IntegerType,
     RankedTensorType,
     ShapedType,
@@ -45,6 +46,7 @@ _ELEMENT: dict[torch.dtype, Callable[[], Type]] = {
     torch.complex64: lambda: ComplexType.get(F32Type.get()),
     torch.float8_e4m3fn: lambda: Float8E4M3FNType.get(),
     torch.float8_e5m2: lambda: Float8E5M2Type.get(),
+    torch.float8_e8m0fnu: lambda: Float8E8M0FNUType.get(),
 }
 
 BY_NAME = {
@@ -61,6 +63,7 @@ BY_NAME = {
     "complex<f32>": torch.complex64,
     "f8E4M3FN": torch.float8_e4m3fn,
     "f8E5M2": torch.float8_e5m2,
+    "f8E8M0FNU": torch.float8_e8m0fnu,
 }
 
 
@@ -88,6 +91,7 @@ _BY_CLASS = {
     F32Type: torch.float32,
     Float8E4M3FNType: torch.float8_e4m3fn,
     Float8E5M2Type: torch.float8_e5m2,
+    Float8E8M0FNUType: torch.float8_e8m0fnu,
 }
 
 

@@ -13,7 +13,7 @@ from . import types
 class ZeroSizes:
     """An assumption about the dynamic sizes of the values that a lowering builds.
 
-    The run time fails on empty operands in many ops (`docs/adr/0013`), and a guard against them
+    The runtime fails on empty operands in many ops (`docs/adr/0013`), and a guard against them
     costs ops. The exported graph knows the range of each size; the dialect's types do not. So the
     walker enters the assumption for each node, `with build.assume(POSSIBLE)`, and the
     functions of `ir` ask it about a value: `build.zero_sizes.of(x)`.

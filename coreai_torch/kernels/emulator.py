@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ import torch
 
 from ..errors import KernelError
 from ..ir.types import narrow
+from ..sandbox.child import how_ended
 from . import compiler
 from .reports import Finding, read
 from .source import Source, prepare
@@ -98,9 +98,8 @@ def _process(
             "  try   check for an endless loop, or pass a smaller grid or a larger timeout"
         ) from cause
     if ran.returncode not in (_OK, _HAS_FINDINGS):
-        code = ran.returncode
-        reason = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        raise KernelError(f"Metal kernel {name!r} crashed: {reason}\n{ran.stdout}{ran.stderr}")
+        end = how_ended(ran.returncode)
+        raise KernelError(f"Metal kernel {name!r} {end}\n{ran.stdout}{ran.stderr}")
     return ran
 
 

@@ -4,8 +4,9 @@ A parameter's annotation is a contract: `Value` is a tensor (a number becomes a 
 `Sequence[int]`, `int`, `bool`, `float` and `str` promise static values, `Shape`, `Dim` and
 `Number` admit run-time ones, `Axis` and `Axes` are normalized to count from the front, and
 `ConstantOrValue` is a torch tensor if the argument is a constant, for which no op is emitted. Any
-of them may be `| None`. Only `Value` takes part in dtype promotion. Other annotations (torch
-dtypes, nested lists) get the argument with its nodes replaced by what they were lowered to.
+of them may be `| None`. A `**rest` takes all other arguments. Only
+`Value` takes part in dtype promotion. Other annotations (torch dtypes, nested lists) get the
+argument with its nodes replaced by what they were lowered to.
 """
 
 from __future__ import annotations
@@ -167,16 +168,19 @@ class Signature:
         self, target: OpOverload, fn: Callable[..., Any], ignore: Sequence[str] = ()
     ) -> None:
         schema, hints = schema_of(target), get_type_hints(fn)
-        taken = list(inspect.signature(fn).parameters)[1:]  # the first is the context
+        parameters = list(inspect.signature(fn).parameters.values())[1:]  # without the context
+        rest = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        taken = [p.name for p in parameters if p.name != rest]
         self.params: list[Param] = []
         for argument in schema.arguments:
             into = "x" if argument.name in ("self", "input") else argument.name
-            is_taken, ignored = into in taken, argument.name in ignore
+            ignored = argument.name in ignore
+            is_taken = into in taken or (rest is not None and not ignored)
             if not is_taken and not ignored and not argument.has_default_value():
                 raise ArgumentTypeError(
                     f"{fn.__name__} must take or ignore {argument.name!r} of {schema}"
                 )
-            hint = hints.get(into)
+            hint = hints.get(into if into in taken else rest or into)
             self.params.append(
                 Param(
                     name=argument.name,

@@ -84,6 +84,12 @@ def c64(*shape: int, **kw: Any) -> T:
     return T(shape, torch.complex64, **kw)
 
 
+# Devices accumulate half precision in a wider type, and so does torch; the runtime on Linux does so
+# except in these ops.
+NARROW_PRODUCTS = "the runtime accumulates float16 products in float16"
+NARROW_SCANS = "the runtime accumulates scans in half precision"
+
+
 @dataclass(frozen=True)
 class Case:
     """One call of an op; tensors are described by `T`, other arguments are passed unchanged."""
@@ -95,6 +101,8 @@ class Case:
     tolerance: tuple[float, float] | None = None  # relative, absolute
     because: str = ""  # the reason for the tolerance
     void: str = ""  # why the installed torch cannot run or export it, if it cannot
+    exact: bool = False  # whether it needs the guards of `exact=True`
+    by_torch: str = ""  # why torch runs the program instead of the runtime, if it does
 
 
 def case(
@@ -104,9 +112,11 @@ def case(
     tolerance: tuple[float, float] | None = None,
     because: str = "",
     void: str = "",
+    exact: bool = False,
+    by_torch: str = "",
     **kwargs: Any,
 ) -> Case:
     """Describe a call with these arguments; `tolerance` needs the reason in `because`."""
     if (tolerance is None) != (not because):
         raise TypeError("pass tolerance and because together")
-    return Case(args, kwargs, static_only, one_size, tolerance, because, void)
+    return Case(args, kwargs, static_only, one_size, tolerance, because, void, exact, by_torch)

@@ -10,6 +10,7 @@ import torch
 import torch.fx as fx
 
 from ..ir import types
+from ..ir.build import Build
 from ..ir.composite import Composite
 from ..ir.dialect import Dim, RankedTensorType, Value
 from ..torch_compat import schema_of
@@ -42,6 +43,11 @@ class Ctx:
         dtype = first.dtype if isinstance(first, torch.Tensor) else types.scalar_dtype(first)
         return types.narrow(dtype)
 
+    @property
+    def exact(self) -> bool:
+        """Whether to guard infinities, NaN and overflow even if that takes more than two ops."""
+        return Build.current().exact
+
     def dims(self, given: Sequence[Dim]) -> tuple[Dim, ...]:
         """Return the sizes of the result: static ones from the graph, else the given ones."""
         return tuple(
@@ -62,10 +68,20 @@ class Ctx:
         stored = self.call.scope.resolve(self._given(name))
         return stored if isinstance(stored, torch.Tensor) else None
 
+    def number(self, name: str) -> float | None:
+        """Return the argument with this schema name if it is a Python number, else None."""
+        given = self._given(name)
+        return given if isinstance(given, int | float) else None
+
     def known_each(self, name: str) -> list[torch.Tensor | None]:
         """Return `known` for each tensor of a list argument."""
         stored = self.call.scope.resolve(self._given(name))
         return [h if isinstance(h, torch.Tensor) else None for h in stored]
+
+    def never_negative(self, name: str) -> list[bool]:
+        """Return for each tensor of a list argument whether its integers are known to be >= 0."""
+        ranges = self.call.scope.ranges
+        return [isinstance(g, fx.Node) and ranges.of(g).low >= 0 for g in self._given(name)]
 
     def path(self, name: str) -> str:
         """Return the origin of an argument: the path of a parameter, or the name of a node."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch.fx as fx
 
 from ..errors import UnsupportedOpError, unsupported
+from ..passes.graph import Lower, Replacement
 from .binding import Call
 from .cases import Case
 
@@ -21,7 +23,7 @@ class Entry(Protocol):
 
     `Lowering`, `FunctionLowering` and `Decomposition` are the built-in kinds; `LegacyLowering`,
     `KernelLowering` and `CompositeLowering` are added to the registry of one converter; the passes
-    ask for `FusedConvolutionLowering`, `MergedWritesLowering` and `ZeroSizeLowering`.
+    ask for `ReplacedLowering`.
     """
 
     @property
@@ -38,6 +40,31 @@ class Entry(Protocol):
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Emit ops for a node and return its results: values, constants, or a list of these."""
+
+
+@dataclass(frozen=True)
+class ReplacedLowering:
+    """Lowers a node as a pass says, by its registered lowering if the pass cannot."""
+
+    target: Any
+    replacement: Replacement
+    registered: Entry | None
+    lower: Lower
+    cases: Sequence[Case] = ()
+
+    @property
+    def origin(self) -> str:
+        """Who wrote the registered lowering."""
+        return BUILT_IN if self.registered is None else self.registered.origin
+
+    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
+        """Emit the replacement."""
+        result = self.replacement.emit(call.node, call.scope, self.lower)
+        if result is not None:
+            return result
+        if self.registered is None:
+            raise unsupported_op(call.node)
+        return self.registered(call, lower_subgraph)
 
 
 def is_built_in(entry: Entry) -> bool:

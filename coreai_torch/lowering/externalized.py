@@ -155,7 +155,8 @@ class _Crossing:
         """Return the states that were written, in the order of the inputs, then the outputs."""
         region, names = self._region, self._names
         returned = [_Port(name, node) for name, node in region.outputs]
-        left = {node: name for name, node in reversed(region.left)}  # the first of two names
+        # A node that is listed under two names keeps the first one.
+        left = {node: name for name, node in reversed(region.left)}
         order = {name: place for place, (name, _) in enumerate(region.left)}
         others = [
             _Port(names.of(node) or left.get(node) or self._plain(node), node)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..asset.extension import converted
 from ..asset.program import Program
@@ -18,6 +17,7 @@ from ..ir.build import Build
 from ..ir.casting import cast
 from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
+from ..ir.shapes import with_static_sizes
 from ..passes.dump import PassDump
 from ..passes.externalize.spec import Match
 from ..passes.graph import PassGraph
@@ -47,15 +47,17 @@ def build(
     on_node: Callable[[], None],
     dump_passes: Path | None = None,
     optimize_at_save: bool = False,
+    exact: bool = False,
     finish: Sequence[Callable[[Build], None]] = (),
 ) -> Program:
     """Lower all staged programs into one module; equal constants are shared between them.
 
     `dump_passes` is a folder for the graph of each entry point after each pass.
     `optimize_at_save` makes `save_asset` optimize a program that is not optimized yet.
+    `exact` keeps guards of infinities, NaN and overflow that the plain forms leave out.
     The functions in `finish` may change the module while it is open.
     """
-    module = Build()
+    module = Build(exact=exact)
     with module.open():
         module.reserve(one.entrypoint for one in staged)
         for one in staged:
@@ -99,8 +101,8 @@ def entrypoint(staged: Staged, walk: Walk, observe: Observer | None = None) -> N
         stored = walk.graph(module, [feed[n] for n in placeholders], names, observe)
         by_node = dict(zip(_output_nodes(module), stored, strict=True))
         return graph.Results(
-            [_value(by_node[s.written], s.node.meta["val"], s.name) for s in plan.states],
-            list(zip([o.name for o in plan.outputs], _outputs(plan.outputs, by_node), strict=True)),
+            [_state(by_node[s.written], s.node.meta["val"], s.name) for s in plan.states],
+            [(o.name, _output(o, by_node)) for o in plan.outputs],
         )
 
     graph.entrypoint(staged.entrypoint, states, inputs, body)
@@ -111,38 +113,22 @@ def _output_nodes(module: torch.fx.GraphModule) -> list[Any]:
     return list(output.args[0])
 
 
-def _outputs(outputs: Sequence[Output], by_node: dict[Any, Any]) -> list[Value]:
-    """Return the output values, those with data-dependent sizes computed once."""
-    values = [_output(o, by_node) for o in outputs]
-    dependent = [
-        i
-        for i, o in enumerate(outputs)
-        if isinstance(o.value, torch.fx.Node)
-        and free_unbacked_symbols(o.value.meta["val"])
-        and _is_dynamic(by_node[o.value])
-    ]
-    once = graph.compute_once([values[i] for i in dependent])
-    for i, value in zip(dependent, once, strict=True):
-        values[i] = value
-    return values
-
-
-def _is_dynamic(stored: Any) -> bool:
-    """Return whether a result has a dynamic size; `x[mask]` with a constant mask does not."""
-    return isinstance(stored, Value) and types.DYNAMIC in stored.type.shape
-
-
 def _output(output: Output, by_node: dict[Any, Any]) -> Value:
     if isinstance(output.value, torch.fx.Node):
         return _value(by_node[output.value], output.value.meta["val"], output.name)
     return constant(output.value, types.scalar_dtype(output.value))
 
 
+def _state(stored: Any, promised: Any, name: str) -> Value:
+    """Return what is written to a state as a value of its type."""
+    return refine(_value(stored, promised, name), types.ranked(promised))
+
+
 def _value(stored: Any, promised: Any, name: str) -> Value:
-    """Return a result as a value of the promised type."""
+    """Return a result as a value of the promised type, or of one with more static sizes."""
     type_ = types.ranked(promised)
     if isinstance(stored, torch.Tensor):
         stored = Build.current().tensor(stored, name)
     elif isinstance(stored, bool | int | float):
         stored = constant(stored, types.dtype_of(type_))
-    return refine(cast(stored, types.dtype_of(type_)), type_)
+    return with_static_sizes(cast(stored, types.dtype_of(type_)), type_)

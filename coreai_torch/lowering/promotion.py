@@ -64,7 +64,8 @@ def compute_dtype(
     dtype = result if kind is Promote.RESULT else common_dtype(known)
     if dtype == result and dtype in (torch.float16, torch.bfloat16):
         numbers = [n for n in known if isinstance(n, int | float)]
-        return dtype if all(_fits(n, dtype) for n in numbers) else torch.float32
+        least = 0.0 if node.target in _ADDITIVE else torch.finfo(dtype).tiny
+        return dtype if all(_fits(n, dtype, least) for n in numbers) else torch.float32
     return dtype
 
 
@@ -74,14 +75,20 @@ def _result_dtype(node: fx.Node) -> torch.dtype:
     return first.dtype
 
 
-def _fits(number: float, dtype: torch.dtype) -> bool:
+# A sum with a number of few digits is right: the eps of `x + 1e-8` is less than a unit of a sum.
+_ADDITIVE = frozenset(
+    (aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Scalar)
+)
+
+
+def _fits(number: float, dtype: torch.dtype, least: float) -> bool:
     """Whether a half dtype keeps the digits: 1e5 would be infinite in float16, and 1e-6 off by 1 %.
 
     Torch computes `x * 1e5` in float32 and rounds the product. The lowest float32, which masks
     use, would be -inf in bfloat16, and its product with 0 NaN.
     """
-    info = torch.finfo(dtype)
-    return not math.isfinite(number) or number == 0 or info.tiny <= abs(number) <= info.max
+    largest = torch.finfo(dtype).max
+    return not math.isfinite(number) or number == 0 or least <= abs(number) <= largest
 
 
 def promoted(

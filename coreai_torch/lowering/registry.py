@@ -37,6 +37,10 @@ def key(target: Any) -> str:
     return f"{target.__module__}.{target.__name__}"
 
 
+# How the line of a docstring starts that says what differs from torch at extremes.
+WITHOUT_EXACT = "Without `exact`, "
+
+
 @dataclass(frozen=True)
 class Lowering:
     """Lowering rule of one overload with its metadata (promotion, ignored arguments, cases)."""
@@ -47,6 +51,7 @@ class Lowering:
     ignore: Sequence[str] = ()
     cases: Sequence[Case] = field(default=(), repr=False)
     origin: str = BUILT_IN
+    reason: str = ""  # why the target needs another form than the plain one
 
     @cached_property
     def signature(self) -> Signature:
@@ -76,6 +81,7 @@ class FunctionLowering:
     fn: Callable[..., Any]
     cases: Sequence[Case] = field(default=(), repr=False)
     origin: str = BUILT_IN
+    reason: str = ""  # why the target needs another form than the plain one
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Resolve the arguments and lower."""
@@ -97,6 +103,7 @@ class Decomposition:
     fn: Callable[..., Any]
     cases: Sequence[Case] = field(default=(), repr=False)
     origin: str = BUILT_IN
+    reason: str = ""  # why the target needs another form than the plain one
 
     def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
         """Trace the function on the fake arguments of the node and lower the graph."""
@@ -150,28 +157,53 @@ class Registry:
         """Return all names that can be lowered."""
         return set(self._own) | (self._base.names() if self._base else set())
 
+    @property
+    def base(self) -> Registry:
+        """Return the registry that this one extends; itself if there is none."""
+        return self._base or self
+
+    def own(self) -> list[Entry]:
+        """Return the entries that the base does not provide or that replace its."""
+        return list(self._own.values())
+
+    def with_base(self, base: Registry) -> Registry:
+        """Return a registry with the same own entries over another base."""
+        other = self.copy()
+        other._base = base
+        return other
+
+    def _all(self) -> dict[str, Entry]:
+        return {**(self._base._all() if self._base else {}), **self._own}
+
     def __iter__(self) -> Iterator[Entry]:
-        inherited = {} if self._base is None else self._base._own
-        return iter({**inherited, **self._own}.values())
+        return iter(self._all().values())
 
     def whole(self) -> set[Any]:
         """Return the overloads that export must not decompose; some are names."""
         named = {e.target for e in self if isinstance(e.target, str)}
         return named | {e.target for e in self if isinstance(e, Lowering)}
 
-    def rewrites(self) -> Mapping[Any, Callable[..., Any]]:
+    def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
         """Return the overloads that have a decomposition in torch, with their functions."""
         known = (e for e in self if not isinstance(e.target, str))
         return {e.target: e.fn for e in known if isinstance(e, Decomposition)}
 
 
 BUILTIN = Registry()
+LINUX = Registry(BUILTIN)  # `targets.linux` adds its forms when it is imported
+_BY_TARGET = {"": BUILTIN, "linux": LINUX}
+
+
+def _registry_of(target: str, reason: str) -> Registry:
+    if bool(target) != bool(reason):
+        raise TypeError("pass target and reason together")
+    return _BY_TARGET[target]
 
 
 @cache
 def builtin_decompositions() -> Mapping[Any, Callable[..., Any]]:
     """Return the table for functions that are traced in the place of a node."""
-    return decompositions.table(BUILTIN.whole(), BUILTIN.rewrites())
+    return decompositions.table(BUILTIN.whole(), BUILTIN.decompositions())
 
 
 def lowers(
@@ -179,38 +211,54 @@ def lowers(
     promote: Promote = Promote.NOT,
     ignore: Sequence[str] = (),
     cases: Sequence[Case] = (),
+    target: str = "",
+    reason: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as the built-in lowering of one or more overloads."""
+    """Register a function as the built-in lowering of one or more overloads.
+
+    With a `target` such as "linux", the function replaces the plain form on that target only; the
+    `reason` says what the plain form costs there. The cases of the plain form run under the target
+    too.
+    """
+    registry = _registry_of(target, reason)
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        for target in targets:
-            BUILTIN.add(Lowering(target, fn, promote, ignore, cases))
+        for op in targets:
+            registry.add(Lowering(op, fn, promote, ignore, cases, reason=reason))
         return fn
 
     return register
 
 
 def lowers_function(
-    *targets: Any, cases: Sequence[Case] = ()
+    *targets: Any, cases: Sequence[Case] = (), target: str = "", reason: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a lowering for targets without a schema: Python functions, higher-order ops."""
+    """Register a lowering for targets without a schema: Python functions, higher-order ops.
+
+    `target` and `reason` are those of `lowers`.
+    """
+    registry = _registry_of(target, reason)
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        for target in targets:
-            BUILTIN.add(FunctionLowering(target, fn, cases))
+        for op in targets:
+            registry.add(FunctionLowering(op, fn, cases, reason=reason))
         return fn
 
     return register
 
 
 def decomposes(
-    *targets: Any, cases: Sequence[Case] = ()
+    *targets: Any, cases: Sequence[Case] = (), target: str = "", reason: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function in torch as the decomposition of one or more overloads."""
+    """Register a function in torch as the decomposition of one or more overloads.
+
+    `target` and `reason` are those of `lowers`.
+    """
+    registry = _registry_of(target, reason)
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        for target in targets:
-            BUILTIN.add(Decomposition(target, fn, cases))
+        for op in targets:
+            registry.add(Decomposition(op, fn, cases, reason=reason))
         return fn
 
     return register

@@ -9,7 +9,8 @@ import torch.fx as fx
 
 from ..errors import REPORT_HINT, WrongResultError, describe, target_name
 from ..ir import types
-from ..ir.dialect import Value, constant, refine
+from ..ir.dialect import Value, constant
+from ..ir.shapes import with_static_sizes
 
 
 def check_result_type(node: fx.Node, result: Any, hint: str = REPORT_HINT) -> Any:
@@ -42,10 +43,9 @@ def _check_one(node: fx.Node, result: Any, promised: Any, hint: str) -> Any:
     same = result.type.rank == type_.rank and result.type.element_type == type_.element_type
     if not same or any(_differ(a, b) for a, b in zip(result.type.shape, type_.shape, strict=True)):
         raise _wrong(node, str(result.type), str(type_), hint)
-    known = [
-        b if a == types.DYNAMIC else a for a, b in zip(result.type.shape, type_.shape, strict=True)
-    ]
-    return refine(result, type(type_).get(known, type_.element_type))
+    if 0 in result.type.shape:  # the ops behind it are evaluated: `optimize()` fails at them
+        return torch.empty(tuple(result.type.shape), dtype=types.dtype_of(type_))
+    return with_static_sizes(result, type_)
 
 
 def _differ(found: int, promised: int) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 import torch.fx as fx
 
+from ..capture.value_ranges import Ranges
 from ..ir.build import Build
 from ..ir.dialect import Value
 
@@ -25,6 +27,16 @@ class Scope:
     names: Mapping[fx.Node, str] = field(default_factory=dict)
     nodes: dict[fx.Node, Any] = field(default_factory=dict)
     by_name: dict[str, fx.Node] = field(default_factory=dict)
+
+    @cached_property
+    def ranges(self) -> Ranges:
+        """The ranges of the integers in the graph of the nodes, inferred at first use."""
+        constants = {n.name: v for n, v in self.nodes.items() if isinstance(v, torch.Tensor)}
+        ranges = Ranges(constants)
+        for node in next(iter(self.nodes)).graph.nodes:
+            if node.op == "call_function":
+                ranges.infer(node)
+        return ranges
 
     def record(self, node: fx.Node, value: Any) -> None:
         """Store what a node was lowered to."""

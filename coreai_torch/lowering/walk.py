@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.fx as fx
 
 from ..errors import (
@@ -21,23 +22,19 @@ from ..errors import (
 from ..ir.build import Build
 from ..ir.dialect import Value
 from ..ir.locations import Locations
-from ..ir.zero_size import NEVER, POSSIBLE, ZeroSizes
+from ..ir.zero_size import NEVER, POSSIBLE
 from ..passes import pipeline
 from ..passes.dead_code import collapsed
 from ..passes.externalize.cut import Region
 from ..passes.externalize.spec import Match
-from ..passes.graph import PassGraph, ZeroSize, captured
+from ..passes.graph import PassGraph, captured
 from . import externalized
 from .binding import Call
-from .entry import Entry, is_built_in, unsupported_op
-from .fused_convolution import FusedConvolutionLowering
-from .merged_writes import MergedWritesLowering
+from .entry import Entry, ReplacedLowering, is_built_in, unsupported_op
 from .registry import Registry
 from .result_types import check_result_type
 from .scope import Scope
-from .zero_size import ZeroSizeLowering
 
-_RESULTS_OR_OPERANDS = ZeroSize.RESULTS | ZeroSize.OPERANDS
 Observer = Callable[[str, PassGraph], None]
 
 
@@ -98,23 +95,25 @@ class Walk:
             if node in graph.region_at:
                 with self.locations.of(node):
                     externalized.emit(self.region, graph.region_at[node], scope)
-            else:
+                continue
+            replaced = graph.replaced.get(node)
+            with self.locations.of(node, replaced and replaced.layer):
                 scope.record(node, self._node(node, graph, scope))
-                self.on_node()
+            self.on_node()
 
     def _node(self, node: fx.Node, graph: PassGraph, scope: Scope) -> Any:
         if node.target is operator.getitem:
             return _item(node, scope)
-        fused = graph.fused.get(node)
-        with self.locations.of(node, fused and fused.convolution):
-            return self._lowered(node, graph, scope)
-
-    def _lowered(self, node: fx.Node, graph: PassGraph, scope: Scope) -> Any:
-        zero_size = graph.zero_sizes.get(node)
-        entry = self._entry(node, graph, zero_size)
-        possible = zero_size is not None and ZeroSize.POSSIBLE in zero_size
+        entry = self._entry(node, graph)
+        sizes = POSSIBLE if node in graph.may_be_empty else NEVER
+        build, call = Build.current(), Call(node, scope)
+        build.narrows_fillers = node in graph.fillers
         try:
-            result = self._call(entry, Call(node, scope), POSSIBLE if possible else NEVER)
+            if build.zero_sizes is sizes:  # most nodes; entering costs 2 % of their conversion
+                result = entry(call, self.subgraph)
+            else:
+                with build.assume(sizes):
+                    result = entry(call, self.subgraph)
         except NarrowingError as cause:
             raise NarrowingError(located(node, str(cause.args[0]))) from cause
         except ConversionError:
@@ -122,25 +121,27 @@ class Walk:
         except Exception as cause:
             problem = f"{target_name(node.target)}: {type(cause).__name__}: {cause}"
             raise LoweringError(describe(node, problem, _hint(entry))) from cause
+        if is_built_in(entry) and isinstance(result, Value) and _is_scale(node):
+            problem = f"{target_name(node.target)} cannot compute float8_e8m0fnu at run time"
+            raise ConversionError(describe(node, problem, "cast its operands to float32 first"))
         return check_result_type(node, result, _hint(entry))
 
-    def _call(self, entry: Entry, call: Call, zero_sizes: ZeroSizes) -> Any:
-        build = Build.current()
-        if build.zero_sizes is zero_sizes:  # most nodes; entering costs 2 % of their conversion
-            return entry(call, self.subgraph)
-        with build.assume(zero_sizes):
-            return entry(call, self.subgraph)
-
-    def _entry(self, node: fx.Node, graph: PassGraph, zero_size: ZeroSize | None) -> Entry:
+    def _entry(self, node: fx.Node, graph: PassGraph) -> Entry:
         """Return the rule that lowers a node: the registered one, or what a pass asks for."""
-        fused = graph.fused.get(node)
-        if fused is not None:
-            return FusedConvolutionLowering(self._registered(fused.convolution), fused)
-        if node in graph.merged:
-            return MergedWritesLowering(node.target, graph.merged[node])
-        if zero_size is not None and zero_size & _RESULTS_OR_OPERANDS:
-            return ZeroSizeLowering(node.target, self.registry.for_node(node), zero_size)
-        return self._registered(node)
+        replaced = graph.replaced.get(node)
+        if replaced is None:
+            return self._registered(node)
+        registered = self.registry.for_node(node)
+        return ReplacedLowering(node.target, replaced, registered, self._other)
+
+    def _other(
+        self, node: fx.Node, values: Mapping[fx.Node, Any], names: Mapping[fx.Node, str]
+    ) -> Any:
+        """Lower a node that a pass made."""
+        scope = Scope(names)
+        for operand, value in values.items():
+            scope.record(operand, value)
+        return self._registered(node)(Call(node, scope), self.subgraph)
 
     def _registered(self, node: fx.Node) -> Entry:
         entry = self.registry.for_node(node)
@@ -151,6 +152,11 @@ class Walk:
     def _is_custom(self, node: fx.Node) -> bool:
         entry = self.registry.for_node(node)
         return entry is not None and not is_built_in(entry)
+
+
+def _is_scale(node: fx.Node) -> bool:
+    """Whether a result has the dtype of MX scales, which only constants have in the dialect."""
+    return getattr(node.meta.get("val"), "dtype", None) is torch.float8_e8m0fnu
 
 
 def _item(node: fx.Node, scope: Scope) -> Any:

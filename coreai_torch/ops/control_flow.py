@@ -13,7 +13,7 @@ from ..ir import graph, shapes, types
 from ..ir.dialect import Dim, RankedTensorType, Value
 from ..lowering import Ctx, lowers_function
 from ._lib.constant_branches import constant_results
-from ._lib.stacked_steps import stacked_steps
+from ._lib.stacked_steps import Stacking, stacked_steps
 
 higher_order = torch.ops.higher_order
 
@@ -92,27 +92,23 @@ def scan(
     xs: Sequence[Any],
     additional_inputs: Sequence[Any] = (),
 ) -> list[Value]:
-    def step(carried: Sequence[Value], slices: Sequence[Value]) -> list[Any]:
-        return ctx.lower_subgraph(combine_fn, [*carried, *slices, *additional_inputs])
-
-    return _over_leading_axis(ctx, step, init, xs)
+    return over_leading_axis(ctx, combine_fn, init, xs, additional_inputs, stacked_steps)
 
 
 @lowers_function(higher_order.map_impl)
 def map_(
     ctx: Ctx, f: fx.GraphModule, xs: Sequence[Any], pos_args: Sequence[Any] = ()
 ) -> list[Value]:
-    def step(carried: Sequence[Value], slices: Sequence[Value]) -> list[Any]:
-        return ctx.lower_subgraph(f, [*slices, *pos_args])
-
-    return _over_leading_axis(ctx, step, [], xs)
+    return over_leading_axis(ctx, f, [], xs, pos_args, stacked_steps)
 
 
-def _over_leading_axis(
+def over_leading_axis(
     ctx: Ctx,
-    step: Callable[[Sequence[Value], Sequence[Value]], list[Any]],
+    step: fx.GraphModule,
     init: Sequence[Any],
     xs: Sequence[Any],
+    given_whole: Sequence[Any],
+    stack: Stacking,
 ) -> list[Value]:
     """Loop over the slices of `xs`; stack the results that are not carried."""
     carried_types, stacked_types = ctx.outs[: len(init)], ctx.outs[len(init) :]
@@ -122,7 +118,7 @@ def _over_leading_axis(
 
     def rows_at(index: Value, carried: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         given_rows = [_row(x, index) for x in given]
-        found = step(carried, given_rows)
+        found = ctx.lower_subgraph(step, [*carried, *given_rows, *given_whole])
         return _values(found[: len(init)], carried_types), _values(found[len(init) :], row_types)
 
     sizes: list[Sequence[Dim]] = [t.shape for t in row_types]
@@ -132,7 +128,7 @@ def _over_leading_axis(
     def empty(count: Dim) -> list[Value]:
         return [_stack(t, [count, *s]) for t, s in zip(row_types, sizes, strict=True)]
 
-    last, stacks = stacked_steps(length, first, empty, rows_at)
+    last, stacks = stack(length, first, empty, rows_at)
     return [*last, *(cai.refine(s, t) for s, t in zip(stacks, stacked_types, strict=True))]
 
 

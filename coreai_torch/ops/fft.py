@@ -7,10 +7,9 @@ bound is small (`_lib/fourier_dynamic.py`).
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -22,7 +21,7 @@ from ..lowering.cases import c64, f32
 from ..torch_compat import aten
 from ._lib import fourier_dynamic as dynamic
 from ._lib import windows
-from ._lib.fourier import DENSE, Signal, inverse_to_real, transform, transform_of_real
+from ._lib.fourier import DENSE, Transform, Wave, by_factors, dft_matrix, factors_of, padded
 from ._lib.size_bounds import upper_bound
 
 _LONG = (
@@ -31,21 +30,6 @@ _LONG = (
 )
 _CLOSE = (1e-5, 3e-5)
 _LENGTH = "the length is a number of the case"
-
-
-def _waves(rows: Dim, columns: Dim, length: Dim) -> tuple[windows.Table, windows.Table]:
-    """Return cosine and sine of `2 pi j k / length`; whole turns are removed as integers.
-
-    A dynamic length is at most 256: above 46,340 the product `j k` exceeds 32 bits.
-    """
-    turns = windows.mul(windows.column(windows.count(rows)), windows.row(windows.count(columns)))
-    if isinstance(turns, Value):
-        turns = cai.modulo(turns, shapes.number(length))
-        step = cai.div(cai.constant(2 * math.pi, torch.float32), windows.number(length))
-        angle = cai.mul(cai.cast(turns, torch.float32), step)
-        return cai.cos(angle), cai.sin(angle)
-    angle = (turns % length).to(torch.float64) * (2 * math.pi / length)
-    return angle.cos(), angle.sin()
 
 
 def _scale(normalization: int, length: Dim) -> windows.Term:
@@ -58,60 +42,15 @@ def _scale(normalization: int, length: Dim) -> windows.Term:
     return cai.rsqrt(size) if normalization == 1 else cai.div(cai.like(size, 1), size)
 
 
-def _matrix(table: windows.Table) -> Value:
-    """Return a table as an f32 value."""
-    return windows.value(windows.cast(table, torch.float32))
-
-
-def _along(x: Value, table: windows.Table, axis: int) -> Value:
+def _along(x: Value, matrix: Value, axis: int) -> Value:
     """Multiply an axis by a matrix."""
     order = [*(a for a in range(x.type.rank) if a != axis), axis]
     rows = cai.transpose(x, order)
     lone = rows.type.rank == 1
     rows = cai.expand_dims(rows, [0]) if lone else rows
-    found = cai.matmul(rows, _matrix(table))
+    found = cai.matmul(rows, matrix)
     found = cai.shrink_dims(found, [0]) if lone else found
     return cai.transpose(found, [order.index(a) for a in range(x.type.rank)])
-
-
-def _is_long(length: Dim) -> bool:
-    return isinstance(length, int) and length > DENSE
-
-
-@dataclass(frozen=True)
-class _DynamicPlan:
-    """A transform of a dynamic length, which may have an upper bound."""
-
-    bound: int | None
-
-    @classmethod
-    def of(cls, ctx: Ctx, size: Any) -> _DynamicPlan | None:
-        """Return the plan of a transform, or None if its full matrix is faster."""
-        if isinstance(size, int):
-            return None
-        found = upper_bound(size)
-        if found is not None and found > dynamic.LONGEST:
-            ctx.refuse(
-                f"a Fourier transform of a dynamic length of up to {found:,} is not supported",
-                f"export with a static length, or with a maximum of {dynamic.LONGEST:,}",
-            )
-        return None if found is not None and found <= dynamic.DENSE else cls(found)
-
-    def transform(
-        self,
-        parts: list[Value],
-        axis: int,
-        length: Value,
-        sign: int,
-        scale: windows.Term,
-        kept: Dim | None = None,
-    ) -> tuple[Value, Value]:
-        columns = _Columns(parts[0], axis)
-        signal = Signal([columns.of(part) for part in parts])
-        wanted = dynamic.Transform(columns.count, sign, kept, scale=scale)
-        found = dynamic.Length(length, self.bound).transform(signal, wanted)
-        real, imaginary = map(columns.back, found.blocks)
-        return real, imaginary
 
 
 class _Columns:
@@ -131,29 +70,60 @@ class _Columns:
         return cai.transpose(turned, [self.order.index(a) for a in range(len(self.order))])
 
 
-def _complex_pass(
-    real: Value,
-    imaginary: Value,
-    axis: int,
-    normalization: int,
-    forward: bool,
-    plan: _DynamicPlan | None = None,
-) -> tuple[Value, Value]:
-    length = cai.size(real, axis)
-    scale, sign = _scale(normalization, length), -1 if forward else 1
-    if plan is not None and isinstance(length, Value):
-        return plan.transform([real, imaginary], axis, length, sign, scale)
-    if isinstance(length, int) and length > DENSE and isinstance(scale, float):
-        columns = _Columns(real, axis)
-        signal = Signal([columns.of(real), columns.of(imaginary)])
-        found = transform(signal, length, columns.count, sign, scale).blocks
-        return columns.back(found[0]), columns.back(found[1])
-    cosine, sine = (windows.mul(w, scale) for w in _waves(length, length, length))
-    sine = windows.mul(sine, float(sign))
-    return (
-        cai.sub(_along(real, cosine, axis), _along(imaginary, sine, axis)),
-        cai.add(_along(real, sine, axis), _along(imaginary, cosine, axis)),
-    )
+@dataclass(frozen=True)
+class _Axis:
+    """An axis to transform, and the largest length that it may have, if that is known."""
+
+    number: int
+    length: Dim
+    bound: int | None
+
+    @classmethod
+    def of(cls, ctx: Ctx, number: int, length: Dim, size: object) -> _Axis:
+        bound = upper_bound(size)
+        if not isinstance(length, int) and bound is not None and bound > dynamic.LONGEST:
+            ctx.refuse(
+                f"a Fourier transform of a dynamic length of up to {bound:,} is not supported",
+                f"export with a static length, or with a maximum of {dynamic.LONGEST:,}",
+            )
+        return cls(number, length, bound)
+
+    @property
+    def is_dense(self) -> bool:
+        return self.bound is not None and self.bound <= DENSE
+
+    def multiply(self, matrix: Wave, x: Sequence[Value], real_only: bool = False) -> list[Value]:
+        return matrix.times(x, lambda table, part: _along(part, table, self.number), real_only)
+
+    def forward(
+        self, x: Sequence[Value], normalization: int, kept: Dim, real_only: bool = False
+    ) -> list[Value]:
+        """Return the first `kept` elements of the transform; `x` is padded with zeros."""
+        scale = _scale(normalization, self.length)
+        if self.is_dense:
+            return self.multiply(
+                dft_matrix(self.length, kept, self.length).scaled(scale), x, real_only
+            )
+        columns = _Columns(x[0], self.number)
+        signal = [padded(columns.of(part), self.length) for part in x]
+        wanted = Transform(columns.count, kept, real_only, scale)
+        if isinstance(self.length, int):
+            found = by_factors(signal, factors_of(self.length), wanted)
+        else:
+            found = dynamic.transform(signal, self.length, self.bound, wanted)
+        return [columns.back(part) for part in found]
+
+
+def _complex_passes(
+    ctx: Ctx, x: Sequence[Value], axes: Sequence[int], normalization: int, forward: bool
+) -> list[Value]:
+    """Transform real and imaginary part; an inverse transform exchanges them."""
+    parts, sizes = list(x if forward else x[::-1]), ctx.fake("self").shape
+    for number in axes:
+        length = cai.size(parts[0], number)
+        axis = _Axis.of(ctx, number, length, sizes[number])
+        parts = axis.forward(parts, normalization, length)
+    return parts if forward else parts[::-1]
 
 
 @lowers(
@@ -174,27 +144,9 @@ def _complex_pass(
     ],
 )
 def fft_c2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, forward: bool) -> Value:
-    real, imaginary = cai.real_part(x), cai.imaginary_part(x)
-    for axis in dim:
-        axis = axis % x.type.rank
-        plan = _DynamicPlan.of(ctx, ctx.fake("self").shape[axis])
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, forward, plan)
-    return cai.create_complex(real, imaginary)
-
-
-def _real_pass(
-    x: Value, axis: int, normalization: int, kept: Dim, plan: _DynamicPlan | None
-) -> tuple[Value, Value]:
-    length = cai.size(x, axis)
-    scale = _scale(normalization, length)
-    if plan is not None and isinstance(length, Value):
-        return plan.transform([x], axis, length, -1, scale, None if kept is length else kept)
-    if _is_long(length) and isinstance(scale, float):
-        columns = _Columns(x, axis)
-        found = transform_of_real(columns.of(x), length, columns.count, scale, kept).blocks
-        return columns.back(found[0]), columns.back(found[1])
-    cosine, sine = (windows.mul(w, scale) for w in _waves(length, kept, length))
-    return _along(x, cosine, axis), _along(x, windows.mul(sine, -1.0), axis)
+    parts = cai.real_part(x), cai.imaginary_part(x)
+    axes = [axis % x.type.rank for axis in dim]
+    return cai.create_complex(*_complex_passes(ctx, parts, axes, normalization, forward))
 
 
 @lowers(
@@ -220,13 +172,29 @@ def fft_r2c(ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, onesided
     *rest, last = [axis % x.type.rank for axis in dim]
     length = cai.size(x, last)
     kept = shapes.add(shapes.floordiv(length, 2), 1) if onesided else length
-    shape = ctx.fake("self").shape
-    plan = _DynamicPlan.of(ctx, shape[last])
-    real, imaginary = _real_pass(x, last, normalization, kept, plan)
-    for axis in rest:
-        plan = _DynamicPlan.of(ctx, shape[axis])
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, True, plan)
-    return cai.create_complex(real, imaginary)
+    axis = _Axis.of(ctx, last, length, ctx.fake("self").shape[last])
+    parts = axis.forward([x], normalization, kept)
+    real, imaginary = _complex_passes(ctx, parts, rest, normalization, True)
+    lengths = [(a, cai.size(x, a)) for a in rest] + [(last, length)]
+    return cai.create_complex(real, _without_real_bins(imaginary, lengths))
+
+
+def _without_real_bins(imaginary: Value, lengths: Sequence[tuple[int, Dim]]) -> Value:
+    """Replace imaginary parts by 0 in the bins that are real for a real signal, as torch does.
+
+    A rounding error instead would turn an angle of pi to -pi. `lengths` are the transformed axes.
+    """
+    masks = []
+    for axis, length in lengths:
+        rows = cai.size(imaginary, axis)
+        if isinstance(rows, int) and isinstance(length, int):
+            mask: windows.Table = 2 * torch.arange(rows) % length == 0
+        else:
+            twice = cai.mul(windows.value(windows.count(rows)), cai.i32(2))
+            mask = cai.equal(cai.modulo(twice, shapes.number(length)), cai.i32(0))
+        masks.append(windows.along(mask, axis, imaginary.type.rank))
+    is_real = windows.value(functools.reduce(windows.both, masks))
+    return cai.where(is_real, cai.like(imaginary, 0), imaginary)
 
 
 def _mirror_weights(kept: Dim, length: Dim) -> windows.Table:
@@ -253,25 +221,23 @@ def fft_c2r(
     ctx: Ctx, x: Value, dim: Sequence[int], normalization: int, last_dim_size: Dim
 ) -> Value:
     *rest, last = [axis % x.type.rank for axis in dim]
-    real, imaginary = cai.real_part(x), cai.imaginary_part(x)
-    for axis in rest:
-        plan = _DynamicPlan.of(ctx, ctx.fake("self").shape[axis])
-        real, imaginary = _complex_pass(real, imaginary, axis, normalization, False, plan)
-    length, scale = last_dim_size, _scale(normalization, last_dim_size)
-    plan = _DynamicPlan.of(ctx, ctx.fake("last_dim_size"))
-    if plan is not None and isinstance(length, Value):
-        columns = _Columns(real, last)
-        half = Signal([columns.of(real), columns.of(imaginary)])
-        whole = dynamic.hermitian(half, length)
-        wanted = dynamic.Transform(columns.count, 1, is_real=True, scale=scale)
-        found = dynamic.Length(length, plan.bound).transform(whole, wanted)
-        return columns.back(found.blocks[0])
-    if _is_long(length) and isinstance(scale, float):
-        columns = _Columns(real, last)
-        half = Signal([columns.of(real), columns.of(imaginary)])
-        return columns.back(inverse_to_real(half, length, columns.count, scale))
+    parts = cai.real_part(x), cai.imaginary_part(x)
+    real, imaginary = _complex_passes(ctx, parts, rest, normalization, False)
+    length = last_dim_size
     kept = shapes.add(shapes.floordiv(length, 2), 1)
-    real, imaginary = (cai.slice_axis(p, last, 0, kept) for p in (real, imaginary))
-    weight = windows.column(windows.mul(_mirror_weights(kept, length), scale))
-    cosine, sine = (windows.mul(w, weight) for w in _waves(kept, length, length))
-    return cai.sub(_along(real, cosine, last), _along(imaginary, sine, last))
+    imaginary = _without_real_bins(imaginary, [(last, length)])
+    half = [cai.slice_axis(part, last, 0, kept) for part in (real, imaginary)]
+    axis = _Axis.of(ctx, last, length, ctx.fake("last_dim_size"))
+    # The real part of the inverse transform is that of the forward one of the conjugate.
+    weight = _mirror_weights(kept, length)
+    if axis.is_dense:
+        matrix = dft_matrix(kept, length, length).scaled(_scale(normalization, length))
+        rows = windows.column(weight)
+        sine = windows.mul(windows.mul(matrix.sine, rows), -1.0)
+        return axis.multiply(Wave(windows.mul(matrix.cosine, rows), sine), half, True)[0]
+    weight = windows.along(weight, last, x.type.rank)
+    signs = (1.0, -1.0)
+    half = [
+        cai.mul(p, windows.value(windows.mul(weight, s))) for p, s in zip(half, signs, strict=True)
+    ]
+    return axis.forward(half, normalization, length, real_only=True)[0]

@@ -17,12 +17,11 @@ from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering.binding import Call
 from ..lowering.cases import Case
-from ..lowering.entry import BUILT_IN, LowerSubgraph
+from ..lowering.entry import BUILT_IN, Entry, LowerSubgraph
 from ..lowering.inline import trace
-from ..lowering.registry import builtin_decompositions
+from ..lowering.registry import Lowering, builtin_decompositions
 from ..passes.recognize.composites import (
     attention,
-    compute_attention,
     compute_gather_mm,
     compute_rms_norm,
     compute_rope,
@@ -32,6 +31,7 @@ from ..passes.recognize.composites import (
 )
 from ..passes.recognize.pattern import arguments
 from ..torch_compat import schema_of
+from .nn.attention import recognized_attention
 
 _SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 
@@ -79,15 +79,11 @@ def _sizes(nodes: Iterable[fx.Node]) -> str:
     return _SYMBOL.sub(lambda found: symbols.setdefault(found[0], f"n{len(symbols)}"), shapes)
 
 
-def lowerings() -> Iterator[CompositeLowering]:
+def lowerings() -> Iterator[Entry]:
     """Yield the lowerings that a converter registers for the recognized ops."""
     yield CompositeLowering(
         rms_norm, compute_rms_norm, lambda given: {"axes": -1, "eps": given["eps"]}
     )
     yield CompositeLowering(rope, compute_rope, _rope_attrs)
-    yield CompositeLowering(
-        attention,
-        compute_attention,
-        lambda given: {"scale": given["scale"], "is_causal": False, "window_size": 0},
-    )
+    yield Lowering(attention, recognized_attention)
     yield CompositeLowering(gather_mm, compute_gather_mm, lambda given: {"num_batch_axes": 0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     Each step keeps the best remaining box and drops the boxes that it overlaps. The number of
     steps is the number of kept boxes, and no table of all pairs is needed.
     """
+    threshold = _largest_float32(iou_threshold)
     order = torch.sort(scores, stable=True, descending=True)[1]
     x1, y1, x2, y2 = dets.index_select(0, order).unbind(1)
     area = (x2 - x1) * (y2 - y1)
@@ -38,7 +40,7 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         wide = torch.minimum(a2, x2) - torch.maximum(a1, x1)
         high = torch.minimum(b2, y2) - torch.maximum(b1, y1)
         shared = wide.clamp(min=0) * high.clamp(min=0)
-        over = shared / (own + area - shared) > iou_threshold
+        over = shared / (own + area - shared) > threshold
         here = rank == best
         return left & torch.logical_not(over | here), kept | here
 
@@ -46,6 +48,16 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     nothing = torch.zeros_like(scores, dtype=torch.bool)
     _, kept = while_loop(any_left, keep_best, (everything, nothing), given)
     return order.index_select(0, kept.nonzero()[:, 0])
+
+
+def _largest_float32(number: float) -> float:
+    """Return the largest float32 that is not above a number.
+
+    Torchvision compares float32 overlaps with a float64 threshold: 0.2f > 0.2. A float32 is above
+    the number if and only if it is above this one.
+    """
+    nearest = np.float32(number)  # not a tensor, which would be traced
+    return float(np.nextafter(nearest, np.float32(-np.inf)) if float(nearest) > number else nearest)
 
 
 def _edges(rois: Tensor, scale: float, offset: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch.fx as fx
 
-from ..capture.liveness import live_nodes
+from ..fx.liveness import live_nodes
 from .externalize.cut import Region, idle
 from .graph import PassGraph
 

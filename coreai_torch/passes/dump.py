@@ -60,13 +60,10 @@ def _call(node: fx.Node, graph: PassGraph) -> str:
     if node in graph.region_at:
         region = graph.region_at[node]
         notes.append(f"region of {region.match.path or 'the model'}, {len(region.body)} nodes")
-    if node in graph.fused:
-        notes.append(f"fused with %{graph.fused[node].convolution.name}")
-    if node in graph.merged:
-        chain = graph.merged[node]
-        notes.append(f"{len(chain.writes)} writes to %{chain.base.name}")
-    if node in graph.zero_sizes:
-        notes.append(f"zero size: {graph.zero_sizes[node].name}")
+    if node in graph.replaced:
+        notes.append(str(graph.replaced[node]))
+    if node in graph.may_be_empty:
+        notes.append("may be empty")
     if path := module_path(node):
         notes.append(path)
     return f"{line}  # {'; '.join(notes)}" if notes else line

@@ -1,7 +1,7 @@
 """Evaluate in torch every node that depends on constants alone.
 
 The native compiler must not get a subgraph of constants: `optimize()` of `table[i[:, None] - i]`
-with 363 rows does not return (coreai-core 1.0.0b2), and the run time folds again at each load. But
+with 363 rows does not return (coreai-core 1.0.0b2), and the runtime folds again at each load. But
 a weight must not be copied either: the transposed copy of 1 GB of linear layers takes longer than
 their conversion (docs/adr/0011). The origin of the operands separates the two:
 

@@ -7,13 +7,11 @@ their conversion. So the FX graph is never changed: a pass returns a `PassGraph`
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Flag, auto
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
-import torch
 import torch.fx as fx
 
 from ..ir.dialect import Value
@@ -21,60 +19,33 @@ from .externalize.cut import Region
 from .externalize.spec import Match
 
 
-class ZeroSize(Flag):
-    """What is known about the zero-size tensors around a node."""
+class Values(Protocol):
+    """What the nodes of a graph were lowered to."""
 
-    POSSIBLE = auto()  # a dynamic size of an operand or result may be zero at run time
-    RESULTS = auto()  # every result has no elements, whatever the dynamic sizes are
-    OPERANDS = auto()  # every operand that is computed at run time has no elements
+    nodes: dict[fx.Node, Any]
+    names: Mapping[fx.Node, str]
 
-
-@dataclass(frozen=True)
-class FusedConvolution:
-    """A convolution and the batch norm that scales its channels, as one convolution."""
-
-    convolution: fx.Node
-    weight: torch.Tensor
-    bias: torch.Tensor
+    def value(self, node: fx.Node) -> Any:
+        """Return the value of a node; a constant is emitted."""
 
 
-@dataclass(frozen=True)
-class Span:
-    """The positions along one axis that a view has; `keep` is false if the view drops the axis."""
+# Lowers a node of another graph, with the values and the names of its operands.
+Lower: TypeAlias = Callable[[fx.Node, Mapping[fx.Node, Any], Mapping[fx.Node, str]], Any]
 
-    start: int
-    count: int
-    step: int = 1
-    keep: bool = True
 
-    def of(self, inner: Span) -> Span:
-        """Return the positions of `inner`, which counts the positions of this span."""
-        return Span(
-            self.start + inner.start * self.step, inner.count, self.step * inner.step, inner.keep
-        )
+class Replacement(Protocol):
+    """What a pass emits for a node in place of its registered lowering."""
 
     @property
-    def end(self) -> int:
-        """The position behind the last one."""
-        return self.start + (self.count - 1) * self.step + 1
+    def reads(self) -> Collection[fx.Node]:
+        """The nodes whose values it needs."""
 
+    @property
+    def layer(self) -> fx.Node | None:
+        """The node whose source lines the ops get; None for the node itself."""
 
-@dataclass(frozen=True)
-class Write:
-    """A write of `source` to a part of `base`: a span for each axis of `base`."""
-
-    base: fx.Node
-    source: fx.Node
-    spans: tuple[Span, ...]
-
-
-@dataclass(frozen=True)
-class MergedWrites:
-    """Writes that follow each other, in order; each of `nodes` returns the result of one."""
-
-    base: fx.Node
-    writes: list[Write]
-    nodes: list[fx.Node]
+    def emit(self, node: fx.Node, values: Values, lower: Lower) -> Any:
+        """Emit ops and return the results; None asks for the registered lowering."""
 
 
 def _is_never_custom(node: fx.Node) -> bool:
@@ -94,9 +65,10 @@ class PassGraph:
         names: nodes that have a name in the user's model, such as parameters.
         externalized: the modules whose boundary is kept.
         regions: the calls of externalized modules.
-        fused: batch norms that are lowered as part of the convolution before them.
-        merged: writes to parts of a tensor that are lowered together, by the last node.
-        zero_sizes: nodes with an operand or result that may have no elements.
+        replaced: what a pass emits for a node: a layer with the batch norm fused into it, several
+            writes to parts of a tensor together, or results without elements.
+        may_be_empty: nodes with an operand or result that may have no elements at run time.
+        fillers: calls whose numbers beyond 32 bits are the extremes of int64, as fillers.
         is_custom: whether a user registered the lowering of a node. Such a node is never folded
             or fused: the registered lowering must see it.
     """
@@ -108,9 +80,9 @@ class PassGraph:
     names: Mapping[fx.Node, str] = field(default_factory=dict)
     externalized: Sequence[Match] = ()
     regions: Sequence[Region] = ()
-    fused: Mapping[fx.Node, FusedConvolution] = field(default_factory=dict)
-    merged: Mapping[fx.Node, MergedWrites] = field(default_factory=dict)
-    zero_sizes: Mapping[fx.Node, ZeroSize] = field(default_factory=dict)
+    replaced: Mapping[fx.Node, Replacement] = field(default_factory=dict)
+    may_be_empty: Collection[fx.Node] = frozenset()
+    fillers: Collection[fx.Node] = frozenset()
     is_custom: Callable[[fx.Node], bool] = _is_never_custom
 
     @cached_property

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from .dead_code import dead_code
 from .externalize.find_regions import externalize
+from .fillers import fillers
 from .fold_constants import fold_constants
 from .fuse_batch_norm import fuse_batch_norm
 from .graph import PassGraph
@@ -22,7 +23,7 @@ from .zero_size import zero_size
 
 Pass: TypeAlias = Callable[[PassGraph], PassGraph]
 
-REGION_PASSES: Sequence[Pass] = (fold_constants, fuse_batch_norm, zero_size)
+REGION_PASSES: Sequence[Pass] = (fold_constants, fillers, fuse_batch_norm, zero_size)
 GRAPH_PASSES: Sequence[Pass] = (externalize, dead_code, *REGION_PASSES, merge_writes)
 
 

@@ -8,11 +8,11 @@ peak memory of loading and running. Each has a reason. `docs/benchmarks.md` prin
 from __future__ import annotations
 
 from .linear_calls import INDEXING, POINTWISE
-from .linear_layers import LAYERS, LOSSES, SHAPES
+from .linear_layers import LAYERS, LOSSES, RESIZED, SHAPES
 from .linear_quantized import QUANTIZED
 from .matrices import MATRICES
 from .pairs import PAIRS
 from .sequences import SEQUENCES
 
-FAMILIES = (*SEQUENCES, *PAIRS, *MATRICES)
+FAMILIES = (*SEQUENCES, *PAIRS, *MATRICES, *RESIZED)
 LINEAR = (*POINTWISE, *INDEXING, *SHAPES, *LAYERS, *LOSSES, *QUANTIZED)

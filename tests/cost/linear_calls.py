@@ -15,9 +15,9 @@ aten = torch.ops.aten
 
 _UNARY = """abs neg sign signbit floor ceil trunc round acos acosh asin asinh atan atanh cos cosh
     erf exp log rsqrt sigmoid sin sinh sqrt tan tanh reciprocal exp2 expm1 log1p log2 log10 isnan
-    isinf isfinite isposinf isneginf logical_not nan_to_num relu hardtanh leaky_relu elu gelu silu
-    mish softplus hardswish hardsigmoid angle clone detach alias lift_fresh_copy resolve_conj
-    resolve_neg"""
+    isinf isfinite isposinf isneginf logical_not nan_to_num relu hardtanh leaky_relu elu celu gelu
+    silu softshrink mish softplus hardswish hardsigmoid angle clone detach alias lift_fresh_copy
+    resolve_conj resolve_neg"""
 _BINARY = """add sub mul div remainder fmod pow eq ne gt lt ge le logical_and logical_or logical_xor
     maximum minimum fmax fmin atan2 hypot copysign heaviside xlogy logaddexp logaddexp2 nextafter
     isclose ldexp"""
@@ -79,7 +79,7 @@ def _polynomials(x: Tensor) -> list[Tensor]:
 
 
 POINTWISE = (
-    linear(_UNARY, of(every(_UNARY))),
+    linear(_UNARY, of(every(_UNARY)), like="log_sigmoid_forward"),
     linear(_BINARY, lambda n: (every(_BINARY), _pair(n))),
     linear(
         "addcmul addcdiv lerp where clamp frexp rrelu_with_noise_functional",
@@ -240,7 +240,6 @@ INDEXING = (
         lambda n: (lambda x: [x.bincount(), x.unique_consecutive()], (_indices(n).sort()[0],)),
     ),
     linear("cumprod cummax cummin", of(_cumulative)),
-    linear("topk", of(lambda x: x.topk(5)), n=8_192),
     linear(
         "roll masked_scatter repeat_interleave",
         lambda n: (

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from benchmarks.ops import vision_ops
 
-from .family import Call, linear, of
+from .family import Call, Family, linear, of
 
 aten = torch.ops.aten
 
@@ -111,7 +111,7 @@ SHAPES = (
         of(_moves, 4),
     ),
     linear("as_strided as_strided_copy as_strided_scatter resize", of(_strided), sizes="static"),
-    linear("unfold diagonal diagonal_scatter", of(_windows, 4)),
+    linear("unfold im2col diagonal diagonal_scatter", of(_windows, 4)),
     linear(
         "full full_like arange new_empty_strided empty_permuted empty_strided empty",
         of(_created),
@@ -276,6 +276,7 @@ LAYERS = (
         """adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d
         _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d""",
         of(_adaptive, 1, 4),
+        sizes="dynamic",
     ),
     linear("fractional_max_pool2d fractional_max_pool3d", _fractional, sizes="static"),
     linear(
@@ -287,6 +288,7 @@ LAYERS = (
     linear(
         "_upsample_bilinear2d_aa _upsample_bicubic2d_aa _upsample_lanczos2d_aa",
         of(_antialiased, 1, 4, 2),
+        sizes="dynamic",
     ),
     linear(
         """_native_batch_norm_legit_no_training _native_batch_norm_legit instance_norm
@@ -374,6 +376,31 @@ def _batched(x: Tensor) -> list[Tensor]:
 def _spectrum(x: Tensor) -> Tensor:
     return torch.stft(x, 64, 16, window=torch.hann_window(64), return_complex=True)
 
+
+_MATRIX = "static sizes that are no whole multiples: a product with a constant matrix"
+
+RESIZED = (
+    Family(
+        "uneven adaptive averages from n to n / 3",
+        "n^2",
+        of(_adaptive, 1, 4),
+        n=128,
+        constants="n^2",
+        memory="n^2",
+        reason=_MATRIX,
+        lowers="adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d",
+    ),
+    Family(
+        "antialiased resizing from n to n / 3",
+        "n^2",
+        of(_antialiased, 1, 4, 2),
+        n=128,
+        constants="n^2",
+        memory="n^2",
+        reason=_MATRIX,
+        lowers="_upsample_bilinear2d_aa _upsample_bicubic2d_aa _upsample_lanczos2d_aa",
+    ),
+)
 
 LOSSES = (
     linear(

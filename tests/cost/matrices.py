@@ -58,7 +58,7 @@ def _powers(n: int) -> Call:
     return run, (torch.randn(n, n) / n,)
 
 
-_COLUMNS = "a loop over the columns, and a product in each step"
+_COLUMNS = "a loop over the columns, each of which changes the whole matrix"
 
 MATRICES = (
     Family(
@@ -75,10 +75,9 @@ MATRICES = (
         "n^3",
         lambda n: (_lu, _regular(n)),
         n=8,
-        program="n",
         constants="n^2",
         memory="n^2",
-        reason=f"{_COLUMNS}, in blocks of 64, so that the steps cost n²",
+        reason=_COLUMNS,
         lowers="linalg_lu_factor lu_unpack linalg_lu linalg_lu_solve linalg_solve linalg_det "
         "linalg_slogdet inverse",
         like="""linalg_lu_factor_ex _lu_with_info lu_solve _linalg_det _linalg_slogdet linalg_inv
@@ -89,10 +88,9 @@ MATRICES = (
         "n^3",
         lambda n: (_triangular, _positive(n)),
         n=16,
-        program="n",
         constants="n^2",
         memory="n^2",
-        reason=f"{_COLUMNS}, in blocks of 64, so that the steps cost n²",
+        reason=_COLUMNS,
         lowers="""linalg_cholesky cholesky_solve cholesky_inverse linalg_solve_triangular
         triangular_solve""",
         like="linalg_cholesky_ex cholesky",
@@ -102,35 +100,33 @@ MATRICES = (
         "n^3",
         lambda n: (_qr, (torch.randn(n, n),)),
         n=16,
-        program="n",
         constants="n^2",
         memory="n^2",
-        reason=f"{_COLUMNS}, in blocks of 64, so that the steps cost n²",
+        reason=_COLUMNS,
         lowers="geqrf linalg_qr linalg_householder_product ormqr",
     ),
     Family(
         "svd, eigh of n x n",
-        "n^3",
+        "n^4",
         lambda n: (linalg.eigvalsh, (torch.randn(n, n),)),
         n=8,
-        program="log n",
         constants="n^2",
         memory="n^2",
-        reason="reduced to two diagonals in a loop of n steps, then log2 n levels of divide and "
-        "conquer; the vectors of svd by QR, whose program grows with n",
+        reason="Jacobi's rotations: 5 to 10 sweeps of n rounds, each a product of n x n "
+        "matrices, so the time grows with n^4 where products and not the single ops take most of "
+        "it: 0.1 s for 64 x 64, 0.8 s for 128 x 128, 10 s for 256 x 256. The vectors of svd by QR",
         lowers="linalg_eigvalsh",
         like="_linalg_eigh _linalg_svd linalg_svdvals linalg_pinv",
     ),
     Family(
         "eig, eigvals of n x n",
-        "n^3",
+        "n^4",
         lambda n: (linalg.eigvals, (torch.randn(n, n),)),
-        n=30,
+        n=8,
         constants="n^2",
         memory="n^2",
-        reason="QR iteration: 2.5 n sweeps, each a pass over the matrix per 4 or 8 of n positions. "
-        "One or two matrices of at most 64 rows: 10 to 40 steps for all eigenvalues at once, "
-        "written out; QR iteration if some of them nearly coincide",
+        reason="QR iteration: one or two sweeps for each of n rows, each of up to n steps that "
+        "copy the matrix: 0.4 s for 64 x 64, 1 s for 128 x 128, 5 s for 256 x 256",
         lowers="linalg_eigvals",
         like="_linalg_eigvals linalg_eig",
     ),

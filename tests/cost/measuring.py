@@ -99,7 +99,7 @@ def converted(function: Any, args: tuple[Any, ...], dynamic_axes: Any = None) ->
         start = time.process_time()
         whole = export(module.eval(), args, {}, shapes)
         exported = decompose(whole, _table())
-        program = coreai_torch.convert(exported, args, verify=False)
+        program = coreai_torch.convert(exported, args, verify=False, target="linux")
         seconds = time.process_time() - start
     return Converted(program, seconds, frozenset([*_names(whole), *_names(exported)]))
 

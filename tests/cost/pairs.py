@@ -15,7 +15,7 @@ from coreai_torch.ops.vision import _greatest_of_all
 
 from .family import Call, Family
 
-_WINDOW = "the run time's single op passes over all elements of each window"
+_WINDOW = "the runtime's single op passes over all elements of each window"
 
 
 def _nms(n: int) -> Call:
@@ -226,7 +226,7 @@ _WINDOWS = (
         n=256,
         constants="n^2",
         memory="n^2",
-        reason="the run time's op returns no indices: a table of the elements of all windows",
+        reason="the runtime's op returns no indices: a table of the elements of all windows",
         lowers="max_pool2d_with_indices",
     ),
     Family(

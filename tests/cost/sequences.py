@@ -14,7 +14,7 @@ from coreai_torch.composite_ops import GatedDeltaUpdate
 from .family import Call, Family, of
 
 _PASSES = "each halving of an interval is one pass over the values"
-_SORT = "coreai.sort: the run time's single op is n log n, about 2.6 µs an element at 100,000"
+_SORT = "coreai.sort: the runtime's single op is n log n, about 2.6 µs an element at 100,000"
 
 
 def _sorted(n: int) -> Tensor:
@@ -211,29 +211,17 @@ _SEARCHES = (
         sizes="both",
     ),
     Family(
-        "topk of many",
+        "sort, argsort, topk, median, nanmedian, kthvalue, mode",
         "n log n",
-        lambda n: (lambda x: x.topk(n // 2), (torch.randn(n),)),
-        reason=_SORT,
-        lowers="topk",
-    ),
-    Family(
-        "median, nanmedian, kthvalue (of 4,096 elements or more, or dynamic)",
-        "n",
-        of(lambda x: [x.kthvalue(5), x.median(), x.nanmedian()]),
-        n=4_096,
-        constants="n",
-        reason="32 passes, one for each bit of the result",
-        lowers="kthvalue median nanmedian",
-        sizes="both",
-    ),
-    Family(
-        "sort, argsort, mode",
-        "n log n",
-        of(lambda x: [x.sort(), x.mode(), x.sort(stable=True)]),
+        of(
+            lambda x: [
+                *(x.sort(), x.sort(stable=True), x.topk(5), x.mode()),
+                *(x.kthvalue(5), x.median(), x.nanmedian()),
+            ]
+        ),
         constants="n",
         reason=_SORT,
-        lowers="sort mode",
+        lowers="sort topk kthvalue median nanmedian mode",
         sizes="both",
     ),
     Family(
@@ -241,7 +229,7 @@ _SEARCHES = (
         "n log n",
         of(torch.unique),
         constants="n",
-        reason=f"{_SORT}. Integers within a range of 16 n are counted instead, with a table of it",
+        reason=_SORT,
         lowers="_unique2",
         sizes="both",
     ),

@@ -1,6 +1,6 @@
 """No op that the native compiler would fold has only constants as operands.
 
-The compiler folds some large constants for minutes, and the run time folds again at each load. The
+The compiler folds some large constants for minutes, and the runtime folds again at each load. The
 cases of all ops are checked where they are converted, in `tests/ops`.
 """
 

@@ -161,6 +161,7 @@ def test_families_that_are_not_linear_have_a_reason():
     assert {family.ops for family in FAMILIES if not family.reason} <= plain
 
 
+@pytest.mark.stored
 def test_page_has_the_declared_costs():
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     assert complexity_table(FAMILIES) in page

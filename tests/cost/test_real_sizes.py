@@ -13,6 +13,7 @@ from benchmarks.ops.cases import CASES
 from benchmarks.ops.real_sizes import EXPLAINED, PARTS
 
 
+@pytest.mark.stored
 def test_stored_calls_meet_the_limits_or_are_explained():
     rows = json.loads(sweep.STORED.read_text())
     assert len(rows) > 300
@@ -25,6 +26,7 @@ def test_every_call_is_defined_once():
     assert len(sweep.ALL) == len(CASES) + sum(map(len, PARTS))
 
 
+@pytest.mark.stored
 def test_stored_calls_are_in_the_list():
     assert {row["name"] for row in json.loads(sweep.STORED.read_text())} <= set(sweep.ALL)
 

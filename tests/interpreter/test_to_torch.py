@@ -455,3 +455,11 @@ def test_enumerated_static_shapes_become_functions():
     module = to_torch(program)
     assert sorted(module.functions) == ["main_s2", "main_s8"]
     assert module.function("main_s8")({"x": torch.ones(8, 4)})["y"].sum() == 64
+
+
+def test_float16_windows_of_three_axes_are_averaged_in_float32():
+    """Torch has no such kernel for float16 on a CPU."""
+    x = torch.randn(1, 2, 4, 6, 4).half()
+    (got,) = to_torch(converted(nn.AvgPool3d(2), x))({"input": x}).values()
+    want = nn.functional.avg_pool3d(x.float(), 2).half()
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)

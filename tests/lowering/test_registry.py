@@ -6,11 +6,9 @@ import torch.fx as fx
 
 from coreai_torch.errors import ConversionError
 from coreai_torch.kernels.lowering import KernelLowering
-from coreai_torch.lowering.entry import is_built_in
-from coreai_torch.lowering.fused_convolution import FusedConvolutionLowering
+from coreai_torch.lowering.entry import ReplacedLowering, is_built_in
 from coreai_torch.lowering.legacy import LegacyLowering
 from coreai_torch.lowering.registry import Decomposition, FunctionLowering, Lowering, Registry
-from coreai_torch.lowering.zero_size import ZeroSizeLowering
 from coreai_torch.ops.recognized_composites import CompositeLowering
 from coreai_torch.torch_compat import MissingOverload
 
@@ -29,8 +27,7 @@ def test_every_kind_of_entry_has_a_target_an_origin_and_a_call():
         LegacyLowering,
         CompositeLowering,
         KernelLowering,
-        FusedConvolutionLowering,
-        ZeroSizeLowering,
+        ReplacedLowering,
     )
     for kind in kinds:
         fields = {*kind.__dataclass_fields__, *vars(kind)}
@@ -43,7 +40,7 @@ def test_whole_lists_the_names_of_legacy_lowerings():
     registry.add(Lowering(aten.sin.default, body))
     registry.add(Decomposition(aten.cos.default, body))
     assert registry.whole() == {"mylib::op", aten.sin.default}
-    assert set(registry.rewrites()) == {aten.cos.default}
+    assert set(registry.decompositions()) == {aten.cos.default}
 
 
 def test_an_own_entry_hides_the_built_in_one():

@@ -165,7 +165,7 @@ def test_unknown_word_is_rejected_with_the_known_ones(word):
     calls = {
         "approximate": lambda x: dialect.gelu(x, "exact"),
         "combiner": lambda x: dialect.scan(x, 0, "add"),
-        "mode": lambda x: dialect.pad_op(x, [(1, 1)], mode="edge"),
+        "mode": lambda x: dialect.pad(x, [(1, 1)], mode="edge"),
     }
     with pytest.raises(ArgumentTypeError, match=f"unknown {word} .*\n  try   pass one of"):
         evaluate(calls[word], [1.0])

@@ -17,6 +17,8 @@ import pytest
 import torch
 from case_runner import ALL
 
+from tests.forms import batched, stored
+
 SIZE = 12
 
 
@@ -34,8 +36,10 @@ def _grouped():
     """Yield all rows with the name of their batch; one worker of pytest-xdist runs a batch."""
     counts = defaultdict(int)
     for param in ALL:
-        entry, _ = param.values
+        entry, case = param.values
         kind = "decomposed" if _is_decomposed(entry.target) else "lowered"
+        kind = f"{kind}-exact" if case.exact else kind
+        kind = f"{kind}-by-torch" if case.by_torch else kind
         name = f"{kind}-{counts[kind] // SIZE}"
         counts[kind] += 1
         group = pytest.mark.xdist_group(f"cases-{name}")
@@ -44,6 +48,7 @@ def _grouped():
 
 
 GROUPED = list(_grouped())
+NAMES = {tuple(map(id, param.values)): param.id for param in ALL}  # `flip-0` for the first case
 
 
 class Combined(torch.nn.Module):
@@ -52,6 +57,8 @@ class Combined(torch.nn.Module):
     def __init__(self, models):
         super().__init__()
         self.models = torch.nn.ModuleList(models)
+        self.cases = [case for model in models for case in model.cases]
+        self.emitted_for = models[0].emitted_for
         self.feeds = [feed for model in models for feed in model.feeds]
 
     def forward(self, *inputs):
@@ -67,14 +74,18 @@ class Batch:
     """The outcome of each case of a batch; a batch that fails is split in halves."""
 
     def __init__(self):
-        self.passed, self.failures = set(), {}
+        self.passed, self.failures, self.forms = set(), {}, {}
 
     def run(self, members):
         """Return whether every member passed."""
         models = [case_runner.CaseModel(entry.target, case) for entry, case in members]
         model = Combined(models) if len(models) > 1 else models[0]
         try:
-            self._judge(members, models, case_runner.results(model, dynamic=False))
+            run = case_runner.runner(members[0][1])
+            pairs = case_runner.results(model, dynamic=False, run=run)
+            counts = [len(case_runner.listed(one(*one.feeds))) for one in models]
+            self._judge(members, models, pairs, counts)
+            self._keep_forms(model.program, members, counts)
         except Exception as cause:
             if len(members) == 1:
                 return False
@@ -85,11 +96,11 @@ class Batch:
             return all(passed)
         return self.passed.issuperset(_key(*member) for member in members)
 
-    def _judge(self, members, models, pairs):
+    def _judge(self, members, models, pairs, counts):
         (count,) = {len(results) for pair in pairs for results in pair}
         start = 0
-        for model, (entry, case) in zip(models, members, strict=True):
-            end = start + len(case_runner.listed(model(*model.feeds)))
+        for model, own_count, (entry, case) in zip(models, counts, members, strict=True):
+            end = start + own_count
             try:
                 own = [[side[start:end] for side in pair] for pair in pairs]
                 case_runner.judge(own, case, model)
@@ -98,6 +109,11 @@ class Batch:
                 self.failures[_key(entry, case)] = str(difference)
             start = end
         assert start == count
+
+    def _keep_forms(self, program, members, counts):
+        if stored.are_comparable():
+            found = batched.forms(program, counts)
+            self.forms |= dict(zip((_key(*m) for m in members), found, strict=True))
 
     def accepts(self, entry, case):
         """Return whether a case passed in the batch."""
@@ -109,6 +125,9 @@ class Batch:
         if not self.accepts(entry, case):
             case_runner.check(entry, case, dynamic=False)
             assert not failure, f"passes alone, but fails in a batch: {failure}"
+        key = _key(entry, case)
+        if key in self.forms and key in NAMES:
+            stored.check(NAMES[key], self.forms[key])
 
 
 def _key(entry, case):

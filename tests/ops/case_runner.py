@@ -50,9 +50,10 @@ if not ALL:
 class CaseModel(torch.nn.Module):
     """Call one op with the arguments of a case; constants of the case become buffers."""
 
-    def __init__(self, target, case):
+    def __init__(self, target, case, emitted_for=None):
         super().__init__()
-        self.target, self.case = target, case
+        self.target, self.case, self.cases = target, case, [case]
+        self.emitted_for = emitted_for
         self.feeds, self.given = [], []
         self._buffers_made = 0
         self.args = [self._placed(a) for a in case.args]
@@ -103,21 +104,27 @@ def _dynamic_shapes(model):
     )
 
 
+def converter(model):
+    """Return a converter with the options of a case."""
+    exact = any(case.exact for case in model.cases)
+    return coreai_torch.TorchConverter(target=model.emitted_for, exact=exact)
+
+
 def convert(model, *, dynamic):
     exported = torch.export.export(
         model, tuple(model.feeds), dynamic_shapes=_dynamic_shapes(model) if dynamic else None
     )
     try:  # an op with a lowering needs no decomposition, which takes 200 ms
-        converter = coreai_torch.TorchConverter().add_exported_program(exported)
+        staged = converter(model).add_exported_program(exported)
     except NotDecomposedError:
-        exported = exported.run_decompositions(_table())
-        converter = coreai_torch.TorchConverter().add_exported_program(exported)
-    return exported, converter.to_coreai()
+        exported = exported.run_decompositions(_table(model.emitted_for))
+        staged = converter(model).add_exported_program(exported)
+    return exported, staged.to_coreai()
 
 
 @functools.cache
-def _table():
-    return coreai_torch.get_decomp_table()
+def _table(target):
+    return coreai_torch.TorchConverter(target=target).decomposition_table()
 
 
 def listed(result):
@@ -154,6 +161,16 @@ def sized(param):
         yield pytest.param(entry, case, "dynamic", id=f"{param.id}-dynamic", marks=fixed)
 
 
+def run_by_torch(program, feeds):
+    """Return the outputs of the interpreter, which accumulates half precision as devices do."""
+    return coreai_torch.to_torch(program)(feeds)
+
+
+def runner(case):
+    """Return what runs the program of a case."""
+    return run_by_torch if case.by_torch else runtime.run
+
+
 def results(model, *, dynamic, run=runtime.run):
     """Return pairs of torch's results and the program's: before and after `optimize`.
 
@@ -172,6 +189,7 @@ def results(model, *, dynamic, run=runtime.run):
 
     pairs = [pair(model.feeds)]
     program.optimize()
+    model.program = program
     model.fed = [model.feeds, second_size.feeds(exported, model) if dynamic else model.feeds]
     return [*pairs, pair(model.fed[-1])]
 
@@ -217,7 +235,7 @@ def _is_float8(value):
     return value.is_floating_point() and value.itemsize == 1
 
 
-def check(entry, case, *, dynamic, run=runtime.run):
+def check(entry, case, *, dynamic, run=None, emitted_for=None):
     """Compare eager torch with the converted program, executed by `run`."""
-    model = CaseModel(entry.target, case)
-    judge(results(model, dynamic=dynamic, run=run), case, model)
+    model = CaseModel(entry.target, case, emitted_for)
+    judge(results(model, dynamic=dynamic, run=run or runner(case)), case, model)

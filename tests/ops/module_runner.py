@@ -21,14 +21,14 @@ class Call(torch.nn.Module):
         return self.function(*args)
 
 
-def convert(module, args, dynamic_shapes=None, mode=None, lowerings=None):
+def convert(module, args, dynamic_shapes=None, lowerings=None, **options):
     """Convert a module or a function; `lowerings` are registered by name."""
     module = module if isinstance(module, torch.nn.Module) else Call(module)
     if dynamic_shapes is not None and isinstance(module, Call):
         dynamic_shapes = (dynamic_shapes,)
     exported = torch.export.export(module.eval(), args, dynamic_shapes=dynamic_shapes)
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())
-    converter = coreai_torch.TorchConverter(mode=mode)
+    converter = coreai_torch.TorchConverter(**options)
     for name, lowering in (lowerings or {}).items():
         converter.register_torch_lowering(name)(lowering)
     return converter.add_exported_program(exported).to_coreai()
@@ -41,9 +41,9 @@ def run(program, args):
     return list(runtime.run(program, feeds).values())
 
 
-def check(module, *calls, dynamic_shapes=None, tolerance=None, optimized=(False, True)):
+def check(module, *calls, dynamic_shapes=None, tolerance=None, optimized=(False, True), **options):
     """Convert for the arguments of the first call and compare the results of every call."""
-    program = convert(module, calls[0], dynamic_shapes)
+    program = convert(module, calls[0], dynamic_shapes, **options)
     for optimize in optimized:
         if optimize:
             program.optimize()

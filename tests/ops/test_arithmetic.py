@@ -44,6 +44,7 @@ def test_cast_to_a_narrower_float_and_back(narrow, wide):
 @pytest.mark.parametrize("middle", [torch.int32, torch.int8, torch.uint8, torch.bool])
 def test_cast_to_integers_and_back(middle):
     x = torch.tensor([1.5, -1.5, 0.3, 2.5, 100.9, -0.0])
+    x = x if middle.is_signed else x.abs()  # torch leaves the cast of others undefined
     got = converted(lambda x: x.to(middle).to(torch.float32), x)
     torch.testing.assert_close(got, x.to(middle).to(torch.float32), rtol=0, atol=0)
 
@@ -123,3 +124,43 @@ def test_arithmetic_on_a_dynamic_size(name):
         want = want.to(narrow(want.dtype))
         near = 1e-3 if want.dtype == torch.float16 else 1e-5
         torch.testing.assert_close(got, want, rtol=near, atol=near, equal_nan=True)
+
+
+ROUND_TRIPS = [
+    lambda x: x.long().float(),
+    lambda x: x.long().reshape(8, 6).t().half(),
+    lambda x: x.long()[None].expand(1, 6, 8).float(),
+    lambda x: torch.cat([x.long()]).bfloat16(),
+    lambda x: x.to(torch.int16).to(x.dtype),
+    lambda x: (x + 20).int().float() - 20,
+    lambda x: x.long().float().long(),
+]
+
+
+@pytest.mark.parametrize("fn", ROUND_TRIPS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_fraction_is_lost_in_a_cast_to_integers_and_back(fn, dtype):
+    x = torch.linspace(-99.5, 99.5, 48).reshape(6, 8).to(dtype)
+    want = fn(x)
+    assert torch.equal(converted(fn, x), want.to(narrow(want.dtype)))
+
+
+@pytest.mark.parametrize("fn", [lambda x: x.float().long(), lambda x: x.float()[None].int()])
+def test_an_integer_is_rounded_in_a_cast_to_floats_and_back(fn):
+    x = torch.tensor([2**24 + 1, -(2**24) - 1, 5, -7])
+    assert torch.equal(converted(fn, x), fn(x).int())
+
+
+@pytest.mark.parametrize("fn", [torch.floor, torch.ceil, torch.trunc])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_finite_number_of_16_bits_is_rounded_as_in_torch(fn, dtype):
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+    x = x[x.isfinite()]
+    assert torch.equal(converted(fn, x), fn(x))
+
+
+@pytest.mark.parametrize("divisor", [1, 2, -3, 12, 100, 0.25, 0.1, -0.3])
+def test_floor_division_of_floats_follows_the_exact_remainder(divisor):
+    whole = torch.arange(-3000, 3000) * torch.tensor(divisor)
+    x = torch.cat([whole, torch.linspace(-1e4, 1e4, 4001)])
+    assert torch.equal(converted(lambda x: x // divisor, x), x // divisor)

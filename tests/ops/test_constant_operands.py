@@ -55,5 +55,5 @@ def variants():
 @pytest.mark.parametrize(("entry", "case"), list(variants()))
 def test_constant_operand(entry, case):
     model = case_runner.CaseModel(entry.target, case)
-    pairs = case_runner.results(model, dynamic=False)
+    pairs = case_runner.results(model, dynamic=False, run=case_runner.runner(case))
     case_runner.judge(pairs, case, model)

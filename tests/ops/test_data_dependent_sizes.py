@@ -64,6 +64,8 @@ OPS = {
     "running sum": lambda r, i: r.cumsum(0),
     "running sums of rows": lambda r, i: r.cumsum(1),
     "sorted": lambda r, i: r.sort(0)[0],
+    "sorted columns": lambda r, i: r.sort(1)[0],
+    "middle": lambda r, i: r.median(1)[0],
     "unique": lambda r, i: torch.unique(i // 2),
     "unique floats": lambda r, i: torch.unique(r[:, 0], return_counts=True)[1],
     "consecutive": lambda r, i: torch.unique_consecutive(i // 2, return_inverse=True)[1],

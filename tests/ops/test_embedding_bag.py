@@ -98,3 +98,58 @@ def test_equal_bags_are_not_scattered():
     text = str(mlir_module_of(getattr(program, "program", program)))
     assert "gather" in text
     assert "scatter" not in text
+
+
+@pytest.mark.parametrize("offsets", [(0, 4), (0, 4, 6), (0, 4, 4), (0, 0), (0, 8), (0, 3, 8)])
+def test_last_offset_below_the_number_of_indices(offsets):
+    """Torch's float32 sum without padding ends at the last offset; its other kernels do not."""
+
+    def bags(weight, indices, offsets, factors):
+        def reduced(mode, weight=weight, **more):
+            return functional.embedding_bag(
+                indices, weight, offsets, mode=mode, include_last_offset=True, **more
+            )
+
+        return (
+            *(reduced(mode) for mode in ("sum", "mean", "max")),
+            *(reduced(mode, padding_idx=3) for mode in ("sum", "mean", "max")),
+            reduced("sum", per_sample_weights=factors),
+            reduced("sum", per_sample_weights=factors, padding_idx=3),
+        )
+
+    indices = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8])
+    check(bags, (torch.randn(10, 3), indices, torch.tensor(offsets), torch.rand(8)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_last_offset_below_the_number_of_indices_in_half_precision(dtype):
+    def bags(weight, indices, offsets):
+        return functional.embedding_bag(
+            indices, weight, offsets, mode="sum", include_last_offset=True
+        )
+
+    check(bags, (torch.randn(10, 3, dtype=dtype), torch.arange(1, 9), torch.tensor([0, 4])))
+
+
+def test_last_offset_below_a_dynamic_number_of_indices():
+    def bags(weight, indices, offsets):
+        return functional.embedding_bag(
+            indices, weight, offsets, mode="sum", include_last_offset=True
+        )
+
+    dynamic = {0: torch.export.Dim.DYNAMIC}
+    weight = torch.randn(30, 3)
+    calls = [
+        (weight, torch.arange(count) % 30, torch.tensor(offsets))
+        for count, offsets in ((8, (0, 2, 4)), (50, (0, 7, 7, 20, 41)), (3, (0, 1, 3)))
+    ]
+    check(bags, *calls, dynamic_shapes=(None, dynamic, dynamic), optimized=(True,))
+
+
+def test_last_offset_of_a_transposed_table():
+    def bags(weight, indices, offsets):
+        return functional.embedding_bag(
+            indices, weight.t(), offsets, mode="sum", include_last_offset=True
+        )
+
+    check(bags, (torch.randn(3, 10), torch.arange(1, 9), torch.tensor([0, 4])))

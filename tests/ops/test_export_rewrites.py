@@ -11,11 +11,16 @@ from torch.nn import functional
 import coreai_torch
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.capture.exporting import decompose, export
+from coreai_torch.errors import ConversionError, TorchFaultError
 
 pytestmark = [
     # The frequencies of a weighted covariance are summed as integers.
     pytest.mark.filterwarnings("ignore::coreai_torch.errors.NarrowingWarning"),
     pytest.mark.filterwarnings("ignore:cov... degrees of freedom:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*out.* tensor .*:UserWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:An output with one or more elements was resized:UserWarning"
+    ),
 ]
 
 torch.manual_seed(0)
@@ -136,3 +141,86 @@ def test_linspace_with_a_dynamic_number_of_steps(start, end, dtype):
         want = torch.linspace(start, end, count, dtype=dtype)
         tolerance = 1e-6 if dtype is None else 4e-3
         torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+
+
+def _written(make, shape):
+    """Write into a tensor of another shape with as many elements, and read it in that shape."""
+
+    def write(x):
+        out = torch.zeros(shape)
+        made = make(out)
+        return torch.cat([made + x[0], out], -1)
+
+    return Call(write)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (6, 1), (1, 6), (1, 2, 3)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda out: torch.arange(6, out=out),
+        lambda out: torch.arange(0.5, 6.5, dtype=torch.float32, out=out),
+        lambda out: torch.linspace(0, 1, 6, out=out),
+        lambda out: torch.logspace(0, 1, 6, out=out),
+    ],
+)
+def test_out_keeps_its_shape_if_it_has_as_many_elements(make, shape):
+    model, x = _written(make, shape), torch.tensor([0.5])
+    program = coreai_torch.convert(model, (x,), verify=False)
+    (got,) = runtime.run(program, {"args_0": x}).values()
+    torch.testing.assert_close(got, model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_out_of_another_size_is_resized():
+    def resized(x):
+        out = torch.zeros(2, 2)
+        torch.arange(5, out=out)
+        return x + out
+
+    x = torch.zeros(5)
+    program = coreai_torch.convert(Call(resized), (x,), verify=False)
+    (got,) = runtime.run(program, {"args_0": x}).values()
+    torch.testing.assert_close(got, resized(x))
+
+
+def test_out_may_be_a_part_of_a_tensor():
+    def part(x):
+        whole = torch.zeros(2, 3)
+        torch.arange(4, out=whole[:, :2])
+        return whole + x[0]
+
+    x = torch.tensor([0.5])
+    program = coreai_torch.convert(Call(part), (x,), verify=False)
+    (got,) = runtime.run(program, {"args_0": x}).values()
+    torch.testing.assert_close(got, part(x))
+
+
+@pytest.mark.parametrize(
+    ("part", "count"), [(lambda x: x[:, :2], 4), (lambda x: x[0:1], 3), (lambda x: x.t()[0:1], 2)]
+)
+def test_part_that_torch_exports_in_another_shape_is_rejected(part, count):
+    def write(x):
+        whole = torch.zeros(2, 3)
+        torch.arange(count, out=part(whole))
+        return whole + x[0]
+
+    exported = torch.export.export(Call(write), (torch.tensor([0.5]),))
+    program = exported.run_decompositions(get_decomp_table())
+    with pytest.raises(TorchFaultError, match="written to a part of a tensor"):
+        TorchConverter().add_exported_program(program)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: torch.arange(6, out=x),
+        lambda x: torch.sum(x, 0, out=x),
+        lambda x: torch.linspace(0, 1, 7, out=x),
+        lambda x: torch.zeros(7, out=x),
+    ],
+)
+def test_input_that_out_resizes_is_rejected(write):
+    exported = torch.export.export(Call(lambda x: write(x) * 2), (torch.zeros(5),))
+    program = exported.run_decompositions(get_decomp_table())
+    with pytest.raises(ConversionError, match=r"(?s)shape of the input 'args_0' from \[5\] to"):
+        TorchConverter().add_exported_program(program)

@@ -52,6 +52,52 @@ def test_eigenvectors_are_orthogonal_and_reconstruct_the_matrix():
     check(made, (torch.rand(2, 5, 5),), optimized=(True,))
 
 
+def _symmetric_eigen(x):
+    values, vectors = torch.linalg.eigh(x)
+    return (vectors * values.unsqueeze(-2)) @ vectors.mT, values, _products(vectors)
+
+
+def _singular(x):
+    left, values, right = torch.linalg.svd(x)
+    return (left * values.unsqueeze(-2)) @ right, values, _products(left), _products(right.mT)
+
+
+@pytest.mark.parametrize("rows", [31, 64])
+def test_rotations_of_many_columns_converge(rows):
+    """Also for repeated and clustered values, ranks below the size, and values of many sizes."""
+    basis, x = torch.linalg.qr(torch.randn(rows, rows))[0], torch.randn(rows, rows)
+    matrices = [
+        x / rows,
+        basis,
+        basis[:, : rows // 2] @ basis[:, : rows // 2].mT,
+        x[:, :3] @ x[:3] / rows,
+        (basis * (1 + 1e-6 * torch.arange(rows))) @ basis.mT,
+        (basis * 10.0 ** -torch.arange(rows)) @ basis.mT,
+        torch.ones(rows, rows) / rows,
+        torch.zeros(rows, rows),
+    ]
+    stacked = torch.stack(matrices)
+    check(_singular, (stacked,), optimized=(True,))
+    check(_symmetric_eigen, (stacked + stacked.mT,), optimized=(True,))
+
+
+def test_singular_values_and_eigenvalues_of_a_dynamic_batch():
+    sizes = [(torch.randn(n, 5, 5),) for n in (2, 3)]
+    for function in (_singular, _symmetric_eigen):
+        check(lambda x, f=function: f(x + x.mT), *sizes, dynamic_shapes=({0: DYNAMIC},))
+
+
+@pytest.mark.parametrize("function", [torch.linalg.svdvals, torch.linalg.eigvalsh])
+def test_only_the_matrix_that_is_not_finite_has_nan_as_values(function):
+    x = torch.randn(3, 6, 6)
+    x = x + x.mT
+    broken = x.clone()
+    broken[0, 2, 2], broken[1, 3, 1] = float("inf"), float("nan")
+    (found,) = run(convert(function, (x,)), (broken,))
+    assert found[:2].isnan().all()
+    torch.testing.assert_close(found[2], function(x[2]), rtol=1e-5, atol=1e-5)
+
+
 def _eigen(x):
     """Return results of eig that do not depend on the order of the values."""
     values, vectors = torch.linalg.eig(x)
@@ -229,8 +275,7 @@ def test_complex_matrices_are_rejected():
 
 
 @pytest.mark.parametrize("upper", [False, True])
-def test_blocked_cholesky_and_substitution_agree_with_torch(upper):
-    # 70 rows: one block of 64, and a rest.
+def test_large_cholesky_and_substitution_agree_with_torch(upper):
     x = torch.randn(70, 70)
     positive = x @ x.T / 70 + torch.eye(70)
     check(
@@ -244,7 +289,7 @@ def test_blocked_cholesky_and_substitution_agree_with_torch(upper):
     )
 
 
-def test_lu_of_three_blocks_agrees_with_torch():
+def test_large_lu_agrees_with_torch():
     check(
         torch.linalg.lu,
         (torch.randn(140, 135),),
@@ -268,8 +313,7 @@ def test_finished_rows_and_the_other_triangle_are_not_read():
     )
 
 
-def test_blocked_qr_agrees_with_torch():
-    # 66 columns: one block of 64, and a rest.
+def test_large_qr_agrees_with_torch():
     check(
         lambda x: (*torch.linalg.qr(x), *torch.geqrf(x.mT)),
         (torch.randn(70, 66),),

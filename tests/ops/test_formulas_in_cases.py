@@ -59,7 +59,6 @@ FORMULAS = {
     aten.special_i0e.default: lambda x: (-x.abs()).exp() * torch.i0(x),
     aten.sigmoid.default: lambda x: 1 - 1 / (1 + x.exp()),
     aten.softplus.default: lambda x: (1 + x.exp()).log(),
-    aten.elu.default: lambda x: torch.where(x > 0, x, x.exp() - 1),
     aten.tanh.default: lambda x: ((2 * x).exp() - 1) / ((2 * x).exp() + 1),
     aten.asinh.default: lambda x: (x + (x * x + 1).sqrt()).log(),
     aten.atanh.default: lambda x: ((1 + x) / (1 - x)).log() / 2,

@@ -1,6 +1,11 @@
-"""Recurrent modules become one loop per layer and direction, for any sequence length."""
+"""Recurrent modules become one composite for each layer, with a loop over many steps."""
 
 from __future__ import annotations
+
+import copy
+import json
+import math
+import re
 
 import pytest
 import torch
@@ -12,6 +17,7 @@ from torch.utils import _pytree as pytree
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.capture.dynamic_rnn import keep_rnn_lengths_dynamic
 from coreai_torch.errors import UnsupportedArgumentError
+from coreai_torch.ops.nn.rnn import MOST_UNROLLED
 
 STEPS = 50
 X = torch.randn(STEPS, 2, 6, generator=torch.Generator().manual_seed(0))
@@ -58,14 +64,87 @@ def test_groups_of_steps_and_the_rest_equal_torch(steps, batch):
     check(nn.LSTM(6, 8, bidirectional=True).eval(), (torch.randn(steps, batch, 6),))
 
 
-def test_graph_size_does_not_depend_on_length():
-    sizes = {str(convert(MODULES["lstm"], (X[:n],))).count("coreai.") for n in (18, 26, 34, 42)}
-    assert len(sizes) == 1
-
-
 def test_few_steps_need_no_loop():
-    assert "coreai.while" not in str(convert(MODULES["gru"], (X[:8],)))
-    assert "coreai.while" in str(convert(MODULES["gru"], (X[:9],)))
+    few, many = (torch.randn(n, 2, 6) for n in (MOST_UNROLLED, MOST_UNROLLED + 1))
+    assert "coreai.while" not in str(convert(MODULES["gru"], (few,)))
+    assert "coreai.while" in str(convert(MODULES["gru"], (many,)))
+
+
+def test_linux_target_runs_steps_in_groups():
+    def ops(target, n):
+        exported = torch.export.export(MODULES["lstm"], (torch.randn(n, 2, 6),))
+        exported = exported.run_decompositions(get_decomp_table())
+        return str(TorchConverter(target=target).add_exported_program(exported).to_coreai())
+
+    assert ("coreai.while" in ops("linux", 9), "coreai.while" in ops(None, 9)) == (True, False)
+
+
+WEIGHTS = ["weight_ih", "weight_hh"]
+DECLARED = {
+    "lstm": (
+        nn.LSTM(6, 8, 2),
+        ["x", "initial_h", "initial_c", *WEIGHTS, "bias"],
+        ["output", "h_n", "c_n"],
+        {"recurrent_activation": "sigmoid", "cell_activation": "tanh", "activation": "tanh"},
+    ),
+    "gru": (
+        nn.GRU(6, 8, 2),
+        ["x", "initial_h", *WEIGHTS, "bias_ih", "bias_hh"],
+        ["output", "h_n"],
+        {"recurrent_activation": "sigmoid", "activation": "tanh", "reset_after": "true"},
+    ),
+    "rnn": (
+        nn.RNN(6, 8, 2, nonlinearity="relu"),
+        ["x", "initial_h", *WEIGHTS, "bias"],
+        ["output", "h_n"],
+        {"activation": "relu"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+@pytest.mark.parametrize("ways", [1, 2])
+@pytest.mark.parametrize("steps", [5, MOST_UNROLLED + 1])
+def test_a_layer_is_the_documented_composite(name, ways, steps):
+    module, inputs, outputs, attrs = DECLARED[name]
+    if ways == 2:
+        kind = {"nonlinearity": "relu"} if name == "rnn" else {}
+        module = type(module)(6, 8, 2, bidirectional=True, **kind)
+        first = inputs.index("weight_ih")
+        inputs = [*inputs, *(f"{i}_back" for i in inputs[first:])]
+    text = str(convert(module.eval(), (torch.randn(steps, 3, 6),)))
+    found = re.findall(r"composite_declaration<\"(\w+)\" = (\{.*?\})>", text)
+    assert found
+    assert {one for one, _ in found} == {name}
+    for _, contract in found:
+        assert f"input_names = {json.dumps(inputs)}" in contract
+        assert f"output_names = {json.dumps(outputs)}" in contract
+        direction = "bidirectional" if ways == 2 else "forward"
+        for key, value in {**attrs, "direction": direction, "output_sequence": "true"}.items():
+            wanted = value if value == "true" else f'"{value}"'
+            assert f"{key} = {wanted}" in contract
+
+
+def test_equal_layers_share_the_graph_of_a_composite():
+    text = str(convert(nn.LSTM(8, 8, 4).eval(), (torch.randn(5, 2, 8),)))
+    assert len(re.findall("composite_declaration", text)) == 1
+    assert len(re.findall("coreai.invoke", text)) == 4
+
+
+def test_weights_are_stored_once_in_the_order_of_the_composite():
+    model = nn.LSTM(64, 64).eval()
+    program = convert(model, (torch.randn(5, 2, 64),))
+    program.optimize()
+    constants = [op for op in program_ops(program) if op.name == "coreai.constant"]
+    large = [c.result.type.shape for c in constants if math.prod(c.result.type.shape) >= 4096]
+    assert sorted(map(tuple, large)) == [(256, 64), (256, 64)]
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "tanh"])
+def test_long_sequences_of_half_precision_stay_in_half(name):
+    x = torch.randn(200, 1, 6).half()
+    text = str(convert(copy.deepcopy(MODULES[name]).half().eval(), (x,)))
+    assert "f32" not in text.replace("si32", "").replace("ui32", "")
 
 
 def test_dynamic_batch():
@@ -135,24 +214,24 @@ def test_dropout_between_layers_is_rejected_in_training_mode():
         convert(outer, (X,))
 
 
-def _op_count(operation):
-    return sum(
-        1 + _op_count(inner.operation)
-        for region in operation.regions
-        for block in region.blocks
-        for inner in block.operations
-    )
+def program_ops(program):
+    module = getattr(program, "_mlir_module", None) or program._module._mlir_module
+    pending = [module.operation]
+    while pending:
+        op = pending.pop()
+        yield op
+        pending += [i.operation for r in op.regions for block in r.blocks for i in block.operations]
 
 
-@pytest.mark.parametrize("steps", [257, 384])  # one loop carries at most 256 steps
-@pytest.mark.parametrize("module", [nn.LSTM, nn.GRU])
-def test_many_steps_run_in_blocks(module, steps):
+@pytest.mark.parametrize("steps", [129, 257, 384])
+@pytest.mark.parametrize("module", [nn.LSTM, nn.GRU, nn.RNN])
+def test_many_steps_run_in_a_loop(module, steps):
     torch.manual_seed(2)
     layer = module(3, 4, bidirectional=True).eval()
     check(layer, (torch.randn(steps, 2, 3),), optimized=(True,))
 
 
-def test_scan_of_many_steps_runs_in_blocks():
+def test_scan_of_many_steps():
     def combine(state, x):
         state = state * 0.5 + x
         return state, (state * 2.0).sum()
@@ -168,6 +247,5 @@ def test_program_size_is_independent_of_the_number_of_steps():
     for steps in (1_000, 10_000):
         with keep_rnn_lengths_dynamic():
             program = convert(layer, (torch.randn(steps, 1, 3),))
-        module = getattr(program, "_mlir_module", None) or program._module._mlir_module
-        counts.append(_op_count(module.operation))
+        counts.append(sum(1 for _ in program_ops(program)))
     assert counts[0] == counts[1]

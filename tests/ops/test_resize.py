@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
 import runtime
 import torch
 from case_runner import compare
+from module_runner import convert, run
 
 import coreai_torch
+from coreai_torch.asset.mlir_module import mlir_module_of
 
 F = torch.nn.functional
 
@@ -81,3 +86,66 @@ def test_inexact_scale_factor_with_dynamic_size_is_rejected():
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())
     with pytest.raises(coreai_torch.errors.ConversionError, match=r"scaled by 0\.7"):
         coreai_torch.TorchConverter().add_exported_program(exported).to_coreai()
+
+
+def _ops(function, x):
+    return Counter(
+        name
+        for name in re.findall(
+            r"= coreai\.([a-z_.]+)", str(mlir_module_of(convert(function, (x,))))
+        )
+        if name not in ("constant", "reshape")
+    )
+
+
+_PRODUCT = "decomposable.broadcasting_batch_matmul"
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "extent", "out", "form"),
+    [
+        ("nearest", {}, 20, 40, {"broadcast_to": 2, "expand_dims": 2}),
+        ("nearest", {}, 20, 10, {"slice": 2}),
+        ("nearest", {}, 20, 60, {"broadcast_to": 2, "expand_dims": 2}),
+        ("nearest", {}, 50, 37, {_PRODUCT: 2}),
+        ("nearest-exact", {}, 50, 37, {_PRODUCT: 2}),
+        ("bilinear", {}, 20, 40, {"interpolate": 1}),
+        ("bilinear", {}, 20, 30, {"interpolate": 1}),
+        ("bilinear", {}, 512, 333, {_PRODUCT: 2}),
+        ("bilinear", {}, 1, 33, {"broadcast_to": 2}),
+        ("bilinear", {"align_corners": True}, 37, 518, {_PRODUCT: 2}),
+        ("bilinear", {"antialias": True}, 96, 50, {_PRODUCT: 2}),
+        ("bicubic", {}, 20, 40, {_PRODUCT: 2}),
+        ("bicubic", {"antialias": True}, 96, 50, {_PRODUCT: 2}),
+    ],
+)
+def test_the_form_of_a_static_resize(mode, options, extent, out, form):
+    x = torch.randn(1, 2, extent, extent)
+    found = _ops(lambda x: F.interpolate(x, size=(out, out), mode=mode, **options), x)
+    assert found == form
+
+
+@pytest.mark.parametrize("out", [333, 700, 1024])
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_bilinear_of_a_large_image(out, align, dtype):
+    x = torch.randn(1, 2, 512, 512).to(dtype)
+
+    def resize(x):
+        return F.interpolate(x, size=(out, out), mode="bilinear", align_corners=align)
+
+    program = convert(resize, (x,))
+    compare(run(program, (x,))[0], resize(x.float()).to(dtype))
+    assert "gather" not in str(mlir_module_of(program))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_resized_by_products(mode):
+    x = torch.randint(0, 256, (1, 3, 96, 128), dtype=torch.uint8)
+
+    def resize(x):
+        return F.interpolate(x, size=(5, 200), mode=mode, antialias=True)
+
+    program = convert(resize, (x,))
+    assert torch.equal(run(program, (x,))[0], resize(x))
+    assert "gather" not in str(mlir_module_of(program))

@@ -1,4 +1,4 @@
-"""`unique` of integers with a narrow range (counted) and a wide one (sorted), and of rows."""
+"""`unique` of elements and of rows."""
 
 from __future__ import annotations
 
@@ -82,10 +82,9 @@ def test_program_size_does_not_depend_on_the_number_of_columns():
     assert ops(10) == ops(40)
 
 
-def test_output_of_a_data_dependent_size_is_computed_once():
-    # The run time computes the sizes of an output by a copy of the ops that they depend on, but
-    # does not look into an if.
-    program = convert(lambda x: x.sort()[0].nonzero(), (torch.randn(5),))
-    (graph,) = mlir_module_of(program).body.operations
-    (output,) = list(graph.regions[0].blocks[0].operations)[-1].operands
-    assert output.owner.name == "coreai.if"
+@pytest.mark.parametrize(
+    "function",
+    [torch.nonzero, lambda x: x[x > 0], torch.unique, lambda x: torch.unique(x[x > 0])],
+)
+def test_data_dependent_sizes_need_no_control_flow(function):
+    assert "coreai.if" not in str(convert(function, (torch.randn(5),)))

@@ -35,7 +35,8 @@ def _iou(a, b):
 def _nms(dets, scores, iou_threshold):
     kept = []
     for i in torch.sort(scores, stable=True, descending=True)[1].tolist():
-        if all(_iou(dets[i], dets[k]) <= iou_threshold for k in kept):
+        # The library compares the float32 overlap with a float64 threshold.
+        if all(float(_iou(dets[i], dets[k])) <= iou_threshold for k in kept):
             kept.append(i)
     return torch.tensor(kept, dtype=torch.int64)
 
@@ -210,6 +211,13 @@ def test_nms(threshold):
     auto = torch.export.Dim.AUTO
     feeds = [(_boxes(n, n), torch.rand(n).round(decimals=1)) for n in (12, 30, 5)]
     _check(_Call(torchvision.nms, threshold), *feeds, dynamic=({0: auto}, {0: auto}))
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+def test_nms_of_an_overlap_equal_to_the_threshold(threshold):
+    """0.2 in float32 is above 0.2 in float64, and 0.7 in float32 is below 0.7."""
+    within = torch.tensor([[0.0, 0.0, 10.0, 1.0], [0.0, 0.0, 10 * threshold, 1.0]])
+    _check(_Call(torchvision.nms, threshold), (within, torch.tensor([0.9, 0.8])))
 
 
 def _regions(count):

@@ -146,7 +146,7 @@ def test_merged_writes_give_the_numbers_of_torch(function, args):
 @pytest.mark.parametrize("function", [volume, steps, interleaved])
 def test_a_chain_of_writes_is_one_node(function):
     graph, _build = merged(function, dict(CALLS)[function])
-    assert len(graph.merged) == 1
+    assert len(graph.replaced) == 1
     assert sum("scatter" in name for name in targets(graph)) == 1
     assert "copy.default" not in targets(graph)
 
@@ -160,4 +160,24 @@ def test_a_registered_lowering_sees_its_node():
     graph, _build = pass_graph(
         Call(steps), *CALLS[1][1], is_custom=lambda node: "scatter" in str(node.target)
     )
-    assert not merge_writes(fold_constants(dead_code(graph))).merged
+    assert not merge_writes(fold_constants(dead_code(graph))).replaced
+
+
+def patch(x, y):
+    x = x.clone()
+    x[:, 2:4, 3:5] = y
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "writes"),
+    [
+        (volume, dict(CALLS)[volume], 0),
+        (steps, dict(CALLS)[steps], 0),
+        (interleaved, dict(CALLS)[interleaved], 0),
+        (patch, (torch.randn(3, 9, 9), torch.randn(3, 2, 2)), 1),
+    ],
+)
+def test_stacked_writes_are_concatenations(function, args, writes):
+    program = coreai_torch.convert(Call(function), args, verify=False)
+    assert str(program).count("coreai.slice_update") == writes

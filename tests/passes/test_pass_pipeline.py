@@ -19,6 +19,7 @@ def test_the_observer_sees_each_pass_in_order():
         "externalize",
         "dead_code",
         "fold_constants",
+        "fillers",
         "fuse_batch_norm",
         "zero_size",
         "merge_writes",
@@ -35,11 +36,12 @@ def test_dump_passes_writes_a_file_for_each_pass(tmp_path):
         "net/01-externalize.txt",
         "net/02-dead_code.txt",
         "net/03-fold_constants.txt",
-        "net/04-fuse_batch_norm.txt",
-        "net/05-zero_size.txt",
-        "net/06-merge_writes.txt",
+        "net/04-fillers.txt",
+        "net/05-fuse_batch_norm.txt",
+        "net/06-zero_size.txt",
+        "net/07-merge_writes.txt",
     ]
-    captured, fused = files[0].read_text(), files[4].read_text()
+    captured, fused = files[0].read_text(), files[5].read_text()
     assert "= aten.convolution.default(%input, %p_0_weight" in captured.replace("input_1", "input")
     assert "%p_0_weight: float32[4, 3, 3, 3] (0.weight)" in captured
     assert "= aten.convolution.default" not in fused
@@ -70,4 +72,4 @@ def test_a_second_conversion_replaces_the_files(tmp_path):
     converter.add_exported_program(exported(network(), torch.ones(1, 3, 5, 5)))
     converter.to_coreai()
     converter.to_coreai()
-    assert len(list(tmp_path.rglob("*.txt"))) == 7
+    assert len(list(tmp_path.rglob("*.txt"))) == 8

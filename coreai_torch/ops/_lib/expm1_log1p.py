@@ -1,4 +1,7 @@
-"""Compute expm1 and log1p without cancellation near zero, for float32 and wider."""
+"""Compute expm1 and log1p without cancellation near zero.
+
+Guards of the first kind: `exp(x) - 1` and `log(1 + x)` are 0 at 1e-8.
+"""
 
 from __future__ import annotations
 

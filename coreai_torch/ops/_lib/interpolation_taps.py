@@ -13,9 +13,11 @@ from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from . import windows as tables
+from .constant_positions import multiply, pick
 from .windows import Table, Windows
 
-_LARGEST_RANK = 5  # of the neural engine
+_LARGEST_MATRIX = 1 << 24  # elements
+_MOST_PARTS = 8
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,31 @@ class Line:
         if self.align:
             return tables.mul(self.numbers(), self.step())
         return _half_less(tables.add(self.numbers(), 0.5), self.step())
+
+    @property
+    def is_known(self) -> bool:
+        return shapes.is_static([self.extent, self.out])
+
+    def scale_and_offset(self) -> tuple[float, float]:
+        """Return the scale and offset of `cai.interpolate` for the known sizes of the line."""
+        extent, out = int(self.extent), int(self.out)
+        if extent == out or (self.align and out == 1):
+            return 1.0, 0.0
+        if self.align:
+            scale = (out - 1) / max(extent - 1, 1)
+            return scale, 0.5 - 0.5 * scale
+        return self.factor if self.factor is not None and self.factor > 0 else out / extent, 0.0
+
+    def drift(self) -> float:
+        """Return how far the coordinates of `cai.interpolate` are from torch's, in elements.
+
+        The runtime (1.0.0b3) computes `(i + 0.5 - offset) / scale - 0.5` in float32.
+        """
+        scale, offset = (torch.tensor(n) for n in self.scale_and_offset())
+        found = (self.numbers() + 0.5 - offset) / scale - 0.5
+        wanted = self.numbers() if self.extent == self.out else self.centres()
+        ends = 0.0, float(int(self.extent) - 1)
+        return float((found.clamp(*ends) - torch.as_tensor(wanted).clamp(*ends)).abs().max())
 
     def moves(self, times: int = 1) -> Table:
         """Return 0 if the output size is `times` times the input size, else 1."""
@@ -84,15 +111,52 @@ class Taps:
     windows: Windows
     weights: Table | None
 
-    def of(self, x: Value, axis: int) -> Value:
-        """Return `x` resized along `axis`."""
-        times = self._repeats(cai.size(x, axis))
-        if times:
-            return _repeated(x, axis, times)
+    def of(self, x: Value, axis: int, *, exact: bool) -> Value:
+        """Return `x` resized along `axis`.
+
+        Without `exact`, an infinity or NaN spreads to all elements of its line that a product with
+        a constant matrix computes.
+        """
+        picked = self.picked(x, axis, exact=exact)
+        if picked is not None:
+            return picked
+        matrix = None if exact else self._matrix(x.type.shape[axis])
+        if matrix is not None:
+            return _multiplied(x, axis, matrix)
         if self.weights is None:
             positions = tables.reshape(self.windows.positions, [self.windows.windows])
             return tables.take(x, positions, axis)
         return self._weighed(x, axis, self.weights)
+
+    def picked(self, x: Value, axis: int, *, exact: bool) -> Value | None:
+        """Return `x` resized along `axis` if few slices and broadcasts can do it."""
+        if exact and self.weights is not None:  # torch adds 0 * infinity
+            return None
+        copied = self._copied(x.type.shape[axis])
+        return None if copied is None else pick(x, axis, copied.tolist(), _MOST_PARTS)
+
+    def _copied(self, extent: int) -> torch.Tensor | None:
+        """Return the position that each element is copied from, if they are known."""
+        positions, weights = self.windows.positions, self.weights
+        if not isinstance(positions, torch.Tensor):
+            return None
+        if weights is None or extent == 1:
+            return positions[:, 0]
+        if not isinstance(weights, torch.Tensor) or not bool((weights == 1).any(1).all()):
+            return None
+        return positions.gather(1, (weights == 1).int().argmax(1, keepdim=True))[:, 0]
+
+    def _matrix(self, extent: int) -> torch.Tensor | None:
+        """Return the weight of each element of an axis for each result, if all are known."""
+        positions, inside = self.windows.positions, self.windows.inside
+        weights = torch.ones(1, 1) if self.weights is None else self.weights
+        if not isinstance(positions, torch.Tensor) or extent * len(positions) > _LARGEST_MATRIX:
+            return None
+        if not isinstance(weights, torch.Tensor) or not isinstance(inside, torch.Tensor):
+            return None
+        shares = (weights * inside).double().expand(positions.shape)
+        matrix = torch.zeros(len(positions), extent, dtype=torch.float64)
+        return matrix.scatter_add(1, positions.long(), shares).float()
 
     def _weighed(self, x: Value, axis: int, weights: Table) -> Value:
         """Move the axis to the front, weigh the rows there, and move the results back."""
@@ -102,34 +166,17 @@ class Taps:
         flat = [cai.size(x, axis), shapes.product(rest)]
         rows = cai.reshape(cai.transpose(x, [axis, *others]), flat)
         taken = windows.filled(rows, 0, 0)
-        weighed = cai.mul(taken, tables.value(tables.along(weights, 0, 3)))
+        shares = tables.cast(tables.along(weights, 0, 3), cai.dtype(x))
+        weighed = cai.mul(taken, tables.value(shares))
         total = cai.reshape(cai.reduce_sum(weighed, [1]), [windows.windows, *rest])
         return cai.transpose(total, [[axis, *others].index(a) for a in range(x.type.rank)])
 
-    def _repeats(self, extent: Dim) -> int:
-        """Return how often each element is copied if that is a known number, else 0."""
-        positions = self.windows.positions
-        if self.weights is not None or not isinstance(positions, torch.Tensor):
-            return 0
-        if not isinstance(extent, int) or not extent or positions.numel() % extent:
-            return 0
-        times = positions.numel() // extent
-        repeated = torch.arange(extent).repeat_interleave(times)
-        return times if torch.equal(positions.flatten().long(), repeated) else 0
 
-
-def _repeated(x: Value, axis: int, times: int) -> Value:
-    """Repeat each element along `axis`: a broadcast, which runs on every unit of a device."""
-    if times == 1:
-        return x
-    dims = cai.sizes(x)
-    before, after = dims[:axis], dims[axis + 1 :]
-    if len(dims) == _LARGEST_RANK:
-        x = cai.reshape(x, [shapes.product(before), dims[axis], *after])
-    first = x.type.rank - len(after)
-    wide = [*cai.sizes(x)[:first], times, *after]
-    copies = cai.broadcast_to(cai.expand_dims(x, [first]), wide)
-    return cai.reshape(copies, [*before, shapes.mul(dims[axis], times), *after])
+def _multiplied(x: Value, axis: int, matrix: torch.Tensor) -> Value:
+    if cai.is_float(x):
+        return multiply(x, axis, matrix)
+    halves = cai.cast(x, torch.float16)  # which has all bytes
+    return cai.cast(multiply(halves, axis, matrix), cai.dtype(x))
 
 
 Sampler: TypeAlias = Callable[[Line], Taps]
@@ -255,30 +302,9 @@ def smooth(kernel: Callable[[Table], Table], reach: int) -> Sampler:
         weights = tables.mul(kernel(offsets), tables.cast(inside, torch.float32))
         weights = tables.div(weights, tables.total(weights))
         inner = tables.minimum(wanted, shapes.sub(line.extent, 1))
-        return _without_gaps(Taps(Windows(line.out, taps, inner, inside), weights))
+        return Taps(Windows(line.out, taps, inner, inside), weights)
 
     return sample
-
-
-def _without_gaps(taps: Taps) -> Taps:
-    """Return the same taps, all inside: the first tap and those outside share its weight.
-
-    They cannot read another element with weight 0, which may be infinite, and to replace them by
-    zeros takes 10 ns for each tap.
-    """
-    windows, weights = taps.windows, taps.weights
-    positions, inside = windows.positions, windows.inside
-    if not all(isinstance(t, torch.Tensor) for t in (positions, inside, weights)):
-        return taps
-    assert isinstance(positions, torch.Tensor)
-    assert isinstance(inside, torch.Tensor)
-    assert isinstance(weights, torch.Tensor)
-    outside = torch.logical_not(inside)
-    share = weights[:, :1] / (1 + outside.sum(1, keepdim=True))
-    shared = torch.where(outside, share, weights)
-    shared[:, :1] = share
-    first = torch.where(outside, positions[:, :1], positions)
-    return Taps(Windows(windows.windows, windows.taps, first, torch.ones_like(inside)), shared)
 
 
 def _most_taps(line: Line, reach: int) -> Dim:

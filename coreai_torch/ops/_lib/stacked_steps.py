@@ -1,72 +1,38 @@
-"""Run a loop that stacks one row per step, in time linear in the number of steps.
-
-A loop copies its carried values in every step (coreai-core 1.0.0b3). If it carries a stack of all
-rows, n steps copy n² rows: 10,000 steps of an LSTM of width 64 took 2.4 s. Therefore many steps run
-in blocks: an inner loop carries the rows of its block, and an outer loop the stack of all blocks.
-"""
+"""Run a loop that stacks one row per step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from ...ir import dialect as cai
-from ...ir import graph, shapes
+from ...ir import graph
 from ...ir.dialect import Dim, Value
 
-BLOCK = 128
-
-Step = Callable[[Value, Sequence[Value]], tuple[Sequence[Value], Sequence[Value]]]
-Empty = Callable[[Dim], Sequence[Value]]
+Step: TypeAlias = Callable[[Value, Sequence[Value]], tuple[Sequence[Value], Sequence[Value]]]
+Empty: TypeAlias = Callable[[Dim], Sequence[Value]]
+Stacking: TypeAlias = Callable[[Dim, Sequence[Value], Empty, Step], tuple[list[Value], list[Value]]]
 
 
 def stacked_steps(
-    length: Dim, carried: Sequence[Value], empty: Empty, step: Step, block: Dim = BLOCK
+    length: Dim, carried: Sequence[Value], empty: Empty, step: Step
 ) -> tuple[list[Value], list[Value]]:
     """Run `carried, rows = step(index, carried)` and return the last values and the stacks.
 
-    `empty(count)` returns a stack of `count` rows for each row that a step returns. `block` is the
-    greatest number of steps in a block.
+    `empty(count)` returns a stack of `count` rows for each row that a step returns.
     """
-    if isinstance(length, int) and isinstance(block, int) and length <= 2 * block:
-        return _one_loop(cai.i32(0), cai.i32(length), carried, empty(length), step)
-    block = _block_size(length, block)
-    blocks = shapes.floordiv(shapes.add(length, shapes.sub(block, 1)), block)
-    padded = shapes.mul(blocks, block)
-    count = len(carried)
-
-    def going_on(state: Sequence[Value]) -> Value:
-        return cai.less(state[0], _index(blocks))
-
-    def body(state: Sequence[Value]) -> list[Value]:
-        number, values, stacks = state[0], state[1 : 1 + count], state[1 + count :]
-        start = cai.mul(number, _index(block))
-        steps = cai.minimum(_index(block), cai.sub(_index(length), start))
-        updated, rows = _one_loop(start, steps, values, empty(block), step)
-        end = cai.add(start, _index(block))
-        written = [_written(s, r, start, end) for s, r in zip(stacks, rows, strict=True)]
-        return [cai.add(number, cai.i32(1)), *updated, *written]
-
-    state = graph.loop([cai.i32(0), *carried, *empty(padded)], going_on, body)
-    stacks = state[1 + count :]
-    if padded != length:
-        stacks = [cai.slice_axis(s, 0, 0, length) for s in stacks]
-    return state[1 : 1 + count], stacks
+    return one_loop(cai.i32(0), as_index(length), carried, empty(length), step)
 
 
-def _block_size(length: Dim, most: Dim) -> Dim:
-    """Return `most`, or a dynamic length below: 128 rows of 4 MB for three steps are 512 MB."""
-    if isinstance(length, int):
-        return most
-    return shapes.minimum(shapes.maximum(length, 1), most)
-
-
-def _index(size: Dim) -> Value:
+def as_index(size: Dim) -> Value:
+    """Return a size as a value."""
     return cai.i32(size) if isinstance(size, int) else size
 
 
-def _one_loop(
+def one_loop(
     start: Value, steps: Value, carried: Sequence[Value], stacks: Sequence[Value], step: Step
 ) -> tuple[list[Value], list[Value]]:
+    """Run `steps` steps, the first of which gets the index `start`."""
     count = len(carried)
 
     def going_on(state: Sequence[Value]) -> Value:
@@ -77,7 +43,7 @@ def _one_loop(
         updated, rows = step(cai.add(start, number), values)
         following = cai.add(number, cai.i32(1))
         written = [
-            _written(s, cai.reshape(r, [1, *cai.sizes(s)[1:]]), number, following)
+            written_rows(s, cai.reshape(r, [1, *cai.sizes(s)[1:]]), number, following)
             for s, r in zip(stacks, rows, strict=True)
         ]
         return [following, *updated, *written]
@@ -86,7 +52,8 @@ def _one_loop(
     return state[1 : 1 + count], state[1 + count :]
 
 
-def _written(stack: Value, rows: Value, start: Value, end: Value) -> Value:
+def written_rows(stack: Value, rows: Value, start: Value, end: Value) -> Value:
+    """Write rows into a stack."""
     rest = cai.sizes(stack)[1:]
     starts: list[Dim] = [start, *[0] * len(rest)]
     ends: list[Dim] = [end, *rest]

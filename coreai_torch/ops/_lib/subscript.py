@@ -12,11 +12,9 @@ from ...ir import dialect as cai
 from ...ir import shapes, types
 from ...ir.dialect import Dim, Value
 from ...lowering import Ctx
-
-# A gathered row takes 0.5 µs up to 64 elements. A gathered element takes 10 ns, and 10 ns more if
-# its index is broadcast along the row, or 3 ns more if its index is computed (coreai-core 1.0.0b3,
-# x86).
-_NARROW_ROW, _BROADCAST_ROW = 64, 16
+from . import windows
+from .constant_positions import pick
+from .windows import Table
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,16 @@ class Subscript:
 
 
 def subscript(
-    ctx: Ctx, x: Value, indices: Sequence[Value | None], known: Sequence[torch.Tensor | None]
+    ctx: Ctx,
+    x: Value,
+    indices: Sequence[Value | None],
+    known: Sequence[torch.Tensor | None],
+    wrapped: Sequence[bool] = (),
 ) -> Subscript:
-    """Read a list of index tensors and masks; `None` stands for a full slice."""
+    """Read a list of index tensors and masks; `None` stands for a full slice.
+
+    `wrapped` marks the indices that are known to be at least 0.
+    """
     axes: list[int] = []
     columns: list[Value] = []
     tables: list[torch.Tensor | None] = []
@@ -61,7 +66,9 @@ def subscript(
             new_columns = _mask_columns(ctx, index, constant)
             data_dependent = data_dependent or constant is None
         else:
-            new_columns = [wrap_index(index, cai.size(x, axis), constant)]
+            is_wrapped = i < len(wrapped) and wrapped[i]
+            extent = cai.size(x, axis)
+            new_columns = [wrap_index(index, extent, constant, is_wrapped=is_wrapped)]
         tables += _known_columns(constant, x.type.shape[axis]) or [None]
         axes += range(axis, axis + len(new_columns))
         columns += new_columns
@@ -95,10 +102,15 @@ def _mask_columns(ctx: Ctx, mask: Value, constant: torch.Tensor | None) -> list[
     ]
 
 
-def wrap_index(index: Value, extent: Dim, constant: torch.Tensor | None = None) -> Value:
-    """Return an index as si32, with negative entries wrapped to count from the start."""
+def wrap_index(
+    index: Value, extent: Dim, constant: torch.Tensor | None = None, *, is_wrapped: bool = False
+) -> Value:
+    """Return an index as si32, with negative entries wrapped to count from the start.
+
+    Guard of the first kind, for index -1: `gather_nd` reads another row, `scatter_nd` crashes.
+    """
     position = cai.cast(index, torch.int32)
-    if constant is not None and bool((constant >= 0).all()):
+    if is_wrapped or (constant is not None and bool((constant >= 0).all())):
         return position
     if constant is not None and isinstance(extent, int):
         positions = torch.where(constant < 0, constant + extent, constant)
@@ -129,148 +141,115 @@ def _common_size(values: Sequence[Value], axis: int) -> Dim:
 
 def gather(x: Value, at: Subscript) -> Value:
     """Return `x[at]`."""
-    if cai.is_complex(x):
-        return per_part(lambda part: gather(part, at), x)
+    found = picked(x, at)
+    if found is not None:
+        return found
+    columns, layout = coordinates(x, at)
+    return cai.gather_nd(x, concat_columns(columns, layout))
+
+
+def picked(x: Value, at: Subscript) -> Value | None:
+    """Return the elements at constant positions by slices, unless there are too many."""
+    if not at.known:
+        return None
     if not at.adjacent:
         rest = [a for a in range(x.type.rank) if a not in at.axes]
         leading = tuple(range(len(at.axes)))
-        transposed = cai.transpose(x, [*at.axes, *rest])
-        return gather(transposed, replace(at, axes=leading))
+        return picked(cai.transpose(x, [*at.axes, *rest]), replace(at, axes=leading))
     sizes = cai.sizes(x)
-    row = shapes.product(sizes[at.axes[-1] + 1 :])
-    may_be_empty = at.data_dependent and len(at.axes) > 1
-    by_element = _can_compute_places(x, at, row)
-    narrow = _NARROW_ROW if by_element else _BROADCAST_ROW
-    if at.axis == 0 and (may_be_empty or not isinstance(row, int) or row >= narrow):
-        return cai.gather_nd(x, concat_columns(at.columns, at.shape))
-    if by_element:
-        return _gather_rows(x, at, sizes)
-    return _gather_transposed(x, at) if may_be_empty else _gather_flat(x, at, sizes)
+    lead, last = at.axis, at.axis + len(at.axes)
+    extents = x.type.shape[lead:last]
+    inside = all(
+        bool(((column >= 0) & (column < extent)).all())
+        for column, extent in zip(at.known, extents, strict=True)
+    )
+    if not inside or not shapes.is_static(at.shape):
+        return None
+    if not _cover_separate_axes(at):
+        if types.DYNAMIC in extents:
+            return None
+        flat = cai.reshape(x, [*sizes[:lead], math.prod(extents), *sizes[last:]])
+        places = torch.zeros((), dtype=torch.int64)
+        for column, extent in zip(at.known, extents, strict=True):
+            places = places * int(extent) + column
+        found = pick(flat, lead, places.flatten().tolist())
+    else:
+        found = x
+        for axis, column in enumerate(at.known, lead):
+            found = None if found is None else pick(found, axis, column.flatten().tolist())
+    return None if found is None else cai.reshape(found, [*sizes[:lead], *at.shape, *sizes[last:]])
 
 
-def _can_compute_places(x: Value, at: Subscript, row: Dim) -> bool:
-    """Return whether `_gather_rows` may be used, which is faster for rows of some elements.
-
-    It computes places, which must not be constants: the compiler would fold them.
-    """
-    if not isinstance(row, int) or row < 2 or at.data_dependent:
-        return False
-    if any(cai.may_be_empty(v) or 0 in v.type.shape for v in (x, *at.columns)):
-        return False
-    is_small = types.DYNAMIC in x.type.shape or math.prod(x.type.shape) < 2**31
-    return is_small and not any(shapes.is_constant(column) for column in at.columns)
+def _cover_separate_axes(at: Subscript) -> bool:
+    """Return whether each column varies along other axes, as in `x[i[:, None], j]`."""
+    rank, reached = len(at.shape), 0
+    for column in at.known:
+        first = rank - column.dim()
+        varies = [first + axis for axis, size in enumerate(column.shape) if size != 1]
+        if varies and varies[0] < reached:
+            return False
+        reached = varies[-1] + 1 if varies else reached
+    return True
 
 
 def gather_rows(x: Value, index: Value) -> Value:
     """Return the entries of the first axis that a tensor of indices names."""
-    at = Subscript((0,), (index,), cai.sizes(index), data_dependent=False)
-    return gather(x, at)
+    return gather(x, Subscript((0,), (index,), cai.sizes(index), data_dependent=False))
 
 
-def _gather_rows(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
-    """View `x` as a table of rows, and gather rows, or their elements if they are narrow."""
-    lead, last = at.axis, at.axis + len(at.axes)
-    before, extents, after = sizes[:lead], sizes[lead:last], sizes[last:]
-    extent, width, count = (shapes.product(part) for part in (extents, after, at.shape))
-    batch = shapes.product(before)
-    found = cai.broadcast_to(linear(at.columns, extents), at.shape)
-    place = cai.reshape(found, [count])
-    rows = shapes.mul(batch, extent)
-    if before:
-        inside = cai.logical_and(
-            cai.less(place, shapes.number(extent)), cai.greater(place, cai.i32(-1))
-        )
-        place = cai.where(inside, place, shapes.number(rows))  # not a row of the next batch
-        place = cai.reshape(cai.add(_starts(batch, extent), place), [shapes.mul(batch, count)])
-    assert isinstance(width, int)
-    if width >= _NARROW_ROW:
-        found = cai.gather_nd(cai.reshape(x, [rows, width]), cai.expand_dims(place, [1]))
-    else:
-        column = cai.tensor_constant(torch.arange(width, dtype=torch.int32), "columns")
-        places = cai.add(cai.expand_dims(cai.mul(place, cai.i32(width)), [1]), column)
-        elements = shapes.product(cai.sizes(places))
-        flat = cai.reshape(x, [shapes.mul(rows, width)])
-        found = cai.gather_along_axis(flat, cai.reshape(places, [elements]), 0)
-    return cai.reshape(found, [*before, *at.shape, *after])
+def coordinates(x: Value, at: Subscript) -> tuple[list[Table], tuple[Dim, ...]]:
+    """Return the coordinates of the rows that `x[at]` addresses, per axis, and their layout.
 
-
-def _starts(batch: Dim, extent: Dim) -> Value:
-    """Return the first row of each batch, as a column."""
-    if isinstance(batch, int) and isinstance(extent, int):
-        table = torch.arange(batch, dtype=torch.int32).unsqueeze(1) * extent
-        return cai.tensor_constant(table, "starts")
-    numbers = cai.range_(cai.i32(0), shapes.number(batch), cai.i32(1))
-    return cai.expand_dims(cai.mul(numbers, shapes.number(extent)), [1])
-
-
-def _gather_transposed(x: Value, at: Subscript) -> Value:
-    """Move the indexed axes first and use gather_nd.
-
-    This needs no arithmetic on the entries: arithmetic on a zero-size operand crashes the runtime.
+    The axes that are not indexed are enumerated, so that the tensor needs no transpose.
     """
-    rank, lead, entries = x.type.rank, at.axis, len(at.shape)
-    rest = [a for a in range(rank) if a not in at.axes]
-    gathered = cai.gather_nd(
-        cai.transpose(x, [*at.axes, *rest]), concat_columns(at.columns, at.shape)
-    )
-    before = range(entries, entries + lead)
-    after = range(entries + lead, gathered.type.rank)
-    return cai.transpose(gathered, [*before, *range(entries), *after])
+    sizes, rows = cai.sizes(x), Rows(at)
+    layout = rows.layout(sizes)
+    columns: list[Table] = []
+    for axis in range(at.axes[-1] + 1):
+        if axis in at.axes:
+            column = (at.known or at.columns)[at.axes.index(axis)]
+            columns.append(windows.along(column, 0, windows.rank_of(column) + rows.after))
+        else:
+            columns.append(
+                windows.along(windows.count(sizes[axis]), rows.position(axis), len(layout))
+            )
+    return columns, layout
 
 
-def _gather_flat(x: Value, at: Subscript, sizes: Sequence[Dim]) -> Value:
-    """Flatten the indexed axes into one and gather along it, element by element."""
-    lead, last = at.axis, at.axis + len(at.axes)
-    before, extents, after = sizes[:lead], sizes[lead:last], sizes[last:]
-    flat = cai.reshape(x, [*before, shapes.product(extents), *after])
-    if at.known and len(at.known) > 1 and shapes.is_static(extents):
-        entries = known_places(at.known, [int(extent) for extent in extents])
-    else:
-        entries = linear(at.columns, extents)
-    if len(at.shape) == 1:  # a reshape fails if a mask selects nothing
-        count, vector = at.shape[0], cai.broadcast_to(entries, at.shape)
-    else:
-        count = shapes.product(at.shape)
-        vector = cai.reshape(cai.broadcast_to(entries, at.shape), [count])
-    ones = [a for a in range(lead + 1 + len(after)) if a != lead]
-    index = cai.broadcast_to(cai.expand_dims(vector, ones), [*before, count, *after])
-    gathered = cai.gather_along_axis(flat, index, lead)
-    return gathered if len(at.shape) == 1 else cai.reshape(gathered, [*before, *at.shape, *after])
+class Rows:
+    """The layout of the rows that a subscript addresses: axes without index around the entries."""
+
+    def __init__(self, at: Subscript) -> None:
+        self._kept = [a for a in range(at.axes[-1]) if a not in at.axes]
+        self._shape = at.shape
+        self._before = at.axis if at.adjacent else 0  # axes without index before the entries
+        self.after = len(self._kept) - self._before
+
+    def layout(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+        before, after = self._kept[: self._before], self._kept[self._before :]
+        return (*[sizes[a] for a in before], *self._shape, *[sizes[a] for a in after])
+
+    def position(self, axis: int) -> int:
+        """Return where the layout has an axis without index."""
+        place = self._kept.index(axis)
+        return place if place < self._before else place + len(self._shape)
 
 
-def linear(columns: Sequence[Value], extents: Sequence[Dim]) -> Value:
-    """Return positions in the flattened axes; a position out of bounds stays out of bounds."""
-    if len(columns) == 1:
-        return columns[0]
-    total = shapes.product(extents)
-    position: Value | None = None
-    stride: Dim = 1
-    for column, extent in zip(reversed(columns), reversed(extents), strict=True):
-        scaled = column if stride == 1 else cai.mul(column, shapes.number(stride))
-        # Without the check, column 7 of a row of 5 would be column 2 of the next row.
-        inside = cai.logical_and(
-            cai.less(column, shapes.number(extent)), cai.greater(column, cai.i32(-1))
-        )
-        term = cai.where(inside, scaled, shapes.number(total))
-        position = term if position is None else cai.add(position, term)
+def linear(columns: Sequence[Table], extents: Sequence[Dim]) -> Table:
+    """Return positions in the flattened axes."""
+    position, stride = columns[-1], extents[-1]
+    for column, extent in zip(columns[-2::-1], extents[-2::-1], strict=True):
+        position = windows.add(position, windows.mul(column, stride))
         stride = shapes.mul(stride, extent)
-    assert position is not None
     return position
 
 
-def known_places(columns: Sequence[torch.Tensor], extents: Sequence[int]) -> Value:
-    """Return what `linear` does for constant columns, computed in torch."""
-    place, is_inside = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.bool)
-    for column, extent in zip(columns, extents, strict=True):
-        place = place * extent + column
-        is_inside = is_inside & (column >= 0) & (column < extent)
-    place = torch.where(is_inside, place, math.prod(extents))
-    return cai.tensor_constant(place.to(torch.int32), "positions")
-
-
-def concat_columns(columns: Sequence[Value], shape: Sequence[Dim]) -> Value:
+def concat_columns(columns: Sequence[Table], shape: Sequence[Dim]) -> Value:
     """Concatenate index columns into the index tensor that `gather_nd` and `scatter_nd` read."""
-    broadcast = [cai.broadcast_to(c, shape) for c in columns]
+    values = [c if isinstance(c, Value) else windows.value(c) for c in columns]
+    if len(values) == 1:  # it has the shape
+        return cai.expand_dims(values[0], [len(shape)])
+    broadcast = [cai.broadcast_to(v, shape) for v in values]
     return cai.concat(len(shape), [cai.expand_dims(c, [len(shape)]) for c in broadcast])
 
 

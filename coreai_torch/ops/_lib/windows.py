@@ -16,8 +16,11 @@ from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from ..pointwise import rounding
+from .constant_positions import pick
 
 _NARROW_ROW = 16
+_MOST_TAPS = 64
+_MOST_PARTS = 8  # of a tap
 
 Table: TypeAlias = "torch.Tensor | Value"
 Term: TypeAlias = "Table | int | float"
@@ -126,10 +129,13 @@ def stack_columns(columns: Sequence[Table]) -> Table:
     return torch.cat(as_columns, 1)
 
 
+def rank_of(table: Table) -> int:
+    return int(table.type.rank) if isinstance(table, Value) else table.dim()
+
+
 def along(table: Table, axis: int, rank: int) -> Table:
     """Align a table with `axis` of a tensor of this rank; a matrix covers `axis` and the next."""
-    table_rank = table.type.rank if isinstance(table, Value) else table.dim()
-    others = [a for a in range(rank) if not axis <= a < axis + table_rank]
+    others = [a for a in range(rank) if not axis <= a < axis + rank_of(table)]
     if isinstance(table, Value):
         return cai.expand_dims(table, others)
     for other in others:
@@ -159,11 +165,24 @@ class Windows:
         return cai.shrink_dims(cai.reduce_sum(ones, [1]), [1])
 
     def of(self, x: Value, axis: int) -> Value:
-        """Gather the windows of `x`; the taps become a new axis after `axis`."""
+        """Return the windows of `x`; the taps become a new axis after `axis`."""
         dims = cai.sizes(x)
+        sliced = self._sliced(x, axis) if isinstance(self.positions, torch.Tensor) else None
+        if sliced is not None:
+            return sliced
         flat = reshape(self.positions, [shapes.mul(self.windows, self.taps)])
         full_shape = [*dims[:axis], self.windows, self.taps, *dims[axis + 1 :]]
         return cai.reshape(take(x, flat, axis), full_shape)
+
+    def _sliced(self, x: Value, axis: int) -> Value | None:
+        """Return the windows as slices with one step, one for each tap, if few slices do."""
+        assert isinstance(self.positions, torch.Tensor)
+        columns = self.positions.T
+        if len(columns) > _MOST_TAPS:
+            return None
+        taps = [pick(x, axis, column.tolist(), _MOST_PARTS) for column in columns]
+        found = [cai.expand_dims(tap, [axis + 1]) for tap in taps if tap is not None]
+        return cai.concat(axis + 1, found) if len(found) == len(taps) else None
 
     def of_table(self, table: Table, axis: int) -> Value:
         """Gather the windows of a table, in torch if it is known."""

@@ -18,10 +18,6 @@ from .._lib.subscript import gather_rows
 
 _SUM, _MEAN, _MAX = 0, 1, 2
 _NAN, _INF = float("nan"), float("inf")
-_NARROW_ROW = 64  # longest row whose elements are gathered one by one
-_RADIX = 3  # rows of a block, and blocks of a block of the next level
-_DYNAMIC_RADIX = 4  # the same, if the number of levels cannot be chosen
-_MOST_LEVELS = 6
 
 
 @lowers(
@@ -78,6 +74,19 @@ _BAGS = [
         padding_idx=1,
     ),
     case(
+        f16(6, 3),
+        i64(5, values=(5, 0, 1, 1, 2)),
+        i64(3, values=(0, 3, 3)),
+        mode=_MEAN,
+    ),
+    case(
+        f16(6, 3),
+        i64(700, values=(5, 0, 1, 1, 2)),
+        i64(2, values=(0, 3)),
+        mode=_SUM,
+        one_size="the sum of fewer rows may be 0",
+    ),
+    case(
         f32(4, 2, values=(1.0, _NAN, _NAN, 2.0, -3.0, -4.0, -_INF, _INF)),
         i64(9, values=(2, 0, 1, 2, 2, 1, 3, 3, 2)),
         i64(5, values=(0, 2, 4, 6, 8)),
@@ -112,7 +121,11 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[torch.Tensor, ...]:
-    """Return the reduced bags, and the tensors that torch saves for the gradient."""
+    """Return the reduced bags, and the tensors that torch saves for the gradient.
+
+    With `include_last_offset`, the last offset should be the number of indices. If it is smaller,
+    torch's kernels differ: see `_ends_at_last_offset`.
+    """
     starts = offsets[:-1] if include_last_offset else offsets
     bag = count_not_above(starts, indices.shape[0]).to(starts.dtype) - 1
     counts = (indices != padding_idx).to(indices.dtype)
@@ -127,17 +140,34 @@ def embedding_bag(
         out, first = _max_per_bag(weight[indices], bag, counts, starts.shape[0])
         selected = torch.where(size.unsqueeze(1) > 0, indices[first], 0)
         return torch.where(size.unsqueeze(1) > 0, out, 0), bag, size, selected
+    rows = _counted_rows(weight, indices, per_sample_weights, padding_idx)
+    if mode == _MEAN and isinstance(width, int) and padding_idx < 0:
+        return rows.unflatten(0, (-1, width)).mean(1), bag, size, size.clone()
+    if mode == _MEAN:  # a sum of 100 rows of 1,000 is infinite in float16
+        rows = rows.float()
     if width is not None:
-        rows = _counted_rows(weight, indices, per_sample_weights, padding_idx)
         total = rows.unflatten(0, (-1, width)).sum(1)
     else:
-        total = _sum_per_bag(weight, indices, starts, per_sample_weights, padding_idx)
+        limits = torch.cat([starts, starts.new_full((1,), indices.shape[0])])
+        if include_last_offset and _ends_at_last_offset(weight, padding_idx):
+            limits = offsets
+        total = _sum_per_bag(rows, limits)
     if mode == _SUM:
         zeros = torch.zeros_like(size)
-        return total.to(weight.dtype), indices.new_empty(0), zeros, zeros.clone()
-    is_known = isinstance(width, int) and padding_idx < 0
-    mean = total / (width if is_known else size.clamp(min=1).unsqueeze(1))
+        return total, indices.new_empty(0), zeros, zeros.clone()
+    mean = total / size.clamp(min=1).unsqueeze(1)
     return mean.to(weight.dtype), bag, size, size.clone()
+
+
+def _ends_at_last_offset(weight: torch.Tensor, padding_idx: int) -> bool:
+    """Return whether torch's sum of the last bag ends at the last offset.
+
+    The kernel without padding sums up to the last offset, as in the CSR format that the
+    documentation refers to. The kernels with padding, of float64 tables and of transposed ones sum
+    up to the last index, and so do all maxima. The mean divides by the number of all indices.
+    """
+    narrow = (torch.float32, torch.float16, torch.bfloat16)
+    return padding_idx < 0 and weight.dtype in narrow and weight.stride(1) == 1
 
 
 def _equal_bags(offsets: torch.Tensor, count: Any) -> Any:
@@ -159,8 +189,8 @@ def _counted_rows(
     per_sample_weights: torch.Tensor | None,
     padding_idx: int,
 ) -> torch.Tensor:
-    """Return the row of each index in float32, weighted, and zeros for the padding."""
-    rows = _rows(weight, indices).float()
+    """Return the row of each index, weighted, and zeros for the padding."""
+    rows: torch.Tensor = aten.embedding.default(weight, indices)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     if padding_idx >= 0:
@@ -168,99 +198,14 @@ def _counted_rows(
     return rows
 
 
-def _rows(weight: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Return the row of each index.
+def _sum_per_bag(rows: torch.Tensor, limits: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the rows of each bag.
 
-    A gathered row takes 0.5 µs, whatever its length up to 64; a gathered element takes 7 ns
-    (coreai-core 1.0.0b3, x86).
+    `limits` are the first place of each bag and the end of the last one.
     """
-    count, width = weight.shape
-    is_narrow = isinstance(width, int) and width <= _NARROW_ROW
-    if not is_narrow or (isinstance(count, int) and count * width >= 2**31):
-        return aten.embedding.default(weight, indices)
-    column = torch.arange(width, dtype=torch.int32, device=weight.device)
-    place = (indices.to(torch.int32) * width).unsqueeze(-1) + column
-    elements = weight.reshape(-1).gather(0, place.reshape(-1).long())
-    return elements.reshape(*indices.shape, width)
-
-
-def _blocks(count: Any, bags: Any) -> tuple[int, int]:
-    """Return the radix, and how often `_sum_per_bag` sums blocks before it scatters them.
-
-    A scatter takes 82 ns for each element (coreai-core 1.0.0b3, x86). A level divides the scattered
-    rows by `_RADIX`, takes 39 ns for each element of the result, and gathers four rows for each
-    bag. It gains time as long as there are more blocks than bags.
-    """
-    if not (isinstance(count, int) and isinstance(bags, int)):
-        return _DYNAMIC_RADIX, 2
-    levels = 1
-    while count > bags * _RADIX**levels and levels < _MOST_LEVELS:
-        levels += 1
-    return _RADIX, levels
-
-
-def _sum_per_bag(
-    weight: torch.Tensor,
-    indices: torch.Tensor,
-    starts: torch.Tensor,
-    per_sample_weights: torch.Tensor | None,
-    padding_idx: int,
-) -> torch.Tensor:
-    """Return the sum of each bag in float32, as torch sums also float16 and bfloat16.
-
-    Sum aligned blocks of rows, and blocks of blocks. A bag consists of blocks of the last level,
-    which are scattered into their bags, and of a few blocks of each lower level at both of its
-    ends, which are gathered. No sum includes a row of another bag: it may be infinite.
-    """
-    count, bags = indices.shape[0], starts.shape[0]
-    radix, levels = _blocks(count, bags)
-    block = radix**levels
-    padded = ((count + block - 1) // block + 1) * block  # at least one block of zeros at the end
-    zeros = indices.new_zeros(padded - count)
-    rows = _rows(weight, torch.cat([indices, zeros])).float()
-    if per_sample_weights is not None:
-        factors = torch.cat([per_sample_weights, per_sample_weights.new_zeros(padded - count)])
-        rows = rows * factors.unsqueeze(1)
-    if padding_idx >= 0:
-        is_counted = torch.cat([indices != padding_idx, zeros > 0])
-        rows = torch.where(is_counted.unsqueeze(1), rows, 0)
-    else:
-        rows = torch.slice_scatter(rows, rows.new_zeros(padded - count, rows.shape[1]), 0, count)
-    limits = torch.cat([starts, starts.new_full((1,), count)])
-    total: torch.Tensor | float = 0.0
-    begin, end = starts, limits[1:]
-    for _ in range(levels):
-        outside, begin, end = _rows_at_ends(rows, begin, end, radix)
-        total = total + outside
-        rows = rows.unflatten(0, (-1, radix)).sum(1)
-    bag = count_not_above(limits, padded).unflatten(0, (-1, block)) - 1
-    first, last = bag[:, 0], bag[:, -1]
-    place = torch.where(first == last, first, bags).to(torch.int64)
-    inside = rows.new_zeros(bags + 1, rows.shape[1]).index_add(0, place, rows)[:bags]
-    return total + inside
-
-
-def _rows_at_ends(
-    rows: torch.Tensor, begin: torch.Tensor, end: torch.Tensor, radix: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the sum of the rows of each bag outside full blocks, and its first and last block.
-
-    The last row is zero.
-    """
-    first, last = (begin + (radix - 1)) // radix, end // radix
-    left_end = torch.minimum(first * radix, end)
-    right_begin = torch.maximum(last * radix, left_end)
-    steps = torch.arange(radix - 1, device=rows.device)
-    nothing = rows.shape[0] - 1
-    places = [
-        torch.where(at < limit.unsqueeze(1), at, nothing)
-        for at, limit in (
-            (begin.unsqueeze(1) + steps, left_end),
-            (right_begin.unsqueeze(1) + steps, end),
-        )
-    ]
-    gathered = _rows(rows, torch.cat(places, 1))
-    return gathered.sum(1), first, torch.maximum(first, last)
+    bags = limits.shape[0] - 1
+    bag = count_not_above(limits, rows.shape[0]).to(torch.int64)  # 1 for the first bag
+    return rows.new_zeros(bags + 2, rows.shape[1]).index_add(0, bag, rows)[1:-1]
 
 
 def _max_per_bag(

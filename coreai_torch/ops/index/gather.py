@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -12,7 +12,15 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64
 from ...torch_compat import aten
-from .._lib.subscript import Subscript, common_shape, gather, per_part, subscript, wrap_index
+from .._lib.subscript import (
+    Subscript,
+    common_shape,
+    gather,
+    per_part,
+    picked,
+    subscript,
+    wrap_index,
+)
 
 _LAST = 2**63 - 1
 
@@ -125,9 +133,19 @@ def index_select(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
     """Select rows; negative indices are invalid here (torch raises)."""
     if x.type.rank == 0:
         return x
-    column = cai.cast(index, torch.int32)
+    column, known = cai.cast(index, torch.int32), ctx.known("index")
     vector = cai.reshape(column, [1]) if column.type.rank == 0 else column
-    return gather(x, Subscript((dim,), (vector,), cai.sizes(vector), data_dependent=False))
+    tables = () if known is None else (known.reshape(-1),)
+    at = Subscript((dim,), (vector,), cai.sizes(vector), False, tables)
+    found = picked(x, at)
+    if found is not None:
+        return found
+    if dim == 0 or cai.is_complex(x):
+        return gather(x, at)
+    sizes = list(cai.sizes(x))
+    sizes[dim] = cai.size(vector, 0)
+    along = cai.expand_dims(vector, [a for a in range(x.type.rank) if a != dim])
+    return cai.gather_along_axis(x, cai.broadcast_to(along, sizes), dim)
 
 
 @lowers(
@@ -214,6 +232,16 @@ def same_sizes(ctx: Ctx, one: str, other: str) -> list[bool]:
     ],
 )
 def index(ctx: Ctx, x: Value, indices: Sequence[Value | None]) -> Value:
+    return read(ctx, x, indices, gather)
+
+
+def read(
+    ctx: Ctx,
+    x: Value,
+    indices: Sequence[Value | None],
+    gather: Callable[[Value, Subscript], Value],
+) -> Value:
+    """Return `x[indices]`, which `gather` emits."""
     known = ctx.known_each("indices")
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     if not given:
@@ -222,7 +250,7 @@ def index(ctx: Ctx, x: Value, indices: Sequence[Value | None]) -> Value:
     if len(given) == 1 and known[axis] is None and cai.is_bool(mask) and mask.type.rank > 1:
         x, mask = flatten_masked(x, mask, axis)
         indices = [*([None] * axis), mask]
-    return gather(x, subscript(ctx, x, indices, known))
+    return gather(x, subscript(ctx, x, indices, known, ctx.never_negative("indices")))
 
 
 @decomposes(

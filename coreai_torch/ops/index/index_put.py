@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace as replace_fields
 
 import torch
 
 from ...ir import dialect as cai
 from ...ir import shapes
+from ...ir.composite import Composite
 from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
 from ...torch_compat import aten
+from .._lib import windows
 from .._lib.subscript import (
     Subscript,
     common_shape,
     concat_columns,
+    coordinates,
     gather,
-    known_places,
     linear,
     per_part,
     subscript,
@@ -26,8 +28,6 @@ from .._lib.subscript import (
 from .gather import bounds, flatten_masked, index_bounds, reaches_end
 
 _LAST = 2**63 - 1
-_FEW = 2  # longest row that is written element by element
-_SMALL = 1_024  # elements of a constant index that may be compared at load
 
 
 @lowers(
@@ -111,57 +111,9 @@ def replace(x: Value, at: Subscript, values: Value) -> Value:
     """
     if len(at.axes) == 1 and shapes.product(at.shape) == 1:
         return _replace_one(x, at, values)
-    if _writes_few_elements(x, at):
-        return _replace_elements(x, at, values)
-    columns, layout = _coordinates(x, at)
+    columns, layout = coordinates(x, at)
     updates = cai.broadcast_to(values, [*layout, *cai.sizes(x)[at.axes[-1] + 1 :]])
     return cai.scatter_nd(x, concat_columns(columns, layout), updates)
-
-
-def _writes_few_elements(x: Value, at: Subscript) -> bool:
-    """Return whether the rows are so short that writing their elements is faster.
-
-    A written row takes 0.5 µs, a written element 0.07 to 0.16 µs (coreai-core 1.0.0b3, x86).
-    """
-    width = shapes.product(cai.sizes(x)[at.axes[-1] + 1 :])
-    if not isinstance(width, int) or width > _FEW or cai.is_complex(x) or at.known:
-        return False
-    if any(cai.may_be_empty(v) or 0 in v.type.shape for v in (x, *at.columns)):
-        return False
-    tables = [column for column in at.columns if shapes.is_constant(column)]
-    is_computed = len(tables) < len(at.columns)  # the compiler would fold places of constants
-    return is_computed and all(math.prod(table.type.shape) <= _SMALL for table in tables)
-
-
-def _replace_elements(x: Value, at: Subscript, values: Value) -> Value:
-    """Write element by element into the flattened tensor."""
-    sizes = cai.sizes(x)
-    columns, layout = _coordinates(x, at)
-    rows, row = sizes[: at.axes[-1] + 1], sizes[at.axes[-1] + 1 :]
-    width, total, count = shapes.product(row), shapes.product(rows), shapes.product(layout)
-    assert isinstance(width, int)
-    flat = cai.reshape(x, [shapes.mul(total, width)])
-    place = cai.reshape(cai.broadcast_to(linear(columns, rows), layout), [count])
-    place = cai.where(cai.less(place, cai.i32(0)), shapes.number(total), place)
-    if width > 1:
-        column = cai.tensor_constant(torch.arange(width, dtype=torch.int32), "columns")
-        first = cai.expand_dims(cai.mul(place, cai.i32(width)), [1])
-        place = cai.reshape(cai.add(first, column), [shapes.mul(count, width)])
-    updates = cai.reshape(cai.broadcast_to(values, [*layout, *row]), [shapes.mul(count, width)])
-    written = cai.scatter_along_axis(flat, _checked(place, flat), updates, 0)
-    return cai.reshape(written, sizes)
-
-
-def _checked(place: Value, flat: Value) -> Value:
-    """Return the places; the program fails if one is out of bounds, as torch does.
-
-    A scatter would write outside the tensor. A gather of the greatest place fails; its result
-    enters the bound so that it is not dropped.
-    """
-    greatest = cai.reduce_max(place, [0])
-    found = cai.gather_along_axis(flat, greatest, 0)
-    is_itself = cai.raw_cast(cai.equal(found, found), torch.int32)
-    return cai.minimum(place, cai.add(greatest, is_itself))
 
 
 def _replace_one(x: Value, at: Subscript, values: Value) -> Value:
@@ -179,91 +131,34 @@ def _replace_one(x: Value, at: Subscript, values: Value) -> Value:
     return _update_axis(x, update, axis, first, shapes.add(first, 1))
 
 
-def _coordinates(x: Value, at: Subscript) -> tuple[list[Value], tuple[Dim, ...]]:
-    """Return the coordinates of the rows that `x[at]` addresses, per axis, and their layout.
-
-    The axes that are not indexed are enumerated, so that the tensor needs no transpose.
-    """
-    sizes, rows = cai.sizes(x), _Rows(at)
-    layout = rows.layout(sizes)
-    columns = []
-    for axis in range(at.axes[-1] + 1):
-        if axis in at.axes:
-            column = at.columns[at.axes.index(axis)]
-            rank = column.type.rank
-            columns.append(cai.expand_dims(column, list(range(rank, rank + rows.after))))
-        else:
-            others = [a for a in range(len(layout)) if a != rows.position(axis)]
-            columns.append(cai.expand_dims(_count(sizes[axis]), others))
-    return columns, layout
-
-
-def _known_place(at: Subscript, sizes: Sequence[Dim]) -> Value | None:
-    """Return the position in the flattened axes if torch can compute it, else None.
-
-    The overlapping frames of `torch.istft` of 10 s would compare 400,400 constants at each load.
-    """
-    extents = sizes[: at.axes[-1] + 1]
-    if not at.known or not shapes.is_static(extents):
-        return None
-    rows, columns = _Rows(at), []
-    rank = len(rows.layout(sizes))
-    for axis, extent in enumerate(extents):
-        if axis in at.axes:
-            column = at.known[at.axes.index(axis)]
-            columns.append(column.reshape(*column.shape, *[1] * rows.after))
-        else:
-            shape = [-1 if a == rows.position(axis) else 1 for a in range(rank)]
-            columns.append(torch.arange(extent).reshape(shape))
-    return known_places(columns, [int(extent) for extent in extents])
-
-
-class _Rows:
-    """The layout of the rows that a subscript addresses: axes without index around the entries."""
-
-    def __init__(self, at: Subscript) -> None:
-        self._kept = [a for a in range(at.axes[-1]) if a not in at.axes]
-        self._shape = at.shape
-        self._before = at.axis if at.adjacent else 0  # axes without index before the entries
-        self.after = len(self._kept) - self._before
-
-    def layout(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
-        before, after = self._kept[: self._before], self._kept[self._before :]
-        return (*[sizes[a] for a in before], *self._shape, *[sizes[a] for a in after])
-
-    def position(self, axis: int) -> int:
-        """Return where the layout has an axis without index."""
-        place = self._kept.index(axis)
-        return place if place < self._before else place + len(self._shape)
-
-
-def _count(extent: Dim) -> Value:
-    """Return 0, 1, ..., extent - 1."""
-    if isinstance(extent, int):
-        return cai.tensor_constant(torch.arange(extent, dtype=torch.int32), "positions")
-    return cai.range_(cai.i32(0), extent, cai.i32(1))
-
-
 def add_at(x: Value, at: Subscript, values: Value) -> Value:
     """Return `x` after `x[at] += values`; repeated positions accumulate."""
     sizes = cai.sizes(x)
-    layout = _Rows(at).layout(sizes)
-    rows, row = sizes[: at.axes[-1] + 1], sizes[at.axes[-1] + 1 :]
-    width, count = shapes.product(row), shapes.product(layout)
-    known = _known_place(at, sizes)
-    found = linear(_coordinates(x, at)[0], rows) if known is None else known
-    place = cai.reshape(cai.broadcast_to(found, layout), [count])
-    index = cai.broadcast_to(cai.expand_dims(place, [1]), [count, width])
-    terms = cai.reshape(cai.broadcast_to(values, [*layout, *row]), [count, width])
-    flat = cai.reshape(x, [shapes.product(rows), width])
-    return cai.reshape(scatter_reduced(flat, index, terms, 0, "add"), sizes)
+    if len(at.axes) == 1:
+        (axis,) = at.axes
+        before, after = sizes[:axis], sizes[axis + 1 :]
+        place = at.columns[0]
+    else:  # the op addresses one axis
+        axis, before, after = 0, (), sizes[at.axes[-1] + 1 :]
+        rows = sizes[: at.axes[-1] + 1]
+        columns, layout = coordinates(x, at)
+        at = replace_fields(at, shape=layout)
+        place = windows.value(linear(columns, rows))
+        place = cai.broadcast_to(place, layout) if layout else place
+        x = cai.reshape(x, [shapes.product(rows), *after])
+    count = shapes.product(at.shape)
+    dims = [*before, count, *after]
+    terms = cai.reshape(cai.broadcast_to(values, [*before, *at.shape, *after]), dims)
+    others = [a for a in range(len(dims)) if a != axis]
+    index = cai.broadcast_to(cai.expand_dims(cai.reshape(place, [count]), others), dims)
+    return cai.reshape(scatter_reduced(x, index, terms, axis, "add"), sizes)
 
 
 def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) -> Value:
     """Scatter sums or products sequentially in the dtype of `x`, as torch does.
 
-    Integers are computed in int32 and wrapped after: the runtime (1.0.0b3) aborts the process on an
-    integer overflow, for example int8 100 + 100.
+    Guard of a crash: integers are computed in int32 and wrapped after. The runtime (1.0.0b3) ends
+    the process on an integer overflow, for example int8 100 + 100.
     """
     if cai.is_complex(x):
         return per_part(lambda a, b: scatter_reduced(a, index, b, axis, mode), x, terms)
@@ -318,7 +213,7 @@ def index_put(
         if len(given) > 1:
             ctx.refuse("a mask computed at run time together with other indices is not supported")
         return _put_masked(x, *masks[0], terms, accumulate)
-    at = subscript(ctx, x, indices, known)
+    at = subscript(ctx, x, indices, known, ctx.never_negative("indices"))
     if 0 in at.shape:
         return x
     return add_at(x, at, terms) if accumulate else replace(x, at, terms)
@@ -401,7 +296,7 @@ def put(
     return flat.reshape(x.shape)
 
 
-@decomposes(
+@lowers(
     aten.index_add.default,
     cases=[
         case(f32(4, 3), 0, i64(5, values=(3, 0, 3, 1, 3)), f32(5, 3)),
@@ -412,21 +307,58 @@ def put(
         case(f16(4, 3), 0, i64(5, values=(3, 0, 3, 1, 3)), f16(5, 3), alpha=2),
         case(bf16(3, 2), 0, i64(900, values=(2, 0)), bf16(900, 2, low=0, high=1)),
         case(c64(4, 2), 0, i64(3, values=(3, 0, 3)), c64(3, 2)),
+        case(b1(4), 0, i64(2, values=(3, 0)), b1(2), alpha=False),
     ],
 )
-def index_add(
-    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: complex = 1
-) -> torch.Tensor:
-    """Add rows in float32 if they are float16 or bfloat16, as torch does; not single numbers.
+def index_add(ctx: Ctx, x: Value, dim: Axis, index: Value, source: Value, alpha: Number) -> Value:
+    """Add rows; negative indices are invalid here (torch raises).
 
-    Torch's decomposition rounds each sum: 700 numbers between 0 and 1 in bfloat16 sum to 256.
+    Torch adds rows of half precision in float32, and single numbers in half precision.
     """
-    if x.dim() == 0:
-        vectors = x.reshape(1), 0, index.reshape(1), source.reshape(1)
-        return index_add(*vectors, alpha=alpha).reshape(())
-    is_wide = x.dim() > 1 and x.dtype in (torch.float16, torch.bfloat16)
-    dtype = torch.float32 if is_wide else x.dtype
-    terms = source.to(dtype) if alpha == 1 else source.to(dtype) * alpha
-    places = [*[None] * (dim % x.dim()), index.reshape(-1)]
-    total: torch.Tensor = aten.index_put.default(x.to(dtype), places, terms, accumulate=True)
-    return total.to(x.dtype)
+
+    def add(x: Value, index: Value, source: Value) -> Value:
+        multiply = cai.logical_and if cai.is_bool(source) else cai.mul
+        terms = source if alpha == 1 else multiply(source, cai.like(source, alpha))
+        at = Subscript((dim,), (index,), cai.sizes(index), data_dependent=False)
+        return add_at(x, at, terms)
+
+    if 0 in index.type.shape:  # guard of a crash: a scatter without entries into a dynamic size
+        return x
+    sizes = ctx.dims(cai.sizes(x))
+    x, place, terms = (
+        cai.reshape(v, [1]) if v.type.rank == 0 else v
+        for v in (x, cai.cast(index, torch.int32), source)
+    )
+    if x.type.rank > 1:
+        contract = Composite("index_add", _INPUTS, {"axis": dim, "alpha": alpha})
+        return in_float32(contract, add, x, place, terms)
+    return cai.reshape(add(x, place, terms), sizes)
+
+
+_INPUTS = ("input", "index", "source")
+
+
+def in_float32(
+    contract: Composite,
+    scatter: Callable[..., Value],
+    x: Value,
+    index: Value,
+    src: Value,
+    variant: str = "",
+) -> Value:
+    """Scatter float16 and bfloat16 in float32, as torch does, inside a composite.
+
+    `variant` spells what `scatter` depends on besides the contract.
+
+    Guard of the first kind: in bfloat16, the sum of 700 numbers between 0 and 1 is 256.
+    """
+    dtype = cai.dtype(x)
+    if dtype not in (torch.float16, torch.bfloat16):
+        return scatter(x, index, src)
+
+    def wide(input: Value, index: Value, source: Value) -> Value:
+        operands = cai.cast(input, torch.float32), index, cai.cast(source, torch.float32)
+        return cai.cast(scatter(*operands), dtype)
+
+    (found,) = contract.emit(wide, x, index, src, variant=variant)
+    return found

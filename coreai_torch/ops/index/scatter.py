@@ -7,13 +7,14 @@ from collections.abc import Callable
 import torch
 
 from ...ir import dialect as cai
+from ...ir.composite import Composite
 from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
 from ...torch_compat import aten
 from .._lib.subscript import per_part
 from .gather import same_sizes
-from .index_put import scatter_reduced
+from .index_put import in_float32, scatter_reduced
 
 _MODES = {
     "add": "add",
@@ -99,16 +100,19 @@ def scatter_value_by(
     ],
 )
 def scatter_add(ctx: Ctx, x: Value, dim: Axis, index: Value, src: Value) -> Value:
-    total = _scattered(ctx, _wide(x), dim, index, _wide(src), _by("add"))
-    return cai.cast(total, cai.dtype(x))
+    def add(x: Value, index: Value, src: Value) -> Value:
+        return _scattered(ctx, x, dim, index, src, _by("add"))
+
+    contract = Composite("scatter_add", _INPUTS, {"axis": dim})
+    return in_float32(contract, add, x, index, src, _shapes(ctx))
 
 
-def _wide(x: Value) -> Value:
-    """Return float16 and bfloat16 as float32, in which torch accumulates them.
+_INPUTS = ("input", "index", "source")
 
-    In bfloat16, the sum of 700 numbers between 0 and 1 is 256: wrong by 27 %.
-    """
-    return cai.cast(x, torch.float32) if cai.dtype(x) in (torch.float16, torch.bfloat16) else x
+
+def _shapes(ctx: Ctx) -> str:
+    """Return the shapes of the operands: a scatter depends on which sizes are equal."""
+    return str([ctx.fake(name).shape for name in ("self", "index", "src")])
 
 
 _REDUCTIONS = [
@@ -149,10 +153,14 @@ def scatter_reduce(
             return _by(mode)(start, index, terms, axis)
         return _mean(start, index, terms, axis, include_self)
 
-    if reduce in ("amax", "amin"):
+    def scatter(x: Value, index: Value, src: Value) -> Value:
         return _scattered(ctx, x, dim, index, src, scatter_by)
-    total = _scattered(ctx, _wide(x), dim, index, _wide(src), scatter_by)
-    return cai.cast(total, cai.dtype(x))
+
+    if reduce in ("amax", "amin"):
+        return scatter(x, index, src)
+    attrs = {"axis": dim, "reduce": reduce, "include_self": include_self}
+    contract = Composite("scatter_reduce", _INPUTS, attrs)
+    return in_float32(contract, scatter, x, index, src, _shapes(ctx))
 
 
 def _mean(x: Value, index: Value, terms: Value, axis: int, include_self: bool) -> Value:
@@ -201,7 +209,7 @@ def _by(mode: str) -> Scatter:
         found = cai.scatter_along_axis(x, index, terms, axis, mode)
         if not cai.is_float(x):
             return found
-        # The runtime ignores NaN among the new values; torch propagates it.
+        # Guard of NaN that passes through: the runtime ignores it among the new values.
         none = cai.broadcast_to(cai.constant(False, torch.bool), cai.sizes(x))
         has_nan = cai.scatter_along_axis(none, index, cai.not_equal(terms, terms), axis, "max")
         return cai.where(has_nan, cai.like(x, _NAN), found)

@@ -19,11 +19,40 @@ _STEPS = (-1.0, 0.0, 0.0, 1.0, 1.5)
 _PROBES = (-2.0, -1.0, 0.0, 0.5, 1.0, 1.5, 9.0, _INF, -_INF, _NAN)
 
 
+_FEW = 64  # up to this many elements are compared one by one
+
+
 def _rank(sequence: Value, x: Value, right: bool) -> Value:
-    """Return the insertion position of each element of `x`, as si32, by binary search.
+    """Return the insertion position of each element of `x`, as si32.
+
+    `sequence` is sorted, and a vector or with the leading axes of `x`.
+    """
+    count = cai.size(sequence, sequence.type.rank - 1)
+    if isinstance(count, int) and 0 < count <= _FEW:
+        return _smaller(sequence, x, right)
+    return _searched(sequence, x, right)
+
+
+def _smaller(sequence: Value, x: Value, right: bool) -> Value:
+    """Return how many elements of the sequence are before each of `x`; all are before NaN."""
+    rank = x.type.rank
+    probe = cai.expand_dims(x, [rank])
+    if sequence.type.rank > 1:
+        sequence = cai.expand_dims(sequence, [rank - 1])
+    if right:
+        before = cai.logical_not(cai.greater(sequence, probe))
+    else:
+        before = cai.greater(probe, sequence)
+        if cai.is_float(x):
+            before = cai.logical_or(before, cai.not_equal(probe, probe))
+    return cai.shrink_dims(cai.reduce_sum(cai.raw_cast(before, torch.int32), [rank]), [rank])
+
+
+def _searched(sequence: Value, x: Value, right: bool) -> Value:
+    """Return the position by binary search.
 
     The midpoints equal torch's, so a sequence that contains NaN or is not sorted gives torch's
-    result. `sequence` is a vector, or has the leading axes of `x`.
+    result.
     """
     dims = cai.sizes(x)
     batched = sequence.type.rank > 1
@@ -77,9 +106,13 @@ _SEARCHES = [
     case(i64(3, values=(1, 3, 5)), f32(3, values=(2.5, 3.0, 5.5))),
     case(i32(3, values=(2**24, 2**24 + 1, 2**24 + 2)), i32(2, values=(2**24 + 1, 2**24 + 2))),
     case(f16(5, values=_STEPS), f16(10, values=_PROBES)),
-    case(f32(5, values=(1.0, 2.0, 3.0, _NAN, _NAN)), f32(10, values=_PROBES)),
-    case(f32(4, values=(1.0, 2.0, 3.0, _NAN)), f32(10, values=_PROBES), right=True),
-    case(f32(40, values=(3.0, 1.0, 2.0)), f32(10, values=_PROBES)),  # not sorted
+    case(f32(80, values=(*range(78), _NAN, _NAN)), f32(10, values=_PROBES)),
+    case(f32(80, values=(*range(78), _NAN, _NAN)), f32(10, values=_PROBES), right=True),
+    case(f32(70, values=(3.0, 1.0, 2.0)), f32(10, values=_PROBES)),  # not sorted
+    case(
+        i64(2, 70, values=tuple(range(0, 140, 2)), fixed=True),
+        f32(2, 3, values=_PROBES, fixed=True),
+    ),
     case(i32(3, values=(-(2**31), 0, 2**31 - 1)), i32(2, values=(2**31 - 1, -(2**31)))),
     case(f32(0), f32(3), static_only="an empty operand"),
     case(f32(3), f32(0), static_only="an empty operand"),
@@ -145,9 +178,6 @@ def searchsorted(
 )
 def bucketize(ctx: Ctx, x: Value, boundaries: Value, right: bool) -> Value:
     return _rank(boundaries, x, right)
-
-
-_FEW = 64  # up to this many elements are compared one by one
 
 
 def _among(x: torch.Tensor, others: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...lowering import case, decomposes
-from ...lowering.cases import c64, f32
+from ...lowering.cases import c64, f16, f32
 from ...torch_compat import aten
 from .._lib.loops import (
     Step,
@@ -27,34 +27,11 @@ _POSITIVE = (4.0, 1.0, -0.5, 1.0, 5.0, 0.7, -0.5, 0.7, 3.0)  # three rows
 _LARGER = tuple(6.0 if i % 7 == 0 else 0.1 * ((i // 6) * (i % 6)) - 1 for i in range(36))
 
 
-BLOCK = 64  # rows of a block: a step costs its rows, the rest is a matrix product
-
-
-def blocks(rows: int) -> list[slice]:
-    """Return the slices of the blocks of rows; the last may be smaller."""
-    return [slice(at, min(at + BLOCK, rows)) for at in range(0, rows, BLOCK)]
-
-
 def substitute(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
-    """Solve `matrix @ x = rhs` for a triangular matrix; the other triangle is not read."""
-    rows = matrix.shape[-1]
-    if rows <= BLOCK:
-        return _substitute_by_rows(matrix, rhs, upper, unit)
-    solved: list[Tensor] = []
-    for block in reversed(blocks(rows)) if upper else blocks(rows):
-        size = block.stop - block.start
-        here, later = (-size, slice(0, block.start)) if upper else (0, slice(block.stop, rows))
-        known = rhs.narrow(-2, here, size)
-        part = _substitute_by_rows(matrix[..., block, block], known, upper, unit)
-        solved = [part, *solved] if upper else [*solved, part]
-        if len(solved) < len(blocks(rows)):
-            others = rhs[..., :-size, :] if upper else rhs[..., size:, :]
-            rhs = others - matrix[..., later, block] @ part
-    return torch.cat(solved, -2)
+    """Solve `matrix @ x = rhs` for a triangular matrix; the other triangle is not read.
 
-
-def _substitute_by_rows(matrix: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
-    """Solve one row in each step, from the rows that are known; the others are zero in `found`."""
+    A step computes one row from those that are known; the others are zero in `found`.
+    """
     rows = matrix.shape[-1]
     lead = torch.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
     strict = matrix.triu(1) if upper else matrix.tril(-1)
@@ -92,6 +69,7 @@ _TRIANGULAR = [
     ),
     case(f32(6, 6, fixed=True, values=_LARGER), f32(2, 6, 2, fixed=True), upper=True),
     case(f32(2, 6, 6, fixed=True, values=_LARGER), f32(6, 2, fixed=True), upper=False),
+    case(f32(3, 3, fixed=True, low=1), f16(3, 2, fixed=True), upper=True),
 ]
 
 
@@ -100,6 +78,7 @@ def linalg_solve_triangular(
     matrix: Tensor, rhs: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     static_size("linalg.solve_triangular", matrix, -1)
+    rhs = rhs.to(matrix.dtype)
     if left:
         return substitute(matrix, rhs, upper, unitriangular)
     return substitute(matrix.mT, rhs.mT, not upper, unitriangular).mT
@@ -141,36 +120,12 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the lower factor, and the pivots before their square roots."""
-    rows = static_size("linalg.cholesky", matrix, -1)
-    if rows <= BLOCK:
-        return _factor_by_columns(matrix, rows)
-    columns: list[Tensor] = []  # of the factor, each below its first row
-    pivots: list[Tensor] = []
-    for block in blocks(rows):
-        panel = matrix[..., block.start :, block]
-        for before, known in zip(blocks(rows), columns, strict=False):
-            below = known[..., block.start - before.start :, :]
-            across = below[..., : block.stop - block.start, :]
-            panel = panel - below @ conjugate_transposed(across)
-        size = block.stop - block.start
-        factor, pivot = _factor_by_columns(panel[..., :size, :], size)
-        below = panel[..., size:, :]
-        if block.stop < rows:
-            below = conjugate_transposed(
-                _substitute_by_rows(factor, conjugate_transposed(below), False, False)
-            )
-        columns.append(torch.cat([factor, below], -2))
-        pivots.append(pivot)
-    padded = [torch.nn.functional.pad(c, (0, 0, rows - c.shape[-2], 0)) for c in columns]
-    return torch.cat(padded, -1), torch.cat(pivots, -1)
+    """Return the lower factor, and the pivots before their square roots.
 
-
-def _factor_by_columns(matrix: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Write one column in each step, and subtract its products from all elements.
-
-    Elements of finished rows and columns are not read again.
+    A step writes one column and subtracts its products from all elements. Elements of finished rows
+    and columns are not read again.
     """
+    rows = static_size("linalg.cholesky", matrix, -1)
 
     def body(k: Step, matrix: Tensor, found: Tensor, pivots: Tensor) -> list[Tensor]:
         given, at = column(matrix, k), place(k)

@@ -5,7 +5,7 @@ The order of the eigenvalues and the phase of the eigenvectors differ from LAPAC
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -17,15 +17,8 @@ from ...lowering.cases import f32
 from ...torch_compat import aten
 from .._lib.loops import only_real, static_size
 from .balance import balance, norm_of
-from .francis import mask, quasi_triangular
-from .simultaneous import MOST_MATRICES, MOST_ROWS, Found, all_at_once
-from .triangular_eigen import diagonal_blocks, eigenvectors, unit_columns
-
-_LARGEST_RESIDUAL = 1e-6
-
-
-def _is(condition: Value) -> Value:
-    return cai.cast(condition, torch.float32)
+from .francis import as_number, mask, quasi_triangular
+from .triangular_eigen import diagonal_blocks, eigenvectors
 
 
 def _hessenberg(matrix: Value, basis: Sequence[Value]) -> tuple[Value, list[Value]]:
@@ -38,8 +31,8 @@ def _hessenberg(matrix: Value, basis: Sequence[Value]) -> tuple[Value, list[Valu
         here = cai.add(cai.cast(k, torch.float32), 1.0)
         column = cai.slice_axis(matrix, 2, k, shapes.add(k, 1))
         column = cai.reshape(column, [batch, rows, 1])
-        rest = cai.mul(column, _is(cai.greater(positions, here)))
-        is_first = _is(cai.equal(positions, here))
+        rest = cai.mul(column, as_number(cai.greater(positions, here)))
+        is_first = as_number(cai.equal(positions, here))
         tail = cai.reduce_sum(cai.mul(rest, rest), [1])
         first = cai.reduce_sum(cai.mul(column, is_first), [1])
         norm = cai.sqrt(cai.add(cai.mul(first, first), tail))
@@ -77,58 +70,14 @@ def _eigen(x: Value, with_vectors: bool) -> list[Value]:
     identity = cai.broadcast_to(mask(torch.eye(rows).unsqueeze(0)), cai.sizes(matrix))
     matrix, basis = _hessenberg(matrix, [identity] if with_vectors else [])
 
-    def by_qr() -> list[Value]:
-        triangle, turned = quasi_triangular(matrix, basis)
-        blocks = diagonal_blocks(triangle)
-        vectors: Sequence[Value] = ()
-        if with_vectors:
-            restored = balanced.restore(cai.transpose(turned[0], [0, 2, 1]))
-            vectors = eigenvectors(triangle, restored, blocks)
-        return [blocks.real, blocks.imaginary, *vectors]
-
-    if 3 <= rows <= MOST_ROWS and isinstance(batch, int) and batch <= MOST_MATRICES:
-        restored = [balanced.restore(cai.transpose(b, [0, 2, 1])) for b in basis]
-        given = cai.div(cai.reshape(x, [batch, rows, rows]), cai.mul(norm, other_norm))
-        found = _all_at_once(given, matrix, restored, by_qr)
-    else:
-        found = by_qr()
+    triangle, turned = quasi_triangular(matrix, basis)
+    blocks = diagonal_blocks(triangle)
     norm = cai.reshape(cai.mul(norm, other_norm), [batch, 1])
-    return [*(cai.mul(v, norm) for v in found[:2]), *found[2:]]
-
-
-def _all_at_once(
-    given: Value, matrix: Value, basis: Sequence[Value], otherwise: Callable[[], list[Value]]
-) -> list[Value]:
-    """Return parts of eigenvalues and eigenvectors; if they are not right, call `otherwise`.
-
-    `basis` turns the eigenvectors of the Hessenberg `matrix` to those of the `given` one.
-    """
-    found = all_at_once(matrix)
-    results, is_right = [found.real, found.imaginary], found.is_right
-    if basis:
-        first, second = (cai.matmul(basis[0], part) for part in found.vectors)
-        vectors = unit_columns(first, second)
-        is_right = cai.logical_and(is_right, _are_vectors(given, found, vectors))
-        results += vectors
-    return graph.branch(is_right, [v.type for v in results], lambda: results, otherwise)
-
-
-def _are_vectors(given: Value, found: Found, vectors: Sequence[Value]) -> Value:
-    """Return whether the residuals are rounding errors, also where balancing has scaled them."""
-    batch, rows = cai.sizes(found.real)
-    real, imaginary = (cai.reshape(v, [batch, 1, rows]) for v in (found.real, found.imaginary))
-    first, second = vectors
-    rests = [
-        cai.sub(
-            cai.matmul(given, first), cai.sub(cai.mul(first, real), cai.mul(second, imaginary))
-        ),
-        cai.sub(
-            cai.matmul(given, second), cai.add(cai.mul(second, real), cai.mul(first, imaginary))
-        ),
-    ]
-    largest = cai.reduce_max(cai.maximum(*map(cai.abs, rests)), [1, 2])
-    is_small = cai.less(largest, cai.mul(norm_of(given), _LARGEST_RESIDUAL))
-    return cai.logical_not(cai.any_one(cai.logical_not(is_small)))
+    values = [cai.mul(v, norm) for v in (blocks.real, blocks.imaginary)]
+    if not with_vectors:
+        return values
+    restored = balanced.restore(cai.transpose(turned[0], [0, 2, 1]))
+    return [*values, *eigenvectors(triangle, restored, blocks)]
 
 
 def _check(ctx: Ctx, op: str) -> None:

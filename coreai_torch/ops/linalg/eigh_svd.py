@@ -1,4 +1,4 @@
-"""Lower eigh, svd and pinv: reduction to two diagonals, then divide and conquer.
+"""Lower eigh, svd and pinv with Jacobi's rotations; svd rotates the factor of a QR decomposition.
 
 The signs of the vectors differ from LAPACK's; for repeated values the basis of their space may
 differ.
@@ -13,17 +13,17 @@ from ...lowering import case, decomposes
 from ...lowering.cases import f32
 from ...torch_compat import aten
 from .._lib.loops import only_real, static_size
-from .condensed import eigen, left_singular, padding
-from .jacobi import MOST_COLUMNS, singular_values
+from .jacobi import eigenvectors, orthogonal_columns
 from .qr import apply_reflections, householder
-
-_SMALL = 8  # rows
 
 
 def _scale(matrix: Tensor) -> Tensor:
-    """Return the largest magnitude; dividing by it keeps squares from over- and underflowing."""
+    """Return the root of the sum of all squares, of numbers that neither over- nor underflow."""
     largest = matrix.abs().amax((-2, -1), keepdim=True)
-    return torch.where(largest == 0, 1.0, largest)
+    largest = torch.where(largest == 0, 1.0, largest)
+    scaled = matrix / largest
+    norm = (scaled * scaled).sum((-2, -1), keepdim=True).sqrt()
+    return largest * norm.clamp(min=1)
 
 
 def _symmetric(matrix: Tensor, lower: bool) -> Tensor:
@@ -54,8 +54,12 @@ def linalg_eigh(
         return matrix.new_empty(matrix.shape[:-1]), matrix.clone() if compute_v else empty
     symmetric = _symmetric(matrix, UPLO.upper() == "L")
     scale = _scale(symmetric)
-    values, *vectors = eigen(symmetric / scale, compute_v)
-    return values * scale.squeeze(-1), vectors[0] if compute_v else empty
+    scaled = symmetric / scale
+    vectors = eigenvectors(scaled)
+    # More accurate than the diagonal of the rotated matrix, by the rounding errors of all sweeps.
+    values, order = (vectors * (scaled @ vectors)).sum(-2).sort(-1)
+    vectors = vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape))
+    return values * scale.squeeze(-1), vectors if compute_v else empty
 
 
 @decomposes(aten.linalg_eigvalsh.default, cases=[case(*c.args[:2]) for c in _SYMMETRIC])
@@ -81,32 +85,27 @@ def _basis(columns: Tensor) -> Tensor:
 
 
 def _svd_tall(matrix: Tensor, full: bool, with_vectors: bool) -> list[Tensor]:
-    """Return singular values, and left and right vectors, of a matrix with rows >= columns."""
+    """Return singular values, and left and right vectors, of a matrix with rows >= columns.
+
+    The columns of `Rᵀ` are rotated: they are nearly orthogonal, and half of the sweeps suffice.
+    """
     rows, count = matrix.shape[-2:]
     scale = _scale(matrix)
-    square = matrix / scale
-    if not with_vectors and 1 < count <= MOST_COLUMNS and rows <= _SMALL:
-        return [singular_values(square) * scale.squeeze(-1)]
-    if not with_vectors and rows <= _SMALL and rows + padding(rows) == count + padding(count):
-        # A QR decomposition takes longer than the columns of zeros, which add values of zero.
-        square = torch.nn.functional.pad(square, (0, rows - count))
-        return [left_singular(square, False)[0][..., :count] * scale.squeeze(-1)]
-    if rows > count:
-        factor, weights = householder(square)
-        square = factor[..., :count, :].triu()
-    values, *vectors = left_singular(square, with_vectors)
-    values = values * scale.squeeze(-1)
-    if not with_vectors:
-        return [values]
-    left = vectors[0]
-    right = _basis(square.mT @ left)
-    if rows > count:
-        width = rows if full else count
-        left = torch.nn.functional.pad(left, (0, width - count, 0, rows - count))
-        rest = torch.diag_embed(torch.arange(rows) >= count)[:, :width]
-        left = left + rest.to(left.dtype)
-        left = apply_reflections(factor, weights, left, False)
-    return [values, left, right]
+    factor, weights = householder(matrix / scale)
+    lower = factor[..., :count, :].triu().mT
+    identity = [torch.eye(count, dtype=matrix.dtype).expand(lower.shape)] if with_vectors else []
+    turned, *basis = orthogonal_columns(lower, *identity)
+    values, order = (turned * turned).sum(-2).sqrt().sort(-1, descending=True)
+    if not basis:
+        return [values * scale.squeeze(-1)]
+    order = order.unsqueeze(-2).expand(lower.shape)
+    turned, left = (x.gather(-1, order) for x in (turned, *basis))
+    missing = rows - count
+    left = torch.nn.functional.pad(left, (0, missing if full else 0, 0, missing))
+    if full:
+        left = left + torch.diag_embed((torch.arange(rows) >= count).to(left.dtype))
+    left = apply_reflections(factor, weights, left, False)
+    return [values * scale.squeeze(-1), left, _basis(turned)]
 
 
 _MATRICES = [

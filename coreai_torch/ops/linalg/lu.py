@@ -1,7 +1,6 @@
 """Lower LU factorization with partial pivoting, and solutions from its factors.
 
-Every column is one step, so the matrix must have static sizes. A step updates the 64 columns of its
-block; matrix products update the rest.
+Every column is one step, so the matrix must have static sizes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from ...lowering import case, decomposes
 from ...lowering.cases import c64, f32, i32
 from ...torch_compat import aten
 from .._lib.loops import Step, column, conjugate_transposed, place, static_size, steps
-from .cholesky import BLOCK, blocks, first_failure, substitute
+from .cholesky import first_failure, substitute
 
 
 def _exchange(order: Tensor, k: Step, other: Tensor) -> Tensor:
@@ -35,68 +34,13 @@ def _magnitude(x: Tensor) -> Tensor:
 
 
 def lu_factor(op: str, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return both factors in one matrix, the pivot rows counted from 1, and the row permutation."""
-    rows, columns = (static_size(op, matrix, axis) for axis in (-2, -1))
-    if columns <= BLOCK or not rows:
-        factors, pivots, permutation = _factor_by_columns(matrix, rows, columns)
-        return factors, pivots.to(torch.int32), permutation
-    panels: list[Tensor] = []  # columns of blocks, from the first row of the block
-    upper: list[Tensor] = []  # rows of blocks, from the first column after the block
-    orders: list[Tensor] = []
-    all_pivots: list[Tensor] = []
-    for block in blocks(min(rows, columns)):
-        size = block.stop - block.start
-        panel, pivots, order_below = _factor_by_columns(
-            matrix[..., :size], rows - block.start, size
-        )
-        panels.append(panel)
-        orders.append(order_below)
-        all_pivots.append(pivots + block.start)
-        if block.stop < columns:
-            after = permute_rows(matrix[..., size:], order_below)
-            upper.append(substitute(panel[..., :size, :], after[..., :size, :], False, True))
-            if block.stop < rows:
-                matrix = after[..., size:, :] - panel[..., size:, :] @ upper[-1]
-    factors, permutation = _join_blocks(panels, upper, orders)
-    return factors, torch.cat(all_pivots, -1).to(torch.int32), permutation
-
-
-def _join_blocks(
-    panels: list[Tensor], upper: list[Tensor], orders: list[Tensor]
-) -> tuple[Tensor, Tensor]:
-    """Return the matrix of all blocks, and the permutation of all rows.
-
-    The rows of a panel are permuted by the blocks after it.
-    """
-    rows = panels[0].shape[-2]
-    moved, permutation = [panels[-1]], orders[-1]
-    for panel, order_below in zip(panels[-2::-1], orders[-2::-1], strict=True):
-        size = panel.shape[-1]
-        first = torch.arange(size).expand(*panel.shape[:-2], size)
-        later = torch.cat([first, permutation + size], -1)
-        moved.insert(0, permute_rows(panel, later))
-        permutation = order_below.gather(-1, later)
-    starts = [rows - panel.shape[-2] for panel in panels]
-    strips = []
-    for at, panel in enumerate(panels):
-        across = [
-            m.narrow(-2, starts[at] - start, panel.shape[-1])
-            for start, m in zip(starts, moved[: at + 1], strict=False)
-        ]
-        strips.append(torch.cat([*across, *upper[at : at + 1]], -1))
-    end = starts[-1] + panels[-1].shape[-1]
-    if end < rows:
-        below = [m[..., end - start :, :] for start, m in zip(starts, moved, strict=True)]
-        strips.append(torch.cat(below, -1))
-    return torch.cat(strips, -2), permutation
-
-
-def _factor_by_columns(matrix: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the factors, the pivots and the row permutation; rows move once, at the end.
+    """Return both factors in one matrix, the pivot rows counted from 1, and the row permutation.
 
     A step writes a column of the lower and a row of the upper factor, and subtracts their products
-    from all elements. Elements of finished rows and columns are not read again.
+    from all elements. Elements of finished rows and columns are not read again. Rows move once, at
+    the end.
     """
+    rows, columns = (static_size(op, matrix, axis) for axis in (-2, -1))
     count = min(rows, columns)
 
     def body(
@@ -115,11 +59,11 @@ def _factor_by_columns(matrix: Tensor, rows: int, columns: int) -> tuple[Tensor,
             order,
             lower.index_copy(-2, at, factors.unsqueeze(-2)),
             upper.index_copy(-2, at, pivot_row),
-            pivots.index_copy(-1, at, chosen + 1),
+            pivots.index_copy(-1, at, (chosen + 1).to(torch.int32)),
         ]
 
     lead, order = matrix.shape[:-2], torch.arange(rows).expand(matrix.shape[:-1])
-    pivots = torch.zeros((*lead, count), dtype=torch.int64)
+    pivots = torch.zeros((*lead, count), dtype=torch.int32)
     if not count:
         return matrix, pivots, order
     lower, upper = matrix.new_zeros((*lead, count, rows)), matrix.new_zeros((*lead, count, columns))
@@ -152,15 +96,6 @@ def solve_factored(factors: Tensor, permutation: Tensor, rhs: Tensor) -> Tensor:
     return substitute(factors, rhs, True, False)
 
 
-def _two_blocks(rows: int, columns: int) -> tuple[float, ...]:
-    """Return a well-conditioned matrix with row exchanges and more columns than a block has."""
-    return tuple(
-        9.0 + i if j == (i * 13 + 3) % 66 else ((i * 31 + j * 17) % 101 - 50) / 100
-        for i in range(rows)
-        for j in range(columns)
-    )
-
-
 _MATRICES = [
     case(f32(3, 3, fixed=True)),
     case(f32(2, 4, 3, fixed=True)),
@@ -183,8 +118,6 @@ def _require_pivot(op: str, pivot: bool) -> None:
     cases=[
         *_MATRICES,
         case(f32(3, 3, fixed=True), check_errors=True),
-        case(f32(2, 66, 70, fixed=True, values=_two_blocks(66, 70))),
-        case(f32(70, 66, fixed=True, values=_two_blocks(70, 66))),
         case(f32(0, 66, fixed=True)),
     ],
 )

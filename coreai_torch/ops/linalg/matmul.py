@@ -250,12 +250,13 @@ def addbmm(
         case(i64(2, 3), i64(2), i64(3), alpha=-2),
         case(b1(2, 3), b1(2), b1(3)),
         case(b1(2, 3), b1(2), b1(3), beta=False, alpha=True),
+        case(b1(2, 3), f32(2), f32(3)),
     ],
 )
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Round after every step, as torch's kernel does; torch's decomposition rounds once."""
     outer = vec1.unsqueeze(1) * vec2
-    if x.dtype == torch.bool:
+    if x.dtype == outer.dtype == torch.bool:
         product = outer if alpha else torch.zeros_like(outer)
         return product | x if beta else product
     scaled = outer if alpha == 1 else outer * alpha
@@ -288,7 +289,8 @@ def _trilinear(
         expanded.append(tensor)
     first, second, third = expanded
     multiplied = first * second * third
-    return multiplied.sum(sumdim) if sumdim else multiplied
+    total = multiplied.sum(sumdim) if sumdim else multiplied
+    return total.to(i1.dtype)  # as torch's kernel, whatever the other dtypes are
 
 
 @decomposes(

@@ -48,7 +48,8 @@ def linalg_matrix_exp(matrix: Tensor) -> Tensor:
         return matrix.clone()
     given = matrix.to(torch.float32)  # in float16 torch returns NaN, even for small matrices
     norm = given.abs().sum(-2).amax(-1)[..., None, None]
-    times = (norm / _MAX_NORM).log2().ceil().clamp(0, 128)
+    # The ceiling of -inf is NaN: a matrix of zeros needs no squaring.
+    times = (norm / _MAX_NORM).clamp(min=1).log2().ceil().clamp(max=128)
 
     def body(k: Step, result: Tensor, scaled: Tensor) -> list[Tensor]:
         return [torch.eye(rows) + scaled @ result / (_TERMS - k)]

@@ -1,7 +1,6 @@
 """Lower qr, geqrf, ormqr and householder_product with Householder reflections.
 
-The signs are LAPACK's. A step updates the 64 columns of its block; matrix products update the rest
-(WY representation).
+The signs are LAPACK's.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from torch import Tensor
 from ...lowering import case, decomposes
 from ...lowering.cases import f32
 from ...torch_compat import aten
-from .._lib.loops import Step, column, only_real, place, static_size, steps
-from .cholesky import blocks
+from .._lib.loops import Step, column, only_real, place, row, static_size, steps
 
 _MATRICES = [
     case(f32(3, 3, fixed=True)),
@@ -28,37 +26,20 @@ _MATRICES = [
 
 
 def householder(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return R above the Householder vectors in one matrix (as geqrf), and the weights (tau)."""
+    """Return R above the Householder vectors in one matrix (as geqrf), and the weights (tau).
+
+    A step writes its column to `found` and reflects all columns of the matrix.
+    """
     rows, columns = (static_size("linalg.qr", matrix, axis) for axis in (-2, -1))
     count = min(rows, columns)
     if count == 0:
         return matrix, matrix.new_zeros((*matrix.shape[:-2], 0))
-    finished: list[Tensor] = []
-    weights: list[Tensor] = []
-    for block in blocks(count):
-        panel, panel_weights = _reduce_panel(matrix[..., block], block.start)
-        finished.append(panel)
-        weights.append(panel_weights)
-        if block.stop < columns:  # the columns before are not read again
-            matrix = _apply_block(_lower(panel, block), panel_weights, matrix, True)
-    if count < columns:
-        finished.append(matrix[..., count:])
-    return torch.cat(finished, -1), torch.cat(weights, -1)
 
-
-def _reduce_panel(panel: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """Reduce columns to a triangle, whose first row is `start`, and the vectors below it.
-
-    A step writes its column to `found` and then updates all columns of `panel`, as `where` takes
-    the runtime 40 times as long as a product.
-    """
-    rows, columns = panel.shape[-2:]
-
-    def body(k: Step, panel: Tensor, found: Tensor, weights: Tensor) -> list[Tensor]:
-        at = k + start
+    def body(k: Step, matrix: Tensor, found: Tensor, weights: Tensor) -> list[Tensor]:
+        at = place(k)
         below, here = torch.arange(rows) > at, torch.arange(rows) == at
-        given = column(panel, k)
-        first = given.index_select(-1, place(at))
+        given = column(matrix, k)
+        first = given.index_select(-1, at)
         tail = torch.where(below, given, 0.0)
         largest = tail.abs().amax(-1, keepdim=True)
         is_zero = largest == 0
@@ -67,21 +48,23 @@ def _reduce_panel(panel: Tensor, start: int) -> tuple[Tensor, Tensor]:
         norm = (first * first + (tail * tail).sum(-1, keepdim=True)).sqrt()
         reflected = torch.where(is_zero, first, torch.where(first < 0, norm, -norm))
         weight = (reflected - first) / torch.where(is_zero, 1.0, reflected)
-        weight = torch.where(is_zero, 0.0, weight)
         tail = tail / torch.where(is_zero, 1.0, first - reflected)
-        vector = tail + here.to(tail.dtype)
-        products = vector.unsqueeze(-2) @ panel
         finished = torch.where(below, tail, torch.where(here, reflected * down, given))
         return [
-            panel - (weight * vector).unsqueeze(-1) * products,
-            found.index_copy(-2, place(k), finished.unsqueeze(-2)),
-            weights.index_copy(-1, place(k), weight),
+            _reflected(tail + here.to(tail.dtype), weight, matrix),
+            found.index_copy(-2, at, finished.unsqueeze(-2)),
+            weights.index_copy(-1, at, weight),
         ]
 
-    found = panel.new_zeros((*panel.shape[:-2], columns, rows))
-    weights = panel.new_zeros((*panel.shape[:-2], columns))
-    _, found, weights = steps(columns, body, [panel, found, weights])
-    return found.mT, weights
+    found = matrix.new_zeros((*matrix.shape[:-2], count, rows))
+    weights = matrix.new_zeros((*matrix.shape[:-2], count))
+    matrix, found, weights = steps(count, body, [matrix, found, weights])
+    return torch.cat([found.mT, matrix[..., count:]], -1), weights
+
+
+def _reflected(vector: Tensor, weight: Tensor, matrix: Tensor) -> Tensor:
+    """Return `(1 - weight * vector @ vectorᵀ) @ matrix`."""
+    return matrix - (weight * vector).unsqueeze(-1) * (vector.unsqueeze(-2) @ matrix)
 
 
 def _scales(largest: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,39 +79,16 @@ def _scales(largest: Tensor) -> tuple[Tensor, Tensor]:
     return up, down
 
 
-def _lower(panel: Tensor, block: slice) -> Tensor:
-    """Return the Householder vectors: one on the diagonal of the block, zero above."""
-    ones = torch.eye(panel.shape[-2], block.stop, dtype=panel.dtype)[:, block]
-    return panel.tril(-1 - block.start) + ones
-
-
-def _apply_block(vectors: Tensor, weights: Tensor, other: Tensor, transpose: bool) -> Tensor:
-    """Multiply from the left by the product of some reflections, or by its transpose."""
-    triangle = _triangle(vectors, weights)
-    triangle = triangle if transpose else triangle.mT
-    return other - vectors @ (triangle @ (vectors.mT @ other))
-
-
-def _triangle(vectors: Tensor, weights: Tensor) -> Tensor:
-    """Return the transpose of T, where `1 - vectors @ T @ vectorsᵀ` is the product (larft)."""
-    products = (vectors.mT @ vectors).tril(-1) * weights.unsqueeze(-1)
-    diagonal = torch.diag_embed(weights)
-
-    def body(k: Step, found: Tensor, products: Tensor, diagonal: Tensor) -> list[Tensor]:
-        at = place(k)
-        row = diagonal.index_select(-2, at) - products.index_select(-2, at) @ found
-        return [found.index_copy(-2, at, row)]
-
-    return steps(weights.shape[-1], body, [torch.zeros_like(products)], [products, diagonal])[0]
-
-
 def apply_reflections(vectors: Tensor, weights: Tensor, other: Tensor, transpose: bool) -> Tensor:
     """Multiply from the left by Q, the product of all reflections, or by its transpose."""
-    slices = blocks(weights.shape[-1])
-    for block in slices if transpose else reversed(slices):
-        lower = _lower(vectors[..., block], block)
-        other = _apply_block(lower, weights[..., block], other, transpose)
-    return other
+    count = weights.shape[-1]
+    given = vectors[..., :count].tril(-1) + torch.eye(vectors.shape[-2], count, dtype=other.dtype)
+
+    def body(k: Step, other: Tensor, given: Tensor, weights: Tensor) -> list[Tensor]:
+        k = k if transpose else count - 1 - k
+        return [_reflected(row(given, k), weights.index_select(-1, place(k)), other)]
+
+    return steps(count, body, [other], [given.mT.contiguous(), weights])[0]
 
 
 @decomposes(aten.geqrf.default, cases=[*_MATRICES[1:3], _MATRICES[-1]])

@@ -97,7 +97,7 @@ def linalg_inv_ex(matrix: Tensor, *, check_errors: bool = False) -> tuple[Tensor
         case(f32(2, 4, 4, fixed=True, values=_INVERTIBLE)),
         case(f32(2, 2, fixed=True, values=(0.0, 2.0, 3.0, 1.0))),
         case(c64(3, 3, fixed=True, values=(2 + 1j, 1j, -0.5, 3.0, 1 - 1j))),
-        case(f32(66, 66, fixed=True)),  # more columns than a block has
+        case(f32(66, 66, fixed=True)),
     ],
 )
 def inverse(matrix: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from ...ir import dialect as cai
 from ...ir import graph, shapes
 from ...ir.dialect import Value
-from .francis import mask, take
+from .francis import as_number, mask
 
 _EPSILON = 1.2e-7
 _LARGE = 1e8  # an element of a vector, above which the vector is scaled
@@ -32,30 +32,28 @@ class Blocks:
 def diagonal_blocks(matrix: Value) -> Blocks:
     """Return the eigenvalues and the rotations of each block."""
     batch, rows = cai.size(matrix, 0), matrix.type.shape[-1]
-    here = torch.arange(rows)
-    before, after = (here - 1).clamp(min=0), (here + 1).clamp(max=rows - 1)
-    flat = cai.reshape(matrix, [batch, rows * rows])
-    diagonal = take(flat, here * (rows + 1))
-    below = cai.mul(take(flat, here * rows + before), mask(here > 0))
+    identity = torch.eye(rows)
+    is_below = identity.roll(1, 0).tril(-1)
+
+    def elements(at: torch.Tensor, axis: int) -> Value:
+        return cai.reshape(cai.reduce_sum(cai.mul(matrix, mask(at)), [axis]), [batch, rows])
+
+    def before(x: Value) -> Value:
+        """Return the element of the row before, or 0."""
+        return cai.matmul(x, mask(is_below.T))
+
+    def after(x: Value) -> Value:
+        return cai.matmul(x, mask(is_below))
+
+    diagonal, below = elements(identity, 2), elements(is_below, 2)
     is_second = cai.greater(cai.abs(below), 0.0)
-    following = cai.mul(take(cai.cast(is_second, torch.float32), after), mask(here < rows - 1))
-    is_first = cai.greater(following, 0.0)
-    half = cai.mul(cai.sub(take(diagonal, before), diagonal), 0.5)
-    product = cai.mul(take(flat, before * rows + here), below)
-    square = cai.add(cai.mul(half, half), product)
-    root = cai.sqrt(cai.abs(square))
-    is_real = cai.logical_not(cai.less(square, 0.0))
-    # Of two real values, the one that is farther from the second diagonal element has no
-    # cancellation; the other one follows from the product.
-    far = cai.add(half, cai.where(cai.less(half, 0.0), cai.neg(root), root))
-    near = cai.neg(cai.div(product, cai.where(cai.equal(far, 0.0), 1.0, far)))
-    offset = cai.where(is_real, far, half)
-    first = cai.add(offset, diagonal)
-    second = cai.add(cai.where(is_real, near, half), diagonal)
-    size = cai.where(is_real, 0.0, root)
+    is_first = cai.greater(after(as_number(is_second)), 0.0)
+    half = cai.mul(cai.sub(before(diagonal), diagonal), 0.5)
+    product = cai.mul(elements(is_below.T, 1), below)
+    offset, first, second, size = _of_pair(half, product, diagonal)
 
     def by_row(at_first: Value, at_second: Value, otherwise: Value | float) -> Value:
-        alone = cai.where(is_first, take(at_first, after), otherwise)
+        alone = cai.where(is_first, after(at_first), otherwise)
         return cai.where(is_second, at_second, alone)
 
     # The eigenvector of the first value is (offset + size i, below).
@@ -69,6 +67,22 @@ def diagonal_blocks(matrix: Value) -> Blocks:
         cai.where(is_second, lower, 0.0),
     )
     return Blocks(by_row(first, second, diagonal), by_row(size, cai.neg(size), 0.0), rotation)
+
+
+def _of_pair(half: Value, product: Value, diagonal: Value) -> tuple[Value, ...]:
+    """Return the first value less the diagonal, both real parts, and the imaginary part."""
+    square = cai.add(cai.mul(half, half), product)
+    root = cai.sqrt(cai.abs(square))
+    is_real = cai.logical_not(cai.less(square, 0.0))
+    # Of two real values, the one that is farther from the second diagonal element has no
+    # cancellation; the other one follows from the product.
+    far = cai.add(half, cai.where(cai.less(half, 0.0), cai.neg(root), root))
+    near = cai.neg(cai.div(product, cai.where(cai.equal(far, 0.0), 1.0, far)))
+    offset = cai.where(is_real, far, half)
+    first = cai.add(offset, diagonal)
+    second = cai.add(cai.where(is_real, near, half), diagonal)
+    size = cai.where(is_real, 0.0, root)
+    return offset, first, second, size
 
 
 def _rotations(blocks: Blocks) -> tuple[Value, Value]:
@@ -120,13 +134,13 @@ def _substitute(upper: tuple[Value, Value], blocks: Blocks) -> Value:
             cai.reshape(cai.slice_axis(sums, 1, i, i + 1), [batch, rows]) for i in range(4)
         )
         here = cai.cast(k, torch.float32)
-        is_here = cai.cast(cai.equal(mask(positions), here), torch.float32)
+        is_here = as_number(cai.equal(mask(positions), here))
         gaps = [
             cai.sub(v, cai.reduce_sum(cai.mul(v, is_here), [1]))
             for v in (blocks.real, blocks.imaginary)
         ]
         row = _divide((cai.sub(a, d), cai.add(b, c)), gaps, least)
-        is_later = cai.cast(cai.greater(mask(positions), here), torch.float32)
+        is_later = as_number(cai.greater(mask(positions), here))
         row = [cai.mul(part, is_later) for part in row]
         length = cai.add(*map(cai.abs, row))
         factor = cai.where(cai.greater(length, _LARGE), cai.div(1.0, length), 1.0)
@@ -167,13 +181,13 @@ def eigenvectors(matrix: Value, basis: Value, blocks: Blocks) -> tuple[Value, Va
     )
     # A real eigenvalue has a real vector.
     is_complex = cai.not_equal(blocks.imaginary, 0.0)
-    is_complex = cai.cast(cai.reshape(is_complex, [batch, 1, rows]), torch.float32)
+    is_complex = as_number(cai.reshape(is_complex, [batch, 1, rows]))
     first = cai.matmul(basis, cai.sub(a, d))
     second = cai.mul(cai.matmul(basis, cai.add(b, c)), is_complex)
-    return unit_columns(first, second)
+    return _unit_columns(first, second)
 
 
-def unit_columns(first: Value, second: Value) -> tuple[Value, Value]:
+def _unit_columns(first: Value, second: Value) -> tuple[Value, Value]:
     """Divide the columns of complex matrices by their lengths."""
     largest = cai.maximum(*(cai.reduce_max(cai.abs(v), [1]) for v in (first, second)))
     first, second = (cai.div(v, largest) for v in (first, second))

@@ -10,10 +10,9 @@ from ...errors import ConversionError
 from ...ir import dialect as cai
 from ...ir.composite import Composite
 from ...ir.dialect import Value
-from ...lowering import Axis, Ctx, Number, Promote, case, decomposes, lowers
+from ...lowering import Axis, Ctx, Number, case, decomposes, lowers
 from ...lowering.cases import T, bf16, c64, f16, f32, i32, u8
 from ...torch_compat import aten
-from .._lib.expm1_log1p import expm1, log1p
 from ..pointwise.where_clamp import clamped
 
 _INF, _NAN = float("inf"), float("nan")
@@ -21,6 +20,7 @@ _EDGES = f32(10, values=(0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 50.0, -50.0, _NAN, _IN
 _STEEP = f16(8, values=(50.0, -50.0, 20.5, -20.5, 11.5, -11.5, 0.1, -0.1))
 _FLOATS: list[T] = [_EDGES, f32(2, 3), f16(5), bf16(5), _STEEP, f32()]
 _CASES = [case(t) for t in _FLOATS]
+_FLAT = 10  # from here on log(1 + exp(x)) is x within the tolerance of float32
 
 
 @lowers(aten.relu.default, cases=[*_CASES, case(i32(5)), case(u8(3))])
@@ -42,7 +42,9 @@ def hardtanh(ctx: Ctx, x: Value, min_val: Number, max_val: Number) -> Value:
 )
 def leaky_relu(ctx: Ctx, x: Value, negative_slope: Number) -> Value:
     sloped = cai.mul(x, cai.like(x, negative_slope))
-    return cai.where(cai.greater(x, cai.like(x, 0)), x, sloped)
+    if isinstance(negative_slope, Value) or not negative_slope:  # 0 times infinity is NaN
+        return cai.where(cai.greater(x, cai.like(x, 0)), x, sloped)
+    return cai.maximum(x, sloped) if negative_slope <= 1 else cai.minimum(x, sloped)
 
 
 @decomposes(
@@ -66,14 +68,23 @@ def rrelu(
 
 @lowers(
     aten.elu.default,
-    promote=Promote.WIDE,
     cases=[*_CASES, case(f32(6), 2.0, 1.5, 0.5), case(f16(6), 1.7, 1.05)],
 )
-def elu(ctx: Ctx, x: Value, alpha: Number, scale: Number, input_scale: Number) -> Value:
-    curved_branch = expm1(cai.mul(x, cai.like(x, input_scale)))
-    curved_branch = cai.mul(cai.mul(curved_branch, cai.like(x, alpha)), cai.like(x, scale))
-    linear_branch = cai.mul(x, cai.like(x, scale))
-    return cai.where(cai.greater(x, cai.like(x, 0)), linear_branch, curved_branch)
+def elu(ctx: Ctx, x: Value, alpha: float, scale: float, input_scale: float) -> Value:
+    exponential = cai.exp(_scaled(x, input_scale))
+    factor = alpha * scale  # one number: two would need a barrier between them
+    curved = _scaled(cai.sub(exponential, cai.like(x, 1)), factor)
+    return cai.where(cai.greater(x, cai.like(x, 0)), _scaled(x, scale), curved)
+
+
+def _scaled(x: Value, factor: Number) -> Value:
+    is_one = not isinstance(factor, Value) and factor == 1
+    return x if is_one else cai.mul(x, cai.like(x, factor))
+
+
+@decomposes(aten.celu.default, cases=[*_CASES, case(f32(6), 0.5)])
+def celu(x: torch.Tensor, alpha: float = 1.0) -> torch.Tensor:
+    return torch.ops.aten.elu(x, alpha, 1.0, 1.0 / alpha)
 
 
 @lowers(
@@ -93,44 +104,54 @@ def silu(ctx: Ctx, x: Value) -> Value:
     return cai.silu(x)
 
 
-@lowers(aten.mish.default, promote=Promote.WIDE, cases=_CASES)
+@lowers(aten.mish.default, cases=_CASES)
 def mish(ctx: Ctx, x: Value) -> Value:
     """Return `x * tanh(softplus(x))` as `x * n / (n + 2)`, where n = e * (e + 2) and e = exp(x)."""
     two = cai.like(x, 2)
-    # from 20 on the quotient is 1 in float32
-    exponential = cai.exp(cai.minimum(x, cai.like(x, 20)))
+    # Guard of the first kind: from here on the quotient is 1, and the square of exp(50) overflows,
+    # in float16 that of exp(6).
+    highest = 20 if cai.dtype(x).itemsize > 2 else 5
+    exponential = cai.exp(cai.minimum(x, cai.like(x, highest)))
     numerator = cai.mul(exponential, cai.add(exponential, two))
     return cai.mul(x, cai.div(numerator, cai.add(numerator, two)))
 
 
 @lowers(
     aten.softplus.default,
-    promote=Promote.WIDE,
     cases=[*_CASES, case(f32(6, high=30), 0.5, 3), case(_STEEP, 2, 60.0), case(f32(6), -1.5)],
 )
 def softplus(ctx: Ctx, x: Value, beta: Number, threshold: Number) -> Value:
-    """Return `log(1 + exp(x))` without overflow of the exponential."""
-    scaled = cai.mul(x, cai.like(x, beta))
-    correction = log1p(cai.exp(cai.neg(cai.abs_(scaled))))
-    curved = cai.div(cai.add(cai.relu(scaled), correction), cai.like(x, beta))
+    """Return `log(1 + exp(beta * x)) / beta` without overflow of the exponential."""
+    scaled = _scaled(x, beta)
+    share = cai.log(cai.add(cai.exp(cai.neg(cai.abs_(scaled))), cai.like(x, 1)))
+    curved = cai.add(cai.relu(scaled), share)
+    curved = curved if beta == 1 else cai.div(curved, cai.like(x, beta))
+    if threshold >= _FLAT:
+        return curved
     return cai.where(cai.greater(scaled, cai.like(x, threshold)), x, curved)
 
 
-def _relu6_shifted(x: Value) -> Value:
-    """Return `x + 3` clamped to 0..6."""
-    return clamped(cai.add(x, cai.like(x, 3)), 0, 6)
+@decomposes(aten.log_sigmoid_forward.default, cases=_CASES)
+def log_sigmoid(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    exponential = torch.exp(-x.abs())
+    return torch.clamp(x, max=0) - torch.log(exponential + 1), exponential
 
 
-@lowers(aten.hardswish.default, promote=Promote.WIDE, cases=[*_CASES, case(f16(2, high=3e4))])
+@decomposes(aten.softshrink.default, cases=[*_CASES, case(f32(6), 1.25)])
+def softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+    return x - torch.clamp(x, -lambd, lambd)
+
+
+@lowers(aten.hardswish.default, cases=[*_CASES, case(f16(2, high=3e4))])
 def hardswish(ctx: Ctx, x: Value) -> Value:
-    return cai.div(cai.mul(x, _relu6_shifted(x)), cai.like(x, 6))
+    return cai.mul(x, hardsigmoid(ctx, x))
 
 
 @lowers(aten.hardsigmoid.default, cases=_CASES)
 def hardsigmoid(ctx: Ctx, x: Value) -> Value:
     def hard_sigmoid(input: Value) -> Value:
-        x = cai.wide(input)
-        return cai.cast(cai.div(_relu6_shifted(x), cai.like(x, 6)), cai.dtype(input))
+        shifted = clamped(cai.add(input, cai.like(input, 3)), 0, 6)
+        return cai.div(shifted, cai.like(input, 6))
 
     (output,) = ctx.emit(Composite("hard_sigmoid", inputs=("input",)), hard_sigmoid, x)
     return output

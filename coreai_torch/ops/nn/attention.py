@@ -7,8 +7,9 @@ the last key. Other forms that torch accepts are converted to this one outside o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -29,17 +30,36 @@ def _wide(x: Value) -> Value:
     return cai.cast(x, torch.float32)
 
 
-def _positions(length: Dim) -> Value:
-    stop = cai.i32(length) if isinstance(length, int) else length
-    return cai.range_(cai.i32(0), stop, cai.i32(1))
+def _range(start: Dim, stop: Dim) -> Value:
+    first, last = (cai.i32(one) if isinstance(one, int) else one for one in (start, stop))
+    return cai.range_(first, last, cai.i32(1))
 
 
-def _visible(queries: Dim, keys: Dim) -> Value:
-    """Return `[queries, keys]`: whether the key's position is not after the query's, from 0."""
-    later = cai.greater(
-        cai.expand_dims(_positions(keys), [0]), cai.expand_dims(_positions(queries), [1])
-    )
-    return cai.logical_not(later)
+@dataclass(frozen=True)
+class _Causal:
+    """A mask by positions: of the keys up to the query's, the last `window`, or all if it is 0."""
+
+    window: int = 0
+    is_aligned: bool = False  # the last query is at the last key; else the first at the first
+    may_be_blind: bool = False  # whether there may be more queries than keys
+
+    def visible(self, queries: Dim, keys: Dim) -> Value:
+        """Return whether a query sees a key, `[queries, keys]`."""
+        columns, rows = cai.expand_dims(_range(0, keys), [0]), self._rows(queries, keys)
+        visible = cai.logical_not(cai.greater(columns, rows))
+        if not self.window:
+            return visible
+        first = cai.sub(rows, cai.like(rows, self.window))
+        return cai.logical_and(visible, cai.greater(columns, first))
+
+    def has_keys(self, queries: Dim, keys: Dim) -> Value:
+        """Return 1 for a query that sees a key, else 0, `[queries, 1]`."""
+        rows = self._rows(queries, keys)
+        return _wide(cai.logical_not(cai.greater(cai.like(rows, 0), rows)))
+
+    def _rows(self, queries: Dim, keys: Dim) -> Value:
+        limits = (shapes.sub(keys, queries), keys) if self.is_aligned else (0, queries)
+        return cai.expand_dims(_range(*limits), [1])
 
 
 def _scaled(query: Value, scale: float | None) -> Value:
@@ -51,15 +71,33 @@ def _scaled(query: Value, scale: float | None) -> Value:
     return cai.div(query, cai.sqrt(cai.raw_cast(shapes.number(width), torch.float32)))
 
 
+Logits: TypeAlias = Callable[[Value, Value], Value]  # of queries and keys
+
+
+def products(query: Value, key: Value) -> Value:
+    return cai.matmul(query, cai.transpose(key, [0, 1, 3, 2]))
+
+
 def _attend(
-    query: Value, key: Value, value: Value, mask: Value | None, scale: float | None, causal: bool
+    query: Value,
+    key: Value,
+    value: Value,
+    mask: Value | None,
+    sinks: Value | None,
+    scale: float | None,
+    causal: _Causal | None,
+    logits_of: Logits,
 ) -> Value:
     """Attend in float32; a query whose keys are all masked returns zeros, as in torch."""
     shared = _SharedHeads.of(query, key)
-    logits = _logits(shared.rows(_scaled(_wide(query), scale)), _wide(key))
-    weights = _weights(shared.heads(logits), mask, causal)
-    result = cai.matmul(shared.rows(weights), _wide(value))
-    return cai.cast(shared.heads(result), cai.dtype(query))
+    logits = shared.heads(logits_of(shared.rows(_scaled(_wide(query), scale)), _wide(key)))
+    lengths = cai.size(logits, 2), cai.size(logits, 3)
+    visible = None if causal is None else causal.visible(*lengths)
+    weights = _weights(logits, mask, sinks, visible)
+    result = shared.heads(cai.matmul(shared.rows(weights), _wide(value)))
+    if causal is not None and causal.may_be_blind:
+        result = cai.mul(result, causal.has_keys(*lengths))
+    return cai.cast(result, cai.dtype(query))
 
 
 @dataclass(frozen=True)
@@ -93,40 +131,42 @@ class _SharedHeads:
         return cai.reshape(x, [batch, heads, queries, cai.size(x, 3)])
 
 
-def _logits(query: Value, key: Value) -> Value:
-    if cai.size(query, 2) != 1:
-        return cai.matmul(query, cai.transpose(key, [0, 1, 3, 2]))
-    # The runtime (coreai-core 1.0.0b3) transposes 256 keys of 8 heads, 64 wide, in 0.33 ms and
-    # multiplies them with one query in 0.03 ms. This sum takes 0.1 ms.
-    return cai.transpose(cai.reduce_sum(cai.mul(key, query), [3]), [0, 1, 3, 2])
-
-
-def _weights(logits: Value, mask: Value | None, causal: bool) -> Value:
-    visible = _visible(cai.size(logits, 2), cai.size(logits, 3)) if causal else None
+def _weights(
+    logits: Value, mask: Value | None, sinks: Value | None, visible: Value | None
+) -> Value:
     if mask is not None and not cai.is_bool(mask):
-        return _weights_with_penalty(logits, _wide(mask), visible)
+        return _weights_with_penalty(logits, _wide(mask), sinks, visible)
     if mask is None:
-        return cai.softmax(logits if visible is None else _hide(logits, visible), 3)
+        return _softmax(logits if visible is None else _hide(logits, visible), sinks)
     mask = mask if visible is None else cai.logical_and(mask, visible)
     # Weights of hidden keys are zero already, unless the query sees none.
-    return cai.mul(cai.softmax(_hide(logits, mask), 3), _wide(mask))
+    return cai.mul(_softmax(_hide(logits, mask), sinks), _wide(mask))
+
+
+def _softmax(logits: Value, sinks: Value | None) -> Value:
+    """Return the weights of the keys; a sink takes weight as one more key, but has no value."""
+    if sinks is None:
+        return cai.softmax(logits, 3)
+    *lead, keys = cai.sizes(logits)
+    column = cai.broadcast_to(cai.reshape(_wide(sinks), [1, -1, 1, 1]), [*lead, 1])
+    return cai.slice_axis(cai.softmax(cai.concat(3, [logits, column]), 3), 3, 0, keys)
 
 
 def _hide(logits: Value, visible: Value) -> Value:
-    """Add the lowest number to the logits of hidden keys.
-
-    The masks of all heads are equal, so this selects from fewer elements than a `where` of the
-    logits; the runtime (coreai-core 1.0.0b3) takes 25 ns for each.
-    """
+    """Add the lowest number to the logits of hidden keys."""
     zero = cai.like(logits, 0.0)
     return cai.add(logits, cai.where(visible, zero, cai.like(logits, _LOWEST)))
 
 
-def _weights_with_penalty(logits: Value, penalty: Value, visible: Value | None) -> Value:
+def _weights_with_penalty(
+    logits: Value, penalty: Value, sinks: Value | None, visible: Value | None
+) -> Value:
     logits = cai.add(logits, penalty)
     if visible is not None:
         logits = cai.where(visible, logits, cai.like(logits, -_INF))
-    weights = cai.softmax(logits, 3)
+    weights = _softmax(logits, sinks)
+    if sinks is not None:
+        return weights
     all_masked = cai.equal(cai.reduce_max(logits, [3]), cai.like(logits, -_INF))
     return cai.where(all_masked, cai.like(weights, 0.0), weights)
 
@@ -197,7 +237,8 @@ def _hides_nothing(mask: torch.Tensor | None) -> bool:
 
 def _with_causal_mask(query: Value, key: Value, mask: Value | None) -> Value:
     """Return torch's causal mask, aligned with the first key, combined with the given mask."""
-    visible = _visible(cai.size(query, query.type.rank - 2), cai.size(key, key.type.rank - 2))
+    lengths = cai.size(query, query.type.rank - 2), cai.size(key, key.type.rank - 2)
+    visible = _Causal().visible(*lengths)
     if mask is None:
         return visible
     if cai.is_bool(mask):
@@ -256,10 +297,22 @@ def scaled_dot_product_attention(
     key: Value,
     value: Value,
     attn_mask: Value | None,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
+    **options: bool,
 ) -> Value:
+    return attention(ctx, query, key, value, attn_mask, options, products)
+
+
+def attention(
+    ctx: Ctx,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None,
+    options: Mapping[str, Any],
+    logits: Logits,
+) -> Value:
+    """Emit the composite; `options` are the other arguments of the op."""
+    is_causal, scale = options["is_causal"], options["scale"]
     lengths = [ctx.fake(name).shape[-2] for name in ("query", "key")]
     if statically_known_true(lengths[1] == 0):
         dims = [*cai.sizes(query)[:-1], cai.size(value, value.type.rank - 1)]
@@ -273,8 +326,10 @@ def scaled_dot_product_attention(
     if scale is None and width > 0:
         scale = float(width**-0.5)
 
+    causal = _Causal() if is_causal else None
+
     def body(query: Value, key: Value, value: Value, attn_mask: Value | None = None) -> Value:
-        return _attend(query, key, value, attn_mask, scale, is_causal)
+        return _attend(query, key, value, attn_mask, None, scale, causal, logits)
 
     given = operands if mask is None else [*operands, mask]
     contract = Composite(
@@ -287,3 +342,37 @@ def scaled_dot_product_attention(
         return output
     shaped = [*lead, *cai.sizes(output)[1:]]
     return cai.reshape(output, ctx.dims(shaped[len(shaped) - ctx.out.rank :]))
+
+
+def recognized_attention(
+    ctx: Ctx,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None,
+    sinks: Value | None,
+    scale: float,
+    is_causal: bool,
+    window_size: int,
+) -> Value:
+    """Lower the op that pattern recognition creates; a causal mask ends with the last key."""
+    causal = None
+    if is_causal or window_size:
+        queries, keys = (ctx.fake(name).shape[2] for name in ("query", "key"))
+        may_be_blind = sinks is None and not statically_known_true(queries <= keys)
+        causal = _Causal(window_size, is_aligned=True, may_be_blind=may_be_blind)
+    given = {"attn_mask": attn_mask, "sinks": sinks}
+    named = {name: value for name, value in given.items() if value is not None}
+
+    def body(query: Value, key: Value, value: Value, *others: Value) -> Value:
+        inner = dict(zip(named, others, strict=True))
+        masks = inner.get("attn_mask"), inner.get("sinks")
+        return _attend(query, key, value, *masks, scale, causal, products)
+
+    contract = Composite(
+        "scaled_dot_product_attention",
+        inputs=("query", "key", "value", *named),
+        attrs={"scale": scale, "is_causal": is_causal, "window_size": window_size},
+    )
+    (output,) = contract.emit(body, query, key, value, *named.values(), variant=str(causal))
+    return output

@@ -55,8 +55,9 @@ def _moments(x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
 def _mean(x: Value, axes: Sequence[int]) -> Value:
     """Return the mean, one axis after the other and in short runs.
 
-    The run time adds the elements one by one: if their mean is 100 times their deviation, the layer
-    norm of 768 elements is then wrong by 1.3e-4, that of 8,192 by 2.9e-4 (eager 1.1e-5).
+    Guard of the first kind: the runtime adds the elements one by one. If their mean is 100 times
+    their deviation, the layer norm of 768 elements is then wrong by 1.3e-4, that of
+    8,192 by 2.9e-4 (eager 1.1e-5).
     """
     for axis in reversed(axes):
         x = _axis_mean(x, axis)
@@ -174,22 +175,37 @@ def _statistic(ctx: Ctx, result: int, value: Value) -> Value | None:
     return cai.reshape(cai.cast(value, types.dtype_of(result_type)), sizes)
 
 
+@lowers(aten._native_batch_norm_legit_no_training.default, ignore=("momentum",), cases=_BATCH_NORM)
 @lowers(
-    aten._native_batch_norm_legit_no_training.default,
-    ignore=("momentum",),  # it updates the running statistics, which do not change here
-    cases=_BATCH_NORM,
+    aten._native_batch_norm_legit_functional.default,
+    ignore=("momentum",),
+    cases=_with_training_flag(False, _BATCH_NORM[:2]),
 )
-def native_batch_norm_no_training(
+@lowers(
+    aten.native_batch_norm.default,
+    ignore=("momentum",),  # it updates the running statistics, which do not change here
+    cases=_with_training_flag(False, _BATCH_NORM),
+)
+def native_batch_norm(
     ctx: Ctx,
     x: Value,
     weight: Value | None,
     bias: Value | None,
-    running_mean: Value,
-    running_var: Value,
+    running_mean: Value | None,
+    running_var: Value | None,
     eps: float,
+    **training: bool,
 ) -> list[Any]:
+    if running_mean is None or running_var is None:
+        found: list[Any] = native_batch_norm_no_stats(ctx, x, weight, bias, eps)
+        return found
+    if any(training.values()):
+        _refuse_training(ctx, "batch")
     output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
-    return [output, torch.empty(0), torch.empty(0)]
+    # Export declares float32 statistics for a float16 batch, whatever the buffers are.
+    statistics = list(enumerate((running_mean, running_var), 3))[: len(ctx.outs) - 3]
+    given = [_statistic(ctx, result, value) for result, value in statistics]
+    return [output, torch.empty(0), torch.empty(0), *given]
 
 
 @lowers(
@@ -207,54 +223,6 @@ def native_batch_norm_no_stats(
     mean, variance = _batch_moments(x)
     output = _batch_norm(ctx, x, weight, bias, mean, variance, eps)
     return [output, _statistic(ctx, 1, mean), _statistic(ctx, 2, _rstd(variance, eps))]
-
-
-@lowers(
-    aten._native_batch_norm_legit_functional.default,
-    ignore=("momentum",),
-    cases=_with_training_flag(False, _BATCH_NORM[:2]),
-)
-def native_batch_norm_functional(
-    ctx: Ctx,
-    x: Value,
-    weight: Value | None,
-    bias: Value | None,
-    running_mean: Value,
-    running_var: Value,
-    training: bool,
-    eps: float,
-) -> list[Any]:
-    if training:
-        _refuse_training(ctx, "batch")
-    output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
-    # Export declares float32 statistics for a float16 batch, whatever the buffers are.
-    statistics = _statistic(ctx, 3, running_mean), _statistic(ctx, 4, running_var)
-    return [output, torch.empty(0), torch.empty(0), *statistics]
-
-
-@lowers(
-    aten.native_batch_norm.default,
-    ignore=("momentum",),
-    cases=_with_training_flag(False, _BATCH_NORM),
-)
-def native_batch_norm(
-    ctx: Ctx,
-    x: Value,
-    weight: Value | None,
-    bias: Value | None,
-    running_mean: Value | None,
-    running_var: Value | None,
-    training: bool,
-    eps: float,
-) -> list[Any]:
-    if running_mean is None or running_var is None:
-        mean, variance = _batch_moments(x)
-        output = _batch_norm(ctx, x, weight, bias, mean, variance, eps)
-        return [output, _statistic(ctx, 1, mean), _statistic(ctx, 2, _rstd(variance, eps))]
-    if training:
-        _refuse_training(ctx, "batch")
-    output = _batch_norm(ctx, x, weight, bias, running_mean, running_var, eps)
-    return [output, torch.empty(0), torch.empty(0)]
 
 
 def _refuse_training(ctx: Ctx, kind: str) -> None:

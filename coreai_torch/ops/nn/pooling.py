@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Ctx, Shape, case, decomposes, lowers
 from ...lowering.cases import bf16, f16, f32, i32, i64, u8
 from ...torch_compat import aten
+from .._lib.constant_positions import multiply
 from .._lib.windows import (
     Slide,
     Table,
@@ -24,6 +26,7 @@ from .._lib.windows import (
     cast,
     column,
     count,
+    div,
     maximum,
     minimum,
     mul,
@@ -34,6 +37,11 @@ from .._lib.windows import (
 from ..reduce.reductions import average
 
 _INF, _NAN = float("inf"), float("nan")
+
+# Up to so many elements a float16 average is computed in float16, scaled by a power of two first:
+# the sum of four elements of 20,000 is infinite. The scaled sum of 4,096 elements of 0.01 would be
+# off by 1 %, because numbers below 6e-5 have few digits; the composite computes it in float32.
+_MOST_HALF_TAPS = 16
 
 # Map the size of an axis to the windows along it.
 Plan: TypeAlias = Callable[[Dim], Windows]
@@ -70,15 +78,9 @@ def _as_planes(slides: Sequence[Slide]) -> list[Slide]:
 
 
 def _padded(x: Value, slides: Sequence[Slide], filler: float) -> Value:
-    """Pad to fit the windows; see `cai.pad_op` for planes.
-
-    A row is copied instead: `coreai.pad` takes 179 ms for 64 x 16,000, the copy 18 ms, and the
-    max pool of 5 elements 77 ms (coreai-core 1.0.0b3, x86).
-    """
+    """Pad to fit the windows."""
     rooms = [s.padding_to_fit(e) for s, e in zip(slides, cai.sizes(x)[2:], strict=True)]
-    is_row = x.type.shape[2] == 1 and slides[0] == Slide(1, 1)
-    pads = cai.pad if is_row else cai.pad_op
-    return pads(x, [(0, 0), (0, 0), *rooms], cai.like(x, filler))
+    return cai.pad(x, [(0, 0), (0, 0), *rooms], cai.like(x, filler))
 
 
 def _pooled_sizes(x: Value, slides: Sequence[Slide]) -> list[Dim]:
@@ -146,7 +148,24 @@ def _max_pool(ctx: Ctx, x: Value, slides: Sequence[Slide]) -> list[Value | None]
     return [_on_planes(x, len(slides), lambda planes: _max(planes, _as_planes(slides))), None]
 
 
-@lowers(
+def _max_pooling(spatial: int) -> Callable[..., list[Value | None]]:
+    def max_pool(
+        ctx: Ctx,
+        x: Value,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        ceil_mode: bool,
+    ) -> list[Value | None]:
+        return _max_pool(
+            ctx, x, _slides(kernel_size, stride, padding, dilation, ceil_mode, spatial)
+        )
+
+    return max_pool
+
+
+lowers(
     aten.max_pool2d_with_indices.default,
     cases=[
         case(_PLANE, [2, 2]),
@@ -161,20 +180,8 @@ def _max_pool(ctx: Ctx, x: Value, slides: Sequence[Slide]) -> list[Value | None]
         case(i64(2, 5, 5), [2, 2], [2, 2], [1, 1], [1, 1], True),
         case(u8(1, 2, 5, 5), [3, 3], [2, 2], [1, 1]),
     ],
-)
-def max_pool2d(
-    ctx: Ctx,
-    x: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-) -> list[Value | None]:
-    return _max_pool(ctx, x, _slides(kernel_size, stride, padding, dilation, ceil_mode, 2))
-
-
-@lowers(
+)(_max_pooling(2))
+lowers(
     aten.max_pool3d_with_indices.default,
     cases=[
         case(f32(1, 2, 5, 6, 4), [2, 3, 2]),
@@ -182,17 +189,7 @@ def max_pool2d(
         case(f32(1, 1, 4, 4, 5, values=_ODD), [2], [1], [1]),
         case(i32(1, 2, 4, 4, 4), [2], [2], [1], [1], True),
     ],
-)
-def max_pool3d(
-    ctx: Ctx,
-    x: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-) -> list[Value | None]:
-    return _max_pool(ctx, x, _slides(kernel_size, stride, padding, dilation, ceil_mode, 3))
+)(_max_pooling(3))
 
 
 @decomposes(
@@ -222,14 +219,6 @@ def _even(x: Value, output_size: Sequence[Dim]) -> list[Slide] | None:
     return slides
 
 
-def _adaptive_max(ctx: Ctx, x: Value, output_size: Sequence[Dim]) -> list[Value | None]:
-    if ctx.uses(1):
-        return [*_greatest_and_places(x, _plans(x, output_size))]
-    if slides := _even(x, output_size):
-        return [_on_planes(x, len(slides), lambda planes: _max(planes, _as_planes(slides))), None]
-    return [_greatest(x, _plans(x, output_size)), None]
-
-
 @lowers(
     aten.adaptive_max_pool2d.default,
     cases=[
@@ -240,21 +229,16 @@ def _adaptive_max(ctx: Ctx, x: Value, output_size: Sequence[Dim]) -> list[Value 
         case(bf16(1, 2, 5, 5), [2, 2]),
     ],
 )
-def adaptive_max_pool2d(ctx: Ctx, x: Value, output_size: Shape) -> list[Value | None]:
-    return _adaptive_max(ctx, x, output_size)
-
-
 @lowers(
     aten.adaptive_max_pool3d.default,
     cases=[case(f32(1, 2, 5, 6, 4), [2, 4, 3]), case(f32(2, 4, 6, 4), [2, 3, 1])],
 )
-def adaptive_max_pool3d(ctx: Ctx, x: Value, output_size: Shape) -> list[Value | None]:
-    return _adaptive_max(ctx, x, output_size)
-
-
-def _wide(x: Value) -> Value:
-    """Cast floats to f32 so that averages accumulate in f32, as in torch."""
-    return cai.cast(x, torch.float32) if cai.is_float(x) else x
+def adaptive_max_pool(ctx: Ctx, x: Value, output_size: Shape) -> list[Value | None]:
+    if ctx.uses(1):
+        return [*_greatest_and_places(x, _plans(x, output_size))]
+    if slides := _even(x, output_size):
+        return [_on_planes(x, len(slides), lambda planes: _max(planes, _as_planes(slides))), None]
+    return [_greatest(x, _plans(x, output_size)), None]
 
 
 def _divisor(slide: Slide, extent: Dim, include_pad: bool) -> Table:
@@ -271,16 +255,27 @@ def _divisor(slide: Slide, extent: Dim, include_pad: bool) -> Table:
 
 
 def _average(x: Value, slides: Sequence[Slide], include_pad: bool, override: int | None) -> Value:
-    wide, rank = _wide(x), x.type.rank
+    rank = x.type.rank
     used = _trimmed(x, slides)
     windows = [s.kernel for s in used], [s.stride for s in used], [s.dilation for s in used]
-    total = cai.sum_pool(_padded(wide, used, 0), *windows)
     places: Table = torch.tensor(1 if override is None else override)
     if override is None:
         for axis, (slide, extent) in enumerate(zip(slides, cai.sizes(x)[2:], strict=True), 2):
             places = mul(places, along(_divisor(slide, extent, include_pad), axis, rank))
-    average = cai.div(total, value(cast(places, cai.dtype(total))))
-    return cai.cast(average, cai.dtype(x))
+    if cai.dtype(x) != torch.float16:
+        total = cai.sum_pool(_padded(x, used, 0), *windows)
+        return cai.div(total, value(cast(places, cai.dtype(total))))
+    taps = math.prod(windows[0])
+    if taps > _MOST_HALF_TAPS:
+        total = cai.sum_pool(_padded(cai.cast(x, torch.float32), used, 0), *windows)
+        return cai.cast(cai.div(total, value(cast(places, torch.float32))), torch.float16)
+    scale = 2.0 ** math.ceil(math.log2(taps))
+    shares = cai.mul(x, cai.like(x, 1 / scale))
+    total = cai.sum_pool(_padded(shares, used, 0), *windows)
+    factor = div(torch.tensor(scale), cast(places, torch.float32))
+    if isinstance(factor, torch.Tensor) and bool((factor == 1).all()):
+        return total
+    return cai.mul(total, value(cast(factor, torch.float16)))
 
 
 def _avg_pool(
@@ -311,7 +306,24 @@ def _avg_pool(
     return output
 
 
-@lowers(
+def _average_pooling(spatial: int) -> Callable[..., Value]:
+    def avg_pool(
+        ctx: Ctx,
+        x: Value,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        **divisor: int | None,
+    ) -> Value:
+        slides = _slides(kernel_size, stride, padding, [1], ceil_mode, spatial)
+        return _avg_pool(ctx, x, slides, count_include_pad, *divisor.values())
+
+    return avg_pool
+
+
+lowers(
     aten.avg_pool1d.default,
     cases=[
         case(f32(2, 3, 9), [3]),
@@ -319,21 +331,8 @@ def _avg_pool(
         case(f32(2, 3, 9), [3], [2], [1], True, False),
         case(f16(1, 2, 8, values=(1000.0, 3.5, -2.25)), [4], [3], [2], False, False),
     ],
-)
-def avg_pool1d(
-    ctx: Ctx,
-    x: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-) -> Value:
-    slides = _slides(kernel_size, stride, padding, [1], ceil_mode, 1)
-    return _avg_pool(ctx, x, slides, count_include_pad)
-
-
-@lowers(
+)(_average_pooling(1))
+lowers(
     aten.avg_pool2d.default,
     cases=[
         case(_PLANE, [2, 3]),
@@ -345,24 +344,15 @@ def avg_pool1d(
         case(_PLANE, [1_280], [], [2], True, False),
         case(f32(1, 1, 4, 5, values=(1.0, _INF, _NAN, 2.0, -3.0, 4.0, 0.5)), [2, 2], [1]),
         case(bf16(1, 2, 6, 6), [2, 2]),
+        case(f16(1, 2, 6, 6, low=-6e4, high=6e4), [2, 2]),
+        case(f16(1, 2, 7, 8, high=6e4), [3, 3], [2, 2], [1, 1], True, False),
+        case(f16(1, 2, 7, 7, values=(6e4, 5e4, 1.0, 4e4)), [7, 7]),
+        case(f16(1, 1, 64, 64, values=(0.01,)), [64, 64]),
+        case(f16(1, 2, 6, 6), [2, 3], [2, 3], [0, 0], False, True, 5),
         case(i64(2, 6, 7), [2, 3], [2, 2], [1, 1]),
     ],
-)
-def avg_pool2d(
-    ctx: Ctx,
-    x: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Value:
-    slides = _slides(kernel_size, stride, padding, [1], ceil_mode, 2)
-    return _avg_pool(ctx, x, slides, count_include_pad, divisor_override)
-
-
-@lowers(
+)(_average_pooling(2))
+lowers(
     aten.avg_pool3d.default,
     cases=[
         case(f32(1, 2, 5, 6, 7), [2, 3, 2]),
@@ -370,44 +360,69 @@ def avg_pool2d(
         case(f32(1, 2, 5, 6, 7), [3], [2], [1], True, True, -3),
         case(i64(1, 2, 4, 4, 4), [2], [1], [1]),
     ],
-)
-def avg_pool3d(
-    ctx: Ctx,
-    x: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Value:
-    slides = _slides(kernel_size, stride, padding, [1], ceil_mode, 3)
-    return _avg_pool(ctx, x, slides, count_include_pad, divisor_override)
+)(_average_pooling(3))
 
 
-def _adaptive_average(x: Value, output_size: Sequence[Dim]) -> Value:
+def _adaptive_average(x: Value, output_size: Sequence[Dim], exact: bool) -> Value:
     if all(o == 1 for o in output_size):
         first = x.type.rank - len(output_size)
-        mean = average(_wide(x), range(first, x.type.rank))
-        return cai.cast(mean, cai.dtype(x))
+        return average(x, range(first, x.type.rank))
     if slides := _even(x, output_size):
         return _on_planes(x, len(slides), lambda p: _average(p, _as_planes(slides), True, None))
-    wide = _wide(x)
     for axis, out in enumerate(output_size, start=x.type.rank - len(output_size)):
-        windows = adaptive(cai.size(wide, axis), out)
-        total = cai.reduce_sum(windows.filled(wide, axis, 0), [axis + 1])
-        places = along(column(cast(windows.count(), torch.float32)), axis, total.type.rank)
-        wide = cai.shrink_dims(cai.div(total, value(places)), [axis + 1])
-    return cai.cast(wide, cai.dtype(x))
+        windows = adaptive(cai.size(x, axis), out)
+        if isinstance(windows.inside, torch.Tensor) and cai.is_float(x) and not exact:
+            x = multiply(x, axis, _shares(windows, x.type.shape[axis]))
+            continue
+        cells = windows.filled(x, axis, 0)
+        places = value(along(column(cast(windows.count(), cai.dtype(x))), axis, cells.type.rank))
+        if cai.dtype(x) == torch.float16:  # divided first, as a sum may be infinite
+            total = cai.reduce_sum(cai.div(cells, places), [axis + 1])
+        else:
+            total = cai.div(cai.reduce_sum(cells, [axis + 1]), places)
+        x = cai.shrink_dims(total, [axis + 1])
+    return x
 
 
-def _adaptive_avg_pool(ctx: Ctx, x: Value, output_size: Sequence[Dim]) -> Value:
+def _shares(windows: Windows, extent: int) -> torch.Tensor:
+    """Return the share of each element of an axis in the average of each window."""
+    inside, positions = windows.inside, windows.positions
+    assert isinstance(inside, torch.Tensor)
+    assert isinstance(positions, torch.Tensor)
+    shares = inside / inside.sum(1, keepdim=True)
+    return torch.zeros(len(positions), extent).scatter_add(1, positions, shares)
+
+
+_SPACE = f32(1, 2, 5, 6, 4)
+_AVERAGED = [
+    case(_PLANE, [3, 5]),
+    case(_PLANE, [1, 1]),
+    case(f32(3, 6, 8), [3, 4]),
+    case(f32(3, 6, 8), [1, 3]),
+    case(f32(1, 2, 3, 3), [5, 4]),
+    case(f32(1, 1, 4, 5, values=(1.0, _INF, _NAN, 2.0, -3.0, 4.0, 0.5)), [3, 2], exact=True),
+    case(f16(1, 2, 5, 5, values=(1000.0, 3.5, -2.25)), [2, 3]),
+    case(bf16(1, 2, 6, 6), [3, 1]),
+]
+
+
+@lowers(
+    aten.adaptive_avg_pool1d.default,
+    cases=[case(f32(2, 3, 7), [3]), case(f32(3, 8), [4]), case(f16(2, 3, 8), [1])],
+)
+@lowers(aten._adaptive_avg_pool2d.default, cases=_AVERAGED)
+@lowers(
+    aten._adaptive_avg_pool3d.default,
+    cases=[case(_SPACE, [2, 4, 3]), case(_SPACE, [1, 1, 1]), case(f32(2, 4, 6, 4), [2, 3, 1])],
+)
+def adaptive_avg_pool(ctx: Ctx, x: Value, output_size: Shape) -> Value:
+    """Without `exact`, an infinity or NaN spreads along its lines if windows differ in size."""
     whole = all(o == 1 for o in output_size)  # a mean over all elements, as in torch
     if whole or not shapes.is_static(output_size):  # a contract cannot store dynamic sizes
-        return _adaptive_average(x, output_size)
+        return _adaptive_average(x, output_size, ctx.exact)
 
     def adaptive_avg_pool(input: Value) -> Value:
-        return _adaptive_average(input, output_size)
+        return _adaptive_average(input, output_size, ctx.exact)
 
     name = f"adaptive_avg_pool{len(output_size)}d"
     contract = Composite(name, inputs=("input",), attrs={"output_size": [*output_size]})
@@ -415,46 +430,10 @@ def _adaptive_avg_pool(ctx: Ctx, x: Value, output_size: Sequence[Dim]) -> Value:
     return output
 
 
-@lowers(
-    aten.adaptive_avg_pool1d.default,
-    cases=[case(f32(2, 3, 7), [3]), case(f32(3, 8), [4]), case(f16(2, 3, 8), [1])],
-)
-def adaptive_avg_pool1d(ctx: Ctx, x: Value, output_size: Shape) -> Value:
-    return _adaptive_avg_pool(ctx, x, output_size)
-
-
-_AVERAGED = [
-    case(_PLANE, [3, 5]),
-    case(_PLANE, [1, 1]),
-    case(f32(3, 6, 8), [3, 4]),
-    case(f32(3, 6, 8), [1, 3]),
-    case(f32(1, 2, 3, 3), [5, 4]),
-    case(f32(1, 1, 4, 5, values=(1.0, _INF, _NAN, 2.0, -3.0, 4.0, 0.5)), [3, 2]),
-    case(f16(1, 2, 5, 5, values=(1000.0, 3.5, -2.25)), [2, 3]),
-    case(bf16(1, 2, 6, 6), [3, 1]),
-]
-
-
-@lowers(aten._adaptive_avg_pool2d.default, cases=_AVERAGED)
-def adaptive_avg_pool2d(ctx: Ctx, x: Value, output_size: Shape) -> Value:
-    return _adaptive_avg_pool(ctx, x, output_size)
-
-
 @decomposes(aten.adaptive_avg_pool2d.default, cases=_AVERAGED[:3])
 def adaptive_avg_pool2d_whole(input: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
     """Keep the op also for one window, which torch decomposes into a mean."""
     return aten._adaptive_avg_pool2d.default(input, output_size)
-
-
-_SPACE = f32(1, 2, 5, 6, 4)
-
-
-@lowers(
-    aten._adaptive_avg_pool3d.default,
-    cases=[case(_SPACE, [2, 4, 3]), case(_SPACE, [1, 1, 1]), case(f32(2, 4, 6, 4), [2, 3, 1])],
-)
-def adaptive_avg_pool3d(ctx: Ctx, x: Value, output_size: Shape) -> Value:
-    return _adaptive_avg_pool(ctx, x, output_size)
 
 
 @decomposes(

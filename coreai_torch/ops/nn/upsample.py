@@ -1,12 +1,13 @@
-"""Lower torch's interpolation modes: each axis in turn becomes a weighted sum of taps.
+"""Lower torch's interpolation modes.
 
-coreai.interpolate (coreai-core 1.0.0b3) rounds ties to even, supports static sizes only, and
-computes coordinates differently, so that over many pixels its weights drift from torch's.
+Whole factors are broadcasts or slices. Linear modes are one `coreai.interpolate` for the sizes at
+which its coordinates are those of torch. All other static sizes are products with constant
+matrices, one for each axis. With dynamic sizes, each axis becomes a weighted sum of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -70,24 +71,17 @@ def _outputs(
     return ctx.dims([*cai.sizes(x)[:2], *size])[2:]
 
 
+def _lines(
+    x: Value, outs: Sequence[Dim], factors: Sequence[float | None] | None, align: bool
+) -> dict[int, Line]:
+    """Return the axes to resize."""
+    return {
+        axis: Line(cai.size(x, axis), out, factors[axis - 2] if factors else None, align)
+        for axis, out in enumerate(outs, 2)
+    }
+
+
 def _resize(
-    ctx: Ctx,
-    x: Value,
-    size: Sequence[Dim] | None,
-    factors: Sequence[float | None] | None,
-    sampler: Sampler,
-    align: bool = False,
-) -> Value:
-    outs = _outputs(ctx, x, size, factors)
-    first = 2
-    for axis in reversed(range(first, x.type.rank)):
-        factor = factors[axis - first] if factors else None
-        line = Line(cai.size(x, axis), outs[axis - first], factor, align)
-        x = sampler(line).of(x, axis)
-    return x
-
-
-def _blend(
     ctx: Ctx,
     x: Value,
     size: Sequence[Dim] | None,
@@ -95,10 +89,42 @@ def _blend(
     sampler: Sampler,
     align: bool,
 ) -> Value:
-    if not cai.is_float(x):
+    if not cai.is_float(x) and sampler not in _NEAREST:
         return _resize_bytes(ctx, x, size, factors, sampler, align)
-    wide = cai.cast(x, torch.float32)
-    return cai.cast(_resize(ctx, wide, size, factors, sampler, align), ctx.out_dtype)
+    lines = _lines(x, _outputs(ctx, x, size, factors), factors, align)
+    for axis in reversed(list(lines)):
+        picked = sampler(lines[axis]).picked(x, axis, exact=ctx.exact)
+        if picked is not None:
+            x = picked
+            del lines[axis]
+    if sampler is taps.linear and not ctx.exact and _agrees(x, lines.values()):
+        return _interpolated(x, lines)
+    for axis in reversed(lines):
+        x = sampler(lines[axis]).of(x, axis, exact=ctx.exact)
+    return x
+
+
+_DRIFT = {torch.float32: 2.0**-19, torch.float16: 2.0**-14, torch.bfloat16: 2.0**-11}
+
+
+def _agrees(x: Value, lines: Iterable[Line]) -> bool:
+    """Return whether `cai.interpolate` has torch's weights.
+
+    Its coordinates drift at other sizes: by 3e-5 for 512 to 333.
+    """
+    if cai.may_be_empty(x) or 0 in x.type.shape:
+        return False
+    limit = _DRIFT.get(cai.dtype(x), 0.0)
+    return all(line.is_known and line.drift() <= limit for line in lines)
+
+
+def _interpolated(x: Value, lines: Mapping[int, Line]) -> Value:
+    if not lines:
+        return x
+    dims, scales = list(cai.sizes(x)), [(1.0, 0.0)] * x.type.rank
+    for axis, line in lines.items():
+        dims[axis], scales[axis] = line.out, line.scale_and_offset()
+    return cai.interpolate(x, dims, [s for s, _ in scales], [o for _, o in scales], "linear")
 
 
 def _resize_bytes(
@@ -124,13 +150,12 @@ def _resize_bytes(
         )
     if outs[1] == 1 and outs[1] != extents[1] and not (isinstance(channels, int) and channels < 5):
         ctx.refuse("torch repeats the first row of bytes resized to a width of one")
-    wide = cai.cast(x, torch.int32)
     for place in (1, 0):
         extent, out = int(extents[place]), int(outs[place])
         factor = factors[place] if factors else None
         line = fixed_point.ByteLine(extent, out, _byte_step(extent, out, factor, align), align)
-        wide = line.resize(wide, 2 + place, _BYTE_FILTERS[sampler])
-    return cai.cast(wide, ctx.out_dtype)
+        x = line.resize(x, 2 + place, _BYTE_FILTERS[sampler])
+    return x
 
 
 def _byte_step(extent: int, out: int, factor: float | None, align: bool) -> float:
@@ -160,189 +185,35 @@ def _bytes() -> list[Any]:
     ]
 
 
-def _vec(spatial: int, *align: bool) -> list[Any]:
-    """Return a call with sizes, and one with scale factors."""
-    x = _INPUT[spatial]
-    return [case(x, _SIZE[spatial], *align, None), case(x, None, *align, _FACTOR[spatial])]
+def _lowers(op: Any, spatial: int, sampler: Sampler, more: Sequence[Any] = ()) -> None:
+    """Register the overloads of a mode: by size or factors, and by size and factors."""
+    x, size, factors = _INPUT[spatial], _SIZE[spatial], _FACTOR[spatial]
+    aligns = [[]] if sampler in _NEAREST else [[False], [True]]
+    either = [case(x, *g) for a in aligns for g in ([size, *a, None], [None, *a, factors])]
+    scaled = [case(x, _SCALED[spatial], *a, *factors, static_only=_STATIC_SIZES) for a in aligns]
 
-
-def _full(spatial: int, *align: bool) -> list[Any]:
-    """Return a call with sizes, and one with sizes and scale factors."""
-    x = _INPUT[spatial]
-    factors = case(x, _SCALED[spatial], *align, *_FACTOR[spatial], static_only=_STATIC_SIZES)
-    return [case(x, _SIZE[spatial], *align), factors]
-
-
-@lowers(aten.upsample_nearest1d.vec, cases=[*_vec(1), case(f16(1, 2, 6), None, [0.5])])
-@lowers(aten.upsample_nearest3d.vec, cases=_vec(3))
-def nearest(
-    ctx: Ctx, x: Value, output_size: Shape | None, scale_factors: Sequence[float] | None
-) -> Value:
-    return _resize(ctx, x, output_size, scale_factors, taps.nearest)
-
-
-@lowers(
-    aten.upsample_nearest2d.vec,
-    cases=[
-        *_vec(2),
-        case(u8(1, 2, 5, 4), [10, 9], None),
-        case(bf16(1, 2, 5, 4), None, [0.5, 3.0]),
-        case(f32(1, 1, 7, 5), None, [1.1, 2.2]),  # factors that keep and that double the size
-        case(f32(1, 1, 10, 10), None, [0.7, 1.3], static_only="0.7 needs float64 at run time"),
-    ],
-)
-def nearest_on_planes(
-    ctx: Ctx, x: Value, output_size: Shape | None, scale_factors: Sequence[float] | None
-) -> Value:
-    return _resize(ctx, x, output_size, scale_factors, taps.nearest_on_planes)
-
-
-@lowers(
-    aten._upsample_nearest_exact1d.vec,
-    cases=[*_vec(1), case(f16(1, 2, 6), None, [0.5]), case(f32(1, 1, 24), [564], None)],
-)
-@lowers(aten._upsample_nearest_exact2d.vec, cases=[*_vec(2), case(f32(1, 2, 4, 6), [2, 3], None)])
-@lowers(aten._upsample_nearest_exact3d.vec, cases=_vec(3))
-def nearest_exact(
-    ctx: Ctx, x: Value, output_size: Shape | None, scale_factors: Sequence[float] | None
-) -> Value:
-    return _resize(ctx, x, output_size, scale_factors, taps.nearest_exact)
-
-
-@lowers(aten.upsample_nearest1d.default, cases=_full(1))
-def nearest1d(ctx: Ctx, x: Value, output_size: Shape, scales: float | None) -> Value:
-    return _resize(ctx, x, output_size, [scales], taps.nearest)
-
-
-@lowers(aten._upsample_nearest_exact1d.default, cases=_full(1))
-def nearest_exact1d(ctx: Ctx, x: Value, output_size: Shape, scales: float | None) -> Value:
-    return _resize(ctx, x, output_size, [scales], taps.nearest_exact)
-
-
-@lowers(aten.upsample_nearest2d.default, cases=_full(2))
-def nearest2d(
-    ctx: Ctx, x: Value, output_size: Shape, scales_h: float | None, scales_w: float | None
-) -> Value:
-    return _resize(ctx, x, output_size, [scales_h, scales_w], taps.nearest_on_planes)
-
-
-@lowers(aten._upsample_nearest_exact2d.default, cases=_full(2))
-def nearest_exact2d(
-    ctx: Ctx, x: Value, output_size: Shape, scales_h: float | None, scales_w: float | None
-) -> Value:
-    return _resize(ctx, x, output_size, [scales_h, scales_w], taps.nearest_exact)
-
-
-@lowers(aten.upsample_nearest3d.default, cases=_full(3))
-def nearest3d(
-    ctx: Ctx,
-    x: Value,
-    output_size: Shape,
-    scales_d: float | None,
-    scales_h: float | None,
-    scales_w: float | None,
-) -> Value:
-    return _resize(ctx, x, output_size, [scales_d, scales_h, scales_w], taps.nearest)
-
-
-@lowers(aten._upsample_nearest_exact3d.default, cases=_full(3))
-def nearest_exact3d(
-    ctx: Ctx,
-    x: Value,
-    output_size: Shape,
-    scales_d: float | None,
-    scales_h: float | None,
-    scales_w: float | None,
-) -> Value:
-    return _resize(ctx, x, output_size, [scales_d, scales_h, scales_w], taps.nearest_exact)
-
-
-@lowers(aten.upsample_linear1d.vec, cases=[*_vec(1, False), *_vec(1, True)])
-@lowers(
-    aten.upsample_bilinear2d.vec,
-    cases=[
-        *_vec(2, False),
-        *_vec(2, True),
-        case(f32(1, 2, 4, 6), [1, 3], True, None),
-        case(f32(1, 1, 3, 3, values=(1.0, _INF, _NAN, 2.0, -_INF)), [3, 5], False, None),
-        case(f16(1, 2, 5, 4), [9, 7], False, None),
-        case(bf16(1, 2, 5, 4), None, True, [2.0, 2.0]),
-        *_bytes(),
-    ],
-)
-@lowers(aten.upsample_trilinear3d.vec, cases=[*_vec(3, False), *_vec(3, True)])
-def linear(
-    ctx: Ctx,
-    x: Value,
-    output_size: Shape | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> Value:
-    return _blend(ctx, x, output_size, scale_factors, taps.linear, align_corners)
-
-
-@lowers(aten.upsample_linear1d.default, cases=[*_full(1, False), *_full(1, True)])
-def linear1d(
-    ctx: Ctx, x: Value, output_size: Shape, align_corners: bool, scales: float | None
-) -> Value:
-    return _blend(ctx, x, output_size, [scales], taps.linear, align_corners)
-
-
-@lowers(aten.upsample_bilinear2d.default, cases=[*_full(2, False), *_full(2, True)])
-def bilinear2d(
-    ctx: Ctx,
-    x: Value,
-    output_size: Shape,
-    align_corners: bool,
-    scales_h: float | None,
-    scales_w: float | None,
-) -> Value:
-    return _blend(ctx, x, output_size, [scales_h, scales_w], taps.linear, align_corners)
-
-
-@lowers(aten.upsample_trilinear3d.default, cases=[*_full(3, False), *_full(3, True)])
-def trilinear3d(
-    ctx: Ctx,
-    x: Value,
-    output_size: Shape,
-    align_corners: bool,
-    scales_d: float | None,
-    scales_h: float | None,
-    scales_w: float | None,
-) -> Value:
-    factors = [scales_d, scales_h, scales_w]
-    return _blend(ctx, x, output_size, factors, taps.linear, align_corners)
-
-
-def _plane_lowerings(vec: Any, full: Any, sampler: Sampler) -> None:
-    """Register both overloads of a mode that exists for planes only."""
-    smaller = [case(f32(1, 2, 11, 9), [4, 5], align, None) for align in (False, True)]
-    smaller += [case(f32(1, 1, 9, 13, values=_WILD), [4, 5], False, None)]
-    if sampler in _BYTE_FILTERS:
-        smaller += _bytes()
-
-    @lowers(vec, cases=[*_vec(2, False), *_vec(2, True), *smaller])
-    def by_size_or_factor(
+    @lowers(op.vec, cases=[*either, *more])
+    def by_size_or_factors(
         ctx: Ctx,
         x: Value,
         output_size: Shape | None,
-        align_corners: bool,
         scale_factors: Sequence[float] | None,
+        **align_corners: bool,
     ) -> Value:
-        return _blend(ctx, x, output_size, scale_factors, sampler, align_corners)
+        """Without `exact`, an infinity or NaN spreads along its row and column."""
+        align = any(align_corners.values())
+        return _resize(ctx, x, output_size, scale_factors, sampler, align)
 
-    @lowers(full, cases=[*_full(2, False), *_full(2, True)])
-    def by_size_and_factor(
-        ctx: Ctx,
-        x: Value,
-        output_size: Shape,
-        align_corners: bool,
-        scales_h: float | None,
-        scales_w: float | None,
+    @lowers(op.default, cases=[*(case(x, size, *a) for a in aligns), *scaled])
+    def by_size_and_factors(
+        ctx: Ctx, x: Value, output_size: Shape, **scales: float | None
     ) -> Value:
-        return _blend(ctx, x, output_size, [scales_h, scales_w], sampler, align_corners)
+        """Without `exact`, an infinity or NaN spreads along its row and column."""
+        align = bool(scales.pop("align_corners", False))
+        return _resize(ctx, x, output_size, list(scales.values()), sampler, align)
 
 
+_NEAREST = (taps.nearest, taps.nearest_on_planes, taps.nearest_exact)
 _SMOOTH_LINEAR, _SMOOTH_CUBIC = taps.smooth(taps.triangle, 1), taps.smooth(taps.keys, 2)
 _BYTE_FILTERS: dict[Sampler, Filter] = {
     taps.linear: Filter(fixed_point.triangle, 1, antialias=False),
@@ -351,10 +222,50 @@ _BYTE_FILTERS: dict[Sampler, Filter] = {
     _SMOOTH_CUBIC: Filter(fixed_point.keys(-0.5), 2, antialias=True),
 }
 
-for _op, _sampler in (
-    (aten.upsample_bicubic2d, taps.cubic),
-    (aten._upsample_bilinear2d_aa, _SMOOTH_LINEAR),
-    (aten._upsample_bicubic2d_aa, _SMOOTH_CUBIC),
-    (aten._upsample_lanczos2d_aa, taps.smooth(taps.lanczos, 3)),
-):
-    _plane_lowerings(_op.vec, _op.default, _sampler)
+_HALVED = case(f16(1, 2, 6), None, [0.5])
+_lowers(aten.upsample_nearest1d, 1, taps.nearest, [_HALVED])
+_lowers(
+    aten.upsample_nearest2d,
+    2,
+    taps.nearest_on_planes,
+    [
+        case(u8(1, 2, 5, 4), [10, 9], None),
+        case(bf16(1, 2, 5, 4), None, [0.5, 3.0]),
+        case(f32(1, 1, 7, 5), None, [1.1, 2.2]),  # 1.1 keeps the height of 7, 2.2 doubles the width
+        case(f32(1, 1, 10, 10), None, [0.7, 1.3], static_only="0.7 needs float64 at run time"),
+    ],
+)
+_lowers(aten.upsample_nearest3d, 3, taps.nearest)
+_lowers(
+    aten._upsample_nearest_exact1d,
+    1,
+    taps.nearest_exact,
+    [_HALVED, case(f32(1, 1, 24), [564], None)],
+)
+_lowers(
+    aten._upsample_nearest_exact2d, 2, taps.nearest_exact, [case(f32(1, 2, 4, 6), [2, 3], None)]
+)
+_lowers(aten._upsample_nearest_exact3d, 3, taps.nearest_exact)
+_lowers(aten.upsample_linear1d, 1, taps.linear)
+_lowers(
+    aten.upsample_bilinear2d,
+    2,
+    taps.linear,
+    [
+        case(f32(1, 2, 4, 6), [1, 3], True, None),
+        case(
+            f32(1, 1, 3, 3, values=(1.0, _INF, _NAN, 2.0, -_INF)), [3, 5], False, None, exact=True
+        ),
+        case(f16(1, 2, 5, 4), [9, 7], False, None),
+        case(bf16(1, 2, 5, 4), None, True, [2.0, 2.0]),
+        *_bytes(),
+    ],
+)
+_lowers(aten.upsample_trilinear3d, 3, taps.linear)
+
+_SMALLER = [case(f32(1, 2, 11, 9), [4, 5], align, None) for align in (False, True)]
+_SMALLER += [case(f32(1, 1, 9, 13, values=_WILD), [4, 5], False, None, exact=True)]
+_lowers(aten.upsample_bicubic2d, 2, taps.cubic, [*_SMALLER, *_bytes()])
+_lowers(aten._upsample_bilinear2d_aa, 2, _SMOOTH_LINEAR, [*_SMALLER, *_bytes()])
+_lowers(aten._upsample_bicubic2d_aa, 2, _SMOOTH_CUBIC, [*_SMALLER, *_bytes()])
+_lowers(aten._upsample_lanczos2d_aa, 2, taps.smooth(taps.lanczos, 3), _SMALLER)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from ...ir import dialect as cai
+from ...ir.build import Build
 from ...ir.dialect import Value
 from ...lowering import Ctx, Promote, case, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i32, i64, u8
@@ -16,6 +19,18 @@ _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 0.3, -7.5)
 _FAR = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, 3e38, -1e-40, 0.3)
 _COMPLEX = c64(5, values=(3 + 4j, -3e30 + 4e30j, complex(-_INF, _NAN), 0j, complex(-1, -0.0)))
+_NEAR = (0.0, -0.0, 1.0, -1.0, 0.3, -7.5, 1e-3, -4e9)
+_COMPLEX_NEAR = c64(5, values=(3 + 4j, -3e15 + 4e15j, 0j, complex(-1, -0.0), complex(-0.0, 0.0)))
+
+
+def plain_distance(x: Value, y: Value) -> Value:
+    """Return `sqrt(x**2 + y**2)`, which overflows from 1.8e19 on without `exact`.
+
+    Guard of the first kind in float16, where the square of 256 overflows.
+    """
+    if cai.dtype(x) == torch.float16 or Build.current().exact:
+        return distance(x, y)
+    return cai.sqrt(cai.add(cai.mul(x, x), cai.mul(y, y)))
 
 
 def distance(x: Value, y: Value) -> Value:
@@ -32,7 +47,7 @@ def distance(x: Value, y: Value) -> Value:
 def length(x: Value) -> Value:
     """Return the absolute value of real or complex elements."""
     if cai.is_complex(x):
-        return distance(cai.real_part(x), cai.imaginary_part(x))
+        return plain_distance(cai.real_part(x), cai.imaginary_part(x))
     return cai.abs_(x) if cai.dtype(x).is_signed else x
 
 
@@ -49,6 +64,22 @@ def direction(y: Value, x: Value) -> Value:
     return cai.where(is_negative(x), turned, angle)
 
 
+def plain_direction(y: Value, x: Value) -> Value:
+    """Return `atan2(y, x)`, which is NaN without `exact` where both are infinite.
+
+    Guards of the first kind: `atan2(0, 0)` is 0, and the sign of a zero counts, as -0.0 is left of
+    0.0: its reciprocal is -inf.
+    """
+    if Build.current().exact:
+        return direction(y, x)
+    zero, one = cai.like(y, 0), cai.like(y, 1)
+    slope = cai.where(cai.equal(y, zero), y, cai.div(y, cai.abs_(x)))
+    angle, half_turn = cai.atan(slope), cai.like(y, math.pi)
+    below, left = (cai.less(cai.div(one, v), zero) for v in (y, x))
+    turned = cai.sub(cai.where(below, cai.neg(half_turn), half_turn), angle)
+    return cai.where(left, turned, angle)
+
+
 @lowers(
     aten.abs.default,
     cases=[
@@ -57,34 +88,39 @@ def direction(y: Value, x: Value) -> Value:
         case(i32(3, values=(-(2**31), -(2**24) - 1, 5))),
         case(i64(4)),
         case(u8(3)),
-        case(_COMPLEX),
+        case(_COMPLEX, exact=True),
+        case(_COMPLEX_NEAR),
         case(f32()),
     ],
 )
 def abs_(ctx: Ctx, x: Value) -> Value:
+    """Without `exact`, complex numbers from 1.8e19 on are infinite."""
     return length(x)
 
 
 @lowers(
     aten.hypot.default,
-    promote=Promote.WIDE,
+    promote=Promote.RESULT,
     cases=[
-        case(f32(9, values=_FAR), f32(9, 1, values=(*_FAR[:7], _NAN, 1e30))),
+        case(f32(9, values=_FAR), f32(9, 1, values=(*_FAR[:7], _NAN, 1e30)), exact=True),
+        case(f32(8, values=_NEAR), f32(8, 1, values=_NEAR)),
         case(f16(2, 3, high=300), f16(3, high=300)),
         case(bf16(3), bf16(3)),
         case(f32(), f32(3)),
-        case(f32(8, values=_FAR[:8], constant=True), f32(8)),
+        case(f32(8, values=_FAR[:8], constant=True), f32(8), exact=True),
     ],
 )
 def hypot(ctx: Ctx, x: Value, other: Value) -> Value:
-    return distance(x, other)
+    """Without `exact`, it is infinite from 1.8e19 on, and NaN for an infinity and NaN."""
+    return plain_distance(x, other)
 
 
 @lowers(
     aten.atan2.default,
-    promote=Promote.WIDE,
+    promote=Promote.RESULT,
     cases=[
-        case(f32(9, values=_EDGES), f32(9, 1, values=_EDGES)),
+        case(f32(9, values=_EDGES), f32(9, 1, values=_EDGES), exact=True),
+        case(f32(8, values=_NEAR), f32(8, 1, values=_NEAR)),
         case(f32(2, 3), f32(3)),
         case(f16(4), f16(4)),
         case(bf16(4), bf16(4)),
@@ -94,13 +130,15 @@ def hypot(ctx: Ctx, x: Value, other: Value) -> Value:
     ],
 )
 def atan2(ctx: Ctx, x: Value, other: Value) -> Value:
-    return direction(x, other)
+    """Without `exact`, it is NaN where both operands are infinite."""
+    return plain_direction(x, other)
 
 
 @lowers(
     aten.angle.default,
     cases=[
-        case(_COMPLEX),
+        case(_COMPLEX, exact=True),
+        case(_COMPLEX_NEAR),
         case(c64(2, 3)),
         case(f32(9, values=_EDGES)),
         case(f16(4)),
@@ -109,9 +147,12 @@ def atan2(ctx: Ctx, x: Value, other: Value) -> Value:
     ],
 )
 def angle(ctx: Ctx, x: Value) -> Value:
-    """Return pi for a negative real number, 0 for a positive one, NaN for NaN."""
+    """Return pi for a negative real number, 0 for a positive one, NaN for NaN.
+
+    Without `exact`, it is NaN where both parts are infinite.
+    """
     if cai.is_complex(x):
-        return direction(cai.imaginary_part(x), cai.real_part(x))
+        return plain_direction(cai.imaginary_part(x), cai.real_part(x))
     x = cai.cast(x, ctx.out_dtype)
     turn = cai.where(cai.less(x, cai.like(x, 0)), cai.like(x, math.pi), cai.like(x, 0))
     return cai.where(is_nan(x), x, turn)

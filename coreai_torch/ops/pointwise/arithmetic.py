@@ -5,23 +5,29 @@ The engine promotes the operands before the call and casts the result to the nod
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 
 from ...ir import dialect as cai
+from ...ir.build import Build
 from ...ir.dialect import Binary, Value
 from ...lowering import Ctx, Number, Promote, case, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
-from .complex import power
-from .rounding import floor
+from .complex import power, quotient
+from .rounding import floor, or_itself
 
 _INF, _NAN = float("inf"), float("nan")
+_SHORT = 1 << 7  # the odd factor of a divisor is below
 _LEAST = -(2**31) + 1  # torch itself crashes on -2**31 divided by -1
 
 _ADDITIVE = [
     case(f32(2, 3), f32(3)),
     case(f32(4, 1), f32(1, 5)),
     case(f16(2, 3), 0.5),
+    case(f16(8, values=(0.0, 1.0, -1e-4, 3e-6, -1e-6, 300.0, _INF, _NAN)), 1e-6),
     case(bf16(2, 3), bf16(2, 3)),
     case(i32(4), f32(4)),
     case(i64(4), 3),
@@ -67,6 +73,8 @@ def sub(ctx: Ctx, x: Value, other: Value, alpha: Number) -> Value:
     cases=[
         case(f32(2, 3), f32(3)),
         case(f16(2, 3), 0.5),
+        case(f32(4, values=(_INF, -0.0, _NAN, 1.0)), 1.0),
+        case(i32(4), 1.0),
         case(f16(2, 3, low=1e-4, high=1e-3), 1e5),
         case(bf16(3, values=(0.0, -0.0, 0.5)), -3.4028234663852886e38),
         case(i32(4), 2.5),
@@ -78,6 +86,8 @@ def sub(ctx: Ctx, x: Value, other: Value, alpha: Number) -> Value:
     ],
 )
 def mul(ctx: Ctx, x: Value, other: Value) -> Value:
+    if ctx.number("other") == 1 and not cai.is_bool(x):
+        return x
     return cai.logical_and(x, other) if cai.is_bool(x) else cai.mul(x, other)
 
 
@@ -86,6 +96,8 @@ _DIVIDENDS = i32(6, values=(7, -7, 6, -6, _LEAST, 0))
 _DIVISORS = i32(6, 1, values=(2, -2, 3, -1, 7, 2**31 - 1))
 _FLOATS = f32(9, values=(7.3, -7.3, 1.0, -1.0, 0.0, _INF, -_INF, _NAN, 0.3))
 _FLOAT_DIVISORS = f32(9, 1, values=(2.5, -2.5, 0.1, -0.1, _INF, -_INF, _NAN, 0.0, 1e-3))
+_FINITE = f32(7, values=(7.3, -7.3, 1.0, -1.0, 0.0, 0.3, -9e5))
+_FINITE_DIVISORS = f32(7, 1, values=(2.5, -2.5, 0.1, -0.1, _INF, -_INF, _NAN))
 
 
 @lowers(aten.div.Scalar, promote=Promote.RESULT, cases=[case(f32(3), 2.5), case(i64(4), 3)])
@@ -105,56 +117,86 @@ _FLOAT_DIVISORS = f32(9, 1, values=(2.5, -2.5, 0.1, -0.1, _INF, -_INF, _NAN, 0.0
     ],
 )
 def div(ctx: Ctx, x: Value, other: Value) -> Value:
-    return cai.div(x, other)
+    return quotient(x, other)
 
 
 def _quotient(op: Binary, x: Value, divisor: Value) -> Value:
-    """Return an integer quotient for any divisor.
-
-    Division by 0 must not crash (torch raises), and division by -1 may wrap around.
-    """
-    known = cai.known_number(divisor)
-    if known is not None and known not in (0, -1):
-        return op(x, divisor)
-    quotient = op(x, _safe_divisor(divisor))
-    if not cai.dtype(x).is_signed:
+    """Return an integer quotient; that by -1 may wrap around."""
+    safe = _safe_divisor(divisor)
+    quotient = op(x, safe)
+    if safe is divisor or not cai.dtype(x).is_signed:
         return quotient
     return cai.where(cai.equal(divisor, cai.like(divisor, -1)), cai.neg(x), quotient)
 
 
 def _safe_divisor(divisor: Value) -> Value:
-    """Replace 0 and -1 by 1: the runtime (1.0.0b3) crashes on 1 // 0 and on -2**31 // -1."""
+    """Replace 0 and -1 by 1.
+
+    Guard of the second kind: the runtime crashes on 1 // 0 and on -2**31 // -1 (coreai-core
+    1.0.0b3).
+    """
+    known = cai.known_number(divisor)
+    if known is not None and known not in (0, -1):
+        return divisor
     unsafe = cai.equal(divisor, cai.like(divisor, 0))
     if cai.dtype(divisor).is_signed:
         unsafe = cai.logical_or(unsafe, cai.equal(divisor, cai.like(divisor, -1)))
     return cai.where(unsafe, cai.like(divisor, 1), divisor)
 
 
-def _signs_differ(x: Value, y: Value) -> Value:
-    zero = cai.like(x, 0)
-    return cai.logical_xor(cai.less(x, zero), cai.less(y, zero))
+def _has_other_sign(remainder: Value, divisor: Value) -> Value:
+    """Return whether a remainder with the sign of the dividend has another than the divisor.
+
+    Guard of the first kind: the sign of a product is lost in float16 at -1e-5 and 1e-3.
+    """
+    zero, known = cai.like(remainder, 0), cai.known_number(divisor)
+    if known is not None:
+        return cai.less(remainder, zero) if known > 0 else cai.greater(remainder, zero)
+    differ = cai.logical_xor(cai.less(remainder, zero), cai.less(divisor, zero))
+    return cai.logical_and(cai.not_equal(remainder, zero), differ)
 
 
 def _floor_divide(x: Value, y: Value) -> Value:
-    """Return the float `x // y` from the exact remainder, as in Python: 1.0 // 0.1 is 9.0."""
-    zero, one, ratio = cai.like(x, 0), cai.like(x, 1), cai.div(x, y)
-    modulo = cai.modulo(x, y)
-    quotient = cai.div(cai.sub(x, modulo), y)
-    wrong_sign = cai.logical_and(cai.not_equal(modulo, zero), _signs_differ(modulo, y))
-    quotient = cai.where(wrong_sign, cai.sub(quotient, one), quotient)
-    floored = floor(quotient)
-    nearly_next = cai.greater(cai.sub(quotient, floored), cai.like(x, 0.5))
-    floored = cai.where(nearly_next, cai.add(floored, one), floored)
-    signed_zero = cai.mul(ratio, zero)
-    floored = cai.where(cai.equal(quotient, zero), signed_zero, floored)
-    return cai.where(cai.equal(y, zero), ratio, floored)
+    """Return the float `x // y`.
+
+    Guard of the first kind: 1.0 // 0.1 is 9.0, and the rounded quotient is 10.0. It is found from
+    the exact remainder, unless the divisor has few bits.
+    """
+    if cai.known_number(y) == 1:
+        return or_itself(x, floor(x))
+    if not Build.current().exact and _is_short(cai.known_number(y), cai.dtype(x)):
+        return cai.floor_divide(x, y)
+    remainder = cai.modulo(x, y)
+    step = cai.cast(_has_other_sign(remainder, y), cai.dtype(x))
+    quotient = cai.round_(cai.sub(cai.div(cai.sub(x, remainder), y), step))
+    if not Build.current().exact:
+        return quotient
+    return cai.where(cai.equal(y, cai.like(y, 0)), cai.div(x, y), quotient)
 
 
+def _is_short(divisor: float | None, dtype: torch.dtype) -> bool:
+    """Return whether rounded quotients by this number are on the right side of an integer.
+
+    A product `n * divisor` that is a float has a quotient far enough from those of its neighbours.
+    Other products exceed 2**24: an error of 1 is then less than 1e-5 of the quotient.
+    """
+    if divisor is None or divisor == 0 or not math.isfinite(divisor):
+        return False
+    significant, _ = abs(divisor).as_integer_ratio()
+    significant //= significant & -significant
+    return significant < (_SHORT if dtype == torch.float32 else 2)
+
+
+def _is_power_of_two(number: float) -> bool:
+    return abs(math.frexp(number)[0]) == 0.5
+
+
+_MODES = (None, "trunc", "floor")
 _ROUNDED = [
-    case(_DIVIDENDS, _DIVISORS, rounding_mode=mode) for mode in (None, "trunc", "floor")
-] + [
-    case(_FLOATS, _FLOAT_DIVISORS, rounding_mode=mode) for mode in (None, "trunc", "floor")
-]  # fmt: skip
+    *(case(_DIVIDENDS, _DIVISORS, rounding_mode=mode) for mode in _MODES),
+    *(case(_FINITE, _FINITE_DIVISORS, rounding_mode=mode) for mode in _MODES),
+    *(case(_FLOATS, _FLOAT_DIVISORS, rounding_mode=mode, exact=True) for mode in _MODES),
+]
 
 
 @lowers(
@@ -163,7 +205,10 @@ _ROUNDED = [
     cases=[
         case(_DIVIDENDS, 2, rounding_mode="floor"),
         case(_DIVIDENDS, -1, rounding_mode="trunc"),
+        *(case(f32(99, low=-1e3, high=1e3), n, rounding_mode="floor") for n in (2, -12, 0.25, 0.1)),
         case(f16(9), 0.3, rounding_mode="floor"),
+        case(f16(99, low=-60, high=60), 2, rounding_mode="floor"),
+        case(bf16(99, low=-60, high=60), -0.5, rounding_mode="trunc"),
         case(f16(99, low=-60, high=60), 0.3, rounding_mode="trunc"),
         case(i64(4), 3, rounding_mode=None),
     ],
@@ -184,20 +229,21 @@ _ROUNDED = [
     ],
 )
 def div_mode(ctx: Ctx, x: Value, other: Value, rounding_mode: str | None) -> Value:
-    # float16, bfloat16: torch computes in float32 only if the divisor is a number
-    if cai.known_number(other) is None:
-        x, other = cai.cast(x, ctx.out_dtype), cai.cast(other, ctx.out_dtype)
+    """Without `exact`, a float divided by zero and rounded is NaN."""
+    # float16, bfloat16: torch computes in float32 only if the divisor is a number. The quotient by
+    # a power of two is the same in both.
+    number = cai.known_number(other)
+    if number is None or _is_power_of_two(number):
+        x = cai.cast(x, ctx.out_dtype)
+        other = cai.cast(other, ctx.out_dtype) if number is None else cai.like(x, number)
     if rounding_mode is None:
-        return cai.div(x, other)
+        return quotient(x, other)
     if rounding_mode == "floor":
         return _floor_divide(x, other) if cai.is_float(x) else _quotient(cai.floor_divide, x, other)
-    return cai.trunc(cai.div(x, other)) if cai.is_float(x) else _quotient(cai.div, x, other)
-
-
-def _integer_remainder(x: Value, divisor: Value) -> Value:
-    known = cai.known_number(divisor)
-    safe = known is not None and known not in (0, -1)
-    return cai.modulo(x, divisor if safe else _safe_divisor(divisor))
+    if not cai.is_float(x):
+        return _quotient(cai.div, x, other)
+    ratio = cai.div(x, other)
+    return or_itself(ratio, cai.trunc(ratio))
 
 
 _MODULI = [
@@ -222,20 +268,17 @@ def remainder(ctx: Ctx, x: Value, other: Value) -> Value:
     """Python's `%`: the result has the divisor's sign."""
     if cai.is_float(x):
         modulo = cai.modulo(x, other)
-    else:
-        modulo = _integer_remainder(x, other)
-        if not cai.dtype(x).is_signed:
-            return modulo
-    wrong_sign = cai.logical_and(
-        cai.not_equal(modulo, cai.like(x, 0)), _signs_differ(modulo, other)
-    )
-    return cai.where(wrong_sign, cai.add(modulo, other), modulo)
+        return cai.where(_has_other_sign(modulo, other), cai.add(modulo, other), modulo)
+    other = _safe_divisor(other)
+    if not cai.dtype(x).is_signed:
+        return cai.modulo(x, other)
+    return cai.sub(x, cai.mul(cai.floor_divide(x, other), other))
 
 
 @lowers(aten.fmod.Scalar, promote=Promote.COMMON, cases=_SCALAR_MODULI)
 @lowers(aten.fmod.Tensor, promote=Promote.COMMON, cases=_MODULI)
 def fmod(ctx: Ctx, x: Value, other: Value) -> Value:
-    return cai.modulo(x, other) if cai.is_float(x) else _integer_remainder(x, other)
+    return cai.modulo(x, other if cai.is_float(x) else _safe_divisor(other))
 
 
 def _integer_power(x: Value, exponent: Value) -> Value:
@@ -243,15 +286,27 @@ def _integer_power(x: Value, exponent: Value) -> Value:
 
     With a negative exponent only 1 and -1 have an integer power.
     """
+    known = cai.known_number(exponent)
+    if known is not None and known > 0:  # torch raises for a constant negative exponent
+        return _repeated_product(x, int(known))
     zero, one = cai.like(x, 0), cai.like(x, 1)
     power = cai.pow_(x, cai.maximum(exponent, zero))
-    if not cai.dtype(x).is_signed or cai.known_number(exponent) is not None:
-        return power  # torch raises for a constant negative exponent
+    if not cai.dtype(x).is_signed:
+        return power
     odd = cai.equal(cai.bitwise_and(exponent, one), one)
     minus_one = cai.where(odd, cai.like(x, -1), one)
     inverse = cai.where(cai.equal(x, one), one, zero)
     inverse = cai.where(cai.equal(x, cai.like(x, -1)), minus_one, inverse)
     return cai.where(cai.less(exponent, zero), inverse, power)
+
+
+def _repeated_product(x: Value, exponent: int) -> Value:
+    """Return the power of integers, which wrap, by squares."""
+    if exponent == 1:
+        return x
+    half = _repeated_product(x, exponent // 2)
+    square = cai.mul(half, half)
+    return cai.mul(square, x) if exponent % 2 else square
 
 
 def _power(x: Value, exponent: Value) -> Value:
@@ -260,8 +315,6 @@ def _power(x: Value, exponent: Value) -> Value:
         return x
     if known == 2:
         return cai.mul(x, x)
-    if known == 3:
-        return cai.mul(cai.mul(x, x), x)
     if cai.is_integer(x):
         return _integer_power(x, exponent)
     if known == 0.5:  # torch also uses sqrt: (-inf) ** 0.5 is NaN, not inf
@@ -277,7 +330,7 @@ _BASES = f32(8, values=(_INF, -_INF, 0.0, -0.0, -4.0, 4.0, _NAN, 0.3))
 
 @lowers(
     aten.pow.Scalar,
-    promote=Promote.WIDE,
+    promote=Promote.RESULT,
     cases=[
         case(2, f32(4)),
         case(2, i64(4, low=0)),
@@ -288,13 +341,19 @@ _BASES = f32(8, values=(_INF, -_INF, 0.0, -0.0, -4.0, 4.0, _NAN, 0.3))
 )
 @lowers(
     aten.pow.Tensor_Scalar,
-    promote=Promote.WIDE,
+    promote=Promote.RESULT,
     cases=[
         *(case(_BASES, e) for e in (2, 3, 1, 0, -1, -2, 0.5, -0.5, 1.7, _INF, _NAN)),
         case(i32(5), 2),
         case(i32(5), 5),
+        case(i32(5, values=(0, 1, -1, 7, -9)), 12),
+        case(i32(5), 0),
         case(i32(5, low=1), 0.5),
         case(f16(5, low=0.1), 7.3),
+        case(f16(9, high=30), 3),
+        case(f16(9, low=0.1, high=9), -0.75),
+        case(bf16(9, low=0.1, high=9), 1.5),
+        case(f16(9, low=0.1, high=9), -0.5),
         case(u8(4), 3),
         case(b1(4), 2),
         *(case(_ROUND_ZERO, e) for e in (0, 1, 2, 3, -1, -2, 0.5, 1.5, 1 + 2j)),
@@ -302,7 +361,7 @@ _BASES = f32(8, values=(_INF, -_INF, 0.0, -0.0, -4.0, 4.0, _NAN, 0.3))
 )
 @lowers(
     aten.pow.Tensor_Tensor,
-    promote=Promote.WIDE,
+    promote=Promote.RESULT,
     cases=[
         case(_BASES, f32(6, 1, values=(2.0, -1.0, 0.0, 0.5, _NAN, -_INF))),
         case(i32(5, values=(0, 1, -1, 2, -3)), i32(7, 1, values=(0, 1, 2, 3, -1, -2, 5))),
@@ -320,4 +379,18 @@ def pow_(ctx: Ctx, x: Value, exponent: Value) -> Value:
     if cai.is_complex(x):
         given = ctx.fake("exponent")
         return power(x, exponent, None if isinstance(given, torch.Tensor) else given)
-    return _power(x, exponent)
+    base, power_of = (_exact(ctx.fake(n), v) for n, v in (("self", x), ("exponent", exponent)))
+    if cai.dtype(base) != cai.dtype(power_of):
+        base, power_of = cai.wide(base), cai.wide(power_of)
+    return cai.cast(_power(base, power_of), ctx.out_dtype)
+
+
+def _exact(given: Any, value: Value) -> Value:
+    """Return an operand; a number that half precision rounds becomes a float32 value.
+
+    The power is then computed in float32: with 7.3 rounded to 7.301, that of 60,000 is off by 1 %.
+    """
+    if not isinstance(given, float) or not math.isfinite(given) or cai.dtype(value).itemsize > 2:
+        return value
+    exact = torch.tensor(given, dtype=cai.dtype(value)).item() == given
+    return value if exact else cai.constant(given, torch.float32)

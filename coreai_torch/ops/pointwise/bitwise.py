@@ -87,10 +87,14 @@ def _powers_of_two(count: Value, last: int) -> Value:
     return cai.pow_(cai.like(count, 2), clamped)
 
 
+def _is_in_range(count: Value, last: int) -> bool:
+    known = cai.known_number(count)
+    return known is not None and 0 <= known <= last
+
+
 def _select_in_range(count: Value, last: int, shifted: Value, otherwise: Value) -> Value:
     """Return `shifted` where `0 <= count <= last`, else `otherwise`."""
-    known = cai.known_number(count)
-    if known is not None and 0 <= known <= last:
+    if _is_in_range(count, last):
         return shifted
     below = cai.less(count, cai.like(count, 0))
     beyond = cai.logical_or(below, cai.greater(count, cai.like(count, last)))
@@ -134,6 +138,8 @@ def right_shift(ctx: Ctx, x: Value, other: Value) -> Value:
     info = torch.iinfo(cai.dtype(x))
     last = info.bits - (2 if info.min else 1)
     shifted = cai.floor_divide(x, _powers_of_two(other, last))
+    if _is_in_range(other, last):
+        return shifted
     zero = cai.like(x, 0)
     sign = cai.where(cai.less(x, zero), cai.like(x, -1), zero) if info.min else zero
     return _select_in_range(other, last, shifted, sign)

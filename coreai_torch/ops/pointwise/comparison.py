@@ -84,7 +84,14 @@ def _at_least(x: Value, y: Value) -> Value:
     """Return `x >= y`; for floats not `!(x < y)`, because NaN is neither."""
     if cai.is_float(x):
         return cai.logical_or(cai.greater(x, y), cai.equal(x, y))
-    return cai.logical_not(_greater(y, x))
+    if cai.is_bool(x):
+        return cai.logical_not(_greater(y, x))
+    low, high, limits = cai.known_number(x), cai.known_number(y), torch.iinfo(cai.dtype(x))
+    if high is not None and high > limits.min:
+        return cai.greater(x, cai.like(x, high - 1))
+    if low is not None and low < limits.max:
+        return cai.greater(cai.like(x, low + 1), y)
+    return cai.logical_not(cai.greater(y, x))
 
 
 @lowers(aten.gt.Scalar, promote=Promote.COMMON, cases=_COMPARED_WITH_NUMBERS)

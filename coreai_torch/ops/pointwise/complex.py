@@ -1,4 +1,4 @@
-"""Lower complex and polar, and compute powers of complex numbers."""
+"""Lower complex and polar, and compute quotients and powers of complex numbers."""
 
 from __future__ import annotations
 
@@ -40,6 +40,28 @@ def polar(length: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
     return torch.complex(length * angle.cos(), length * angle.sin())
 
 
+def quotient(x: Value, y: Value) -> Value:
+    """Return `x / y` of numbers of one dtype; complex ones by Smith's algorithm, as in torch.
+
+    The runtime (coreai-core 1.0.0b3) divides by the square of the magnitude, which is 0 or
+    infinite for numbers below 1e-23 or above 1e19.
+    """
+    if not cai.is_complex(x):
+        return cai.div(x, y)
+    (a, b), (c, d) = ((cai.real_part(z), cai.imaginary_part(z)) for z in (x, y))
+    zero, one = cai.like(c, 0), cai.like(c, 1)
+    swapped = cai.less(cai.abs_(c), cai.abs_(d))
+    large, small = cai.where(swapped, d, c), cai.where(swapped, c, d)
+    is_zero = cai.equal(large, zero)
+    ratio = cai.where(is_zero, zero, cai.div(small, cai.where(is_zero, one, large)))
+    whole = cai.add(large, cai.mul(small, ratio))
+    scale = cai.div(one, cai.where(is_zero, cai.abs_(large), whole))
+    first, second = cai.where(swapped, b, a), cai.where(swapped, a, b)
+    real = cai.mul(cai.add(first, cai.mul(second, ratio)), scale)
+    imaginary = cai.mul(cai.sub(second, cai.mul(first, ratio)), scale)
+    return cai.create_complex(real, cai.where(swapped, cai.neg(imaginary), imaginary))
+
+
 def power(x: Value, exponent: Value, known: Any) -> Value:
     """Return `x ** exponent` of complex values; `known` is the exponent if it is a number.
 
@@ -51,6 +73,8 @@ def power(x: Value, exponent: Value, known: Any) -> Value:
     if known in (1, 2, 3):
         square = x if known == 1 else cai.mul(x, x)
         return cai.mul(square, x) if known == 3 else square
+    if known == -1:
+        return quotient(cai.like(x, 1), x)
     real, imaginary = cai.real_part(x), cai.imaginary_part(x)
     exponent_real, exponent_imaginary = cai.real_part(exponent), cai.imaginary_part(exponent)
     zero, one = cai.like(real, 0), cai.like(real, 1)

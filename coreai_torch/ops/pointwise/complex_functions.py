@@ -13,6 +13,7 @@ from ...ir import dialect as cai
 from ...ir.dialect import Value
 from .._lib import expm1_log1p
 from .abs_atan2 import direction, distance
+from .complex import quotient
 from .sign import with_sign_of
 
 Pair: TypeAlias = tuple[Value, Value]  # real and imaginary part
@@ -92,7 +93,7 @@ def sqrt(z: Value) -> Value:
 
 
 def rsqrt(z: Value) -> Value:
-    return cai.div(cai.like(z, 1), sqrt(z))
+    return quotient(cai.like(z, 1), sqrt(z))
 
 
 def asin(z: Value) -> Value:

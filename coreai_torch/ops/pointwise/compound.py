@@ -11,10 +11,10 @@ from ...ir.dialect import Value
 from ...lowering import Ctx, Number, Promote, case, lowers
 from ...lowering.cases import bf16, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
-from .._lib.expm1_log1p import log1p
 from . import complex_functions
 from .abs_atan2 import length
-from .comparison import is_inf, is_nan
+from .comparison import is_nan
+from .complex import quotient
 
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 0.3, -7.5)
@@ -44,17 +44,17 @@ def addcmul(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -
 
 @lowers(aten.addcdiv.default, promote=Promote.WIDE, cases=_PRODUCTS)
 def addcdiv(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -> Value:
-    return _add_scaled(x, cai.div(tensor1, tensor2), value)
+    return _add_scaled(x, quotient(tensor1, tensor2), value)
 
 
 @lowers(
     aten.lerp.Scalar,
-    promote=Promote.WIDE,
+    promote=Promote.COMMON,
     cases=[case(f32(4), f32(4), 0.3), case(f32(4), f32(4), 0.9), case(f16(4), f16(4), 1.7)],
 )
 @lowers(
     aten.lerp.Tensor,
-    promote=Promote.WIDE,
+    promote=Promote.COMMON,
     cases=[
         case(f32(4, high=1e6), f32(4), f32(3, 1, values=(0.0, 1.0, 0.7))),
         case(f16(4), f16(4), f16(4)),
@@ -63,8 +63,15 @@ def addcdiv(ctx: Ctx, x: Value, tensor1: Value, tensor2: Value, value: Number) -
     ],
 )
 def lerp(ctx: Ctx, x: Value, end: Value, weight: Value) -> Value:
-    """Interpolate from the nearer end, so that a weight of 1 returns `end` exactly."""
+    """Interpolate from the nearer end, so that a weight of 1 returns `end` exactly.
+
+    Guard of the first kind: from 1e6 to 1e-3, `x + 1 * (end - x)` is 0.
+    """
     span, one = cai.sub(end, x), cai.like(x, 1)
+    if isinstance(known := ctx.fake("weight"), int | float):
+        if abs(known) < 0.5:
+            return cai.add(x, cai.mul(span, weight))
+        return cai.sub(end, cai.mul(span, cai.like(x, 1 - known)))
     near_start = cai.less(length(weight), cai.like(length(weight), 0.5))
     from_start = cai.add(x, cai.mul(weight, span))
     from_end = cai.sub(end, cai.mul(span, cai.sub(one, weight)))
@@ -115,29 +122,34 @@ _SUMS = [
 ]
 
 
-def _log_of_sum(x: Value, y: Value, smaller_share: Value) -> Value:
-    """Add the smaller operand's share to the larger; equal infinities would give inf - inf."""
-    same = cai.logical_and(is_inf(x), cai.equal(x, y))
-    return cai.where(same, x, cai.add(cai.maximum(x, y), smaller_share))
+def _minus_distance(x: Value, y: Value) -> Value:
+    """Return `-abs(x - y)`; two equal infinities, as in scores, are apart by 0."""
+    distance = cai.where(cai.equal(x, y), cai.like(x, 0), cai.sub(x, y))
+    return cai.neg(cai.abs_(distance))
+
+
+def _log_of_sum(x: Value, y: Value, smaller: Value, base: float = math.e) -> Value:
+    """Add the share of the smaller operand, which is `smaller` times the larger, to the larger."""
+    share = cai.log(cai.add(smaller, cai.like(x, 1)))
+    if base != math.e:
+        share = cai.mul(share, cai.like(x, 1 / math.log(base)))
+    return cai.add(cai.maximum(x, y), share)
 
 
 @lowers(
     aten.logaddexp.default,
-    promote=Promote.WIDE,
+    promote=Promote.COMMON,
     cases=[*_SUMS, case(c64(4), c64(4, 1)), case(c64(1, values=(complex(-_INF, 0),)), c64(3))],
 )
 def logaddexp(ctx: Ctx, x: Value, other: Value) -> Value:
     if cai.is_complex(x):
         return complex_functions.logaddexp(x, other)
-    minus_distance = cai.neg(cai.abs_(cai.sub(x, other)))
-    return _log_of_sum(x, other, log1p(cai.exp(minus_distance)))
+    return _log_of_sum(x, other, cai.exp(_minus_distance(x, other)))
 
 
-@lowers(aten.logaddexp2.default, promote=Promote.WIDE, cases=_SUMS)
+@lowers(aten.logaddexp2.default, promote=Promote.COMMON, cases=_SUMS)
 def logaddexp2(ctx: Ctx, x: Value, other: Value) -> Value:
-    minus_distance = cai.neg(cai.abs_(cai.sub(x, other)))
-    share = log1p(cai.pow_(cai.like(x, 2), minus_distance))
-    return _log_of_sum(x, other, cai.mul(share, cai.like(x, 1 / math.log(2))))
+    return _log_of_sum(x, other, cai.pow_(cai.like(x, 2), _minus_distance(x, other)), 2)
 
 
 def _greatest_divisor(x: Value, y: Value) -> Value:

@@ -1,48 +1,58 @@
-"""Lower floor, ceil, trunc and round, exact for every float.
+"""Lower floor, ceil, trunc, round and frac, exact for every finite float.
 
-All use coreai.round (coreai-core 1.0.0b3): `x // 1` turns infinity into NaN and is folded away by
-the compiler, which also cancels a cast to integer and back.
+Guard of the fourth kind: they divide by -1, as the GPU folds a floor division by 1 away.
 """
 
 from __future__ import annotations
 
 from ...ir import dialect as cai
+from ...ir.build import Build
 from ...ir.dialect import Value
 from ...lowering import Ctx, Promote, case, lowers
 from ...lowering.cases import bf16, f16, f32, i32
 from ...torch_compat import aten
 
-_EDGES = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 1e9, -3.7, float("inf"), float("nan"))
+_EDGES = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 1e9, -3.7, 1e-45, -1e-45)
+_INFINITE = f32(4, values=(float("inf"), -float("inf"), float("nan"), -0.5))
 
 
 def floor(x: Value) -> Value:
     """Return the largest integer <= x, as a float."""
-    rounded = cai.round_(x)
-    # `where` takes 10 ns for each element, the cast 2 ns (coreai-core 1.0.0b3, x86).
-    return cai.sub(rounded, cai.raw_cast(cai.greater(rounded, x), cai.dtype(x)))
+    return cai.floor_divide(cai.neg(x), cai.like(x, -1))
 
 
 def ceil(x: Value) -> Value:
     """Return the smallest integer >= x, as a float; -0.5 gives -0.0, as in torch."""
-    return cai.neg(floor(cai.neg(x)))
+    return cai.neg(cai.floor_divide(x, cai.like(x, -1)))
 
 
-_CASES = [case(f32(12, values=_EDGES)), case(f16(5)), case(i32(4)), case(f32())]
+def or_itself(x: Value, rounded: Value) -> Value:
+    """Return the result, and with `exact` an infinite `x` itself, whose quotient is NaN."""
+    if not Build.current().exact:
+        return rounded
+    return cai.where(cai.equal(rounded, rounded), rounded, x)
+
+
+_CASES = [case(f32(12, values=_EDGES)), case(f16(5)), case(bf16(5)), case(i32(4)), case(f32())]
+_CASES = [*_CASES, case(_INFINITE, exact=True)]
 
 
 @lowers(aten.floor.default, cases=_CASES)
 def _floor(ctx: Ctx, x: Value) -> Value:
-    return floor(x) if cai.is_float(x) else x
+    """Without `exact`, an infinity becomes NaN."""
+    return or_itself(x, floor(x)) if cai.is_float(x) else x
 
 
 @lowers(aten.ceil.default, cases=_CASES)
 def _ceil(ctx: Ctx, x: Value) -> Value:
-    return ceil(x) if cai.is_float(x) else x
+    """Without `exact`, an infinity becomes NaN."""
+    return or_itself(x, ceil(x)) if cai.is_float(x) else x
 
 
 @lowers(aten.trunc.default, cases=_CASES)
 def _trunc(ctx: Ctx, x: Value) -> Value:
-    return cai.trunc(x) if cai.is_float(x) else x
+    """Without `exact`, an infinity becomes NaN."""
+    return or_itself(x, cai.trunc(x)) if cai.is_float(x) else x
 
 
 @lowers(aten.round.default, cases=_CASES)

@@ -38,6 +38,7 @@ def with_sign_of(x: Value, sign: Value) -> Value:
     cases=[case(f32(9, values=_EDGES)), case(f16(3)), case(i32(4)), case(u8(3)), case(b1(3))],
 )
 def signbit(ctx: Ctx, x: Value) -> Value:
+    """Return whether the sign bit is set; false for NaN, whose sign bit no op can read."""
     if cai.dtype(x).is_signed:
         return is_negative(x)
     return cai.not_equal(x, x)  # unsigned integers and booleans are never negative
@@ -74,6 +75,7 @@ def sign(ctx: Ctx, x: Value) -> Value:
     ],
 )
 def copysign(ctx: Ctx, x: Value, other: Value) -> Value:
+    """Return the first with the sign of the second; NaN counts as positive."""
     return with_sign_of(x, other)
 
 

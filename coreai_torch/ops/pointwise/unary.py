@@ -12,6 +12,7 @@ from ...lowering.cases import Case, T, b1, bf16, c64, f16, f32, i32, i64
 from ...torch_compat import aten
 from .._lib import expm1_log1p
 from . import complex_functions
+from .complex import quotient
 
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.7, 3.25, -20.0, 88.0, 1e-8, _INF, -_INF, _NAN)
@@ -56,7 +57,7 @@ _one_to_one(aten.tanh.default, cai.tanh, complex_functions.tanh)
     cases=[case(t) for t in (*_ALIKE, _COMPLEX)],
 )
 def reciprocal(ctx: Ctx, x: Value) -> Value:
-    return cai.div(cai.like(x, 1), x)
+    return quotient(cai.like(x, 1), x)
 
 
 _NEAR_ZERO = f32(8, values=(1e-8, -1e-8, 1e-4, -1e-4, 0.3, -0.3, 1e-40, 0.49))
@@ -77,14 +78,14 @@ _SMALL = [
 ]
 
 
-@lowers(aten.expm1.default, promote=Promote.WIDE, cases=_SMALL)
+@lowers(aten.expm1.default, promote=Promote.RESULT, cases=_SMALL)
 def expm1(ctx: Ctx, x: Value) -> Value:
     return complex_functions.expm1(x) if cai.is_complex(x) else expm1_log1p.expm1(x)
 
 
 @lowers(
     aten.log1p.default,
-    promote=Promote.WIDE,
+    promote=Promote.RESULT,
     cases=[*_SMALL, case(f32(6, values=(0.5, -0.5, -0.99, 1e7, 3e38, -0.51)))],
 )
 def log1p(ctx: Ctx, x: Value) -> Value:
@@ -94,7 +95,7 @@ def log1p(ctx: Ctx, x: Value) -> Value:
 def _log_to_base(x: Value, base: float) -> Value:
     """Return the logarithm, exact for powers of the base.
 
-    The product alone gives 2.9999998 for log2(8).
+    Guard of the first kind: the product alone gives 2.9999998 for log2(8), and 2 rounded down.
     """
     logarithm = cai.mul(cai.log(x), cai.like(x, 1 / math.log(base)))
     if cai.is_complex(x):

@@ -183,7 +183,7 @@ def _without_infinities(x: Value, posinf: float | None, neginf: float | None) ->
     if posinf is None and neginf is None:
         return finite
     low, high = info.min if neginf is None else neginf, info.max if posinf is None else posinf
-    if low <= high:  # one `where`, which takes 6 ns for each element; a bound takes 0.7
+    if low <= high:
         return cai.where(cai.not_equal(finite, x), _between(x, low, high), x)
     of_high = cai.where(cai.equal(x, cai.like(x, _INF)), cai.like(x, high), x)
     return cai.where(cai.equal(x, cai.like(x, -_INF)), cai.like(x, low), of_high)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 
 from ...ir import dialect as cai
-from ...ir import shapes, types
+from ...ir import shapes
 from ...ir.dialect import Value
 from ...lowering import Axes, Axis, Ctx, case, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64, u8
@@ -17,6 +17,7 @@ from ...torch_compat import aten
 from .complex_products import product
 
 Reduce: TypeAlias = Callable[[Value, Sequence[int]], Value]
+Search: TypeAlias = Callable[[Value, int, bool, bool], Value]
 
 _NAN, _INF = float("nan"), float("inf")
 _SPECIAL = (1.0, _NAN, 3.0, _INF, -_INF, 2.0, -0.0, 0.0, 0.0, -1.0, -1.0, -2.0)
@@ -25,8 +26,10 @@ _INT_EDGES = (2**31 - 1, -(2**31), 2**24 + 1, 2**24, 0, -1)
 # The runtime (1.0.0b3) sums sequentially: 10**6 terms of 0.1 have an error of 1 %, 10**5 random
 # terms of 1.4e-5. Runs of 1024 terms stay within 1e-6.
 _LONGEST_RUN, _RUN = 8192, 1024
-
-_MANY = 4096  # elements from which the index of an extreme is searched in blocks
+# In half precision the last of 11 digits hides this error up to 65,536 terms.
+_LONGEST_HALF_RUN = 65_536
+# NaN counts as infinity here, as no infinity precedes it.
+_WITH_NAN = (1.0, _NAN, 3.0, -2.0, _NAN, 2.0)
 
 
 def drop_axes(reduced: Value, axes: Sequence[int], keepdim: bool) -> Value:
@@ -51,10 +54,9 @@ def total(x: Value, axes: Sequence[int]) -> Value:
         return cai.any_(x, axes)
     if not cai.is_float(x) or not _is_long(x, axes):
         return cai.reduce_sum(x, axes)
-    summed = cai.cast(x, torch.float32)
     for axis in axes:
-        summed = _axis_total(summed, axis)
-    return cai.cast(summed, cai.dtype(x))
+        x = _axis_total(x, axis)
+    return x
 
 
 def average(x: Value, axes: Sequence[int]) -> Value:
@@ -63,20 +65,40 @@ def average(x: Value, axes: Sequence[int]) -> Value:
         return cai.reduce_mean(x, axes)
     if cai.is_complex(x):
         return cai.div(total(x, axes), cai.cast(count(x, axes), torch.complex64))
+    if cai.dtype(x).itemsize == 2:  # a sum would overflow in float16
+        return _average_of_averages(x, axes)
     wide = cai.cast(x, torch.float32)
     return cai.cast(cai.div(total(wide, axes), count(x, axes)), cai.dtype(x))
+
+
+def _average_of_averages(x: Value, axes: Sequence[int]) -> Value:
+    """Return the mean, one axis after the other and in runs that divide a long one."""
+    for axis in reversed(axes):
+        extent = x.type.shape[axis]
+        run = next((d for d in range(_LONGEST_HALF_RUN, 1, -1) if extent % d == 0), 0)
+        if extent > _LONGEST_HALF_RUN and run:
+            dims = list(cai.sizes(x))
+            dims[axis : axis + 1] = [extent // run, run]
+            runs = cai.reduce_mean(cai.reshape(x, dims), [axis + 1])
+            x = cai.shrink_dims(runs, [axis + 1])
+        x = cai.reduce_mean(x, [axis])
+    return x
+
+
+def _longest_run(x: Value) -> int:
+    return _LONGEST_RUN if cai.dtype(x).itemsize > 2 else _LONGEST_HALF_RUN
 
 
 def _is_long(x: Value, axes: Sequence[int]) -> bool:
     """Return whether a sum over these axes is long, or might be with several dynamic axes."""
     if any(x.type.is_dynamic_dim(a) for a in axes):
-        return len(axes) > 1
-    return math.prod(int(x.type.shape[a]) for a in axes) > _LONGEST_RUN
+        return len(axes) > 1 and cai.dtype(x).itemsize > 2
+    return math.prod(int(x.type.shape[a]) for a in axes) > _longest_run(x)
 
 
 def _axis_total(x: Value, axis: int) -> Value:
     extent = x.type.shape[axis]
-    if x.type.is_dynamic_dim(axis) or extent <= _LONGEST_RUN:
+    if x.type.is_dynamic_dim(axis) or extent <= _longest_run(x):
         return cai.reduce_sum(x, [axis])
     run = next((d for d in range(_RUN, _RUN // 8, -1) if extent % d == 0), _RUN)
     padding = [(0, -extent % run if a == axis else 0) for a in range(x.type.rank)]
@@ -167,9 +189,7 @@ def _product(ctx: Ctx, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
         return drop_axes(x_cast, axes, keepdim)
     if cai.is_bool(x_cast):
         return drop_axes(cai.all_(x_cast, axes), axes, keepdim)
-    # float16 would round after every factor: 0.01 * 0.01 * 1e4 must be 1, not 1.001.
-    wide = cai.cast(x_cast, torch.float32) if cai.is_float(x_cast) else x_cast
-    return drop_axes(cai.cast(cai.reduce_product(wide, axes), ctx.out_dtype), axes, keepdim)
+    return drop_axes(cai.reduce_product(x_cast, axes), axes, keepdim)
 
 
 @lowers(
@@ -183,7 +203,7 @@ def _product(ctx: Ctx, x: Value, axes: Sequence[int], keepdim: bool) -> Value:
         case(f16(3, values=(0.01, 0.01, 10000.0)), 0),
         case(bf16(2, 3), 1),
         case(i64(2, 3), 1),
-        case(i8(4, values=(127,)), 0),
+        case(i8(4, values=(127,)), 0, static_only="the product of five numbers exceeds 32 bits"),
         case(b1(2, 3), 1),
         case(i32(2, 3), 0, dtype=torch.float32),
         case(f32(2, values=(1.5, 2.5)), 0, dtype=torch.int64),
@@ -275,95 +295,45 @@ def min_of_all(ctx: Ctx, x: Value) -> Value:
     return drop_axes(least(x, axes), axes, False)
 
 
-def _first_index(extreme: Value, x: Value, axis: int) -> Value:
-    """Return the first index of `extreme` along the axis, as si32, axis kept.
+def index_of_extreme(x: Value, axis: int, largest: bool, exact: bool) -> Value:
+    """Return the first index of an extreme along the axis, as si32, axis kept.
 
-    coreai.argmax (coreai-core 1.0.0b3) skips NaN; torch returns the index of the first NaN.
+    Guard of extremes: `argmax` skips NaN, and torch returns the index of the first NaN. Two ops
+    replace NaN by infinity; the first infinity counts.
     """
-    is_extreme = cai.raw_cast(cai.equal(x, extreme), torch.int32)
-    if cai.is_float(x):  # a sum takes a third of the time of a logical or
-        is_extreme = cai.add(is_extreme, cai.raw_cast(cai.not_equal(x, x), torch.int32))
-    return cai.argmax(is_extreme, axis)
+    keys = cai.cast(x, torch.int32) if cai.is_bool(x) else x
+    if not largest:  # for integers -1 - x, as -x overflows for the least one
+        keys = cai.neg(keys) if cai.is_float(x) else cai.sub(cai.like(keys, -1), keys)
+    if not cai.is_float(x):
+        return cai.argmax(keys, axis)
+    is_nan = cai.not_equal(x, x)
+    if not exact:
+        return cai.argmax(cai.where(is_nan, cai.like(x, _INF), keys), axis)
+    # The maximum is NaN if there is a NaN, and then equals nothing.
+    is_greatest = cai.equal(keys, cai.reduce_max(keys, [axis]))
+    return cai.argmax(cai.cast(cai.logical_or(is_greatest, is_nan), torch.int32), axis)
 
 
-def _block_size(extent: int) -> int:
-    """Return the number of elements in a block of the axis, or 0 if blocks are not faster."""
-    divisors = [d for d in range(2, math.isqrt(extent) + 1) if extent % d == 0]
-    sizes = [*divisors, *(extent // d for d in divisors)]
-    best = min(sizes, key=lambda size: extent // size + 2 * size, default=extent)
-    return best if extent // best + 2 * best <= extent // 2 else 0
-
-
-def _index_by_blocks(reduce: Reduce, x: Value, axis: int, size: int) -> tuple[Value, Value]:
-    """Search the extremes of blocks for the first block with the extreme, and then that block."""
-    dims = list(cai.sizes(x))
-    dims[axis : axis + 1] = [x.type.shape[axis] // size, size]
-    cells = cai.reshape(x, dims)
-    of_blocks = cai.shrink_dims(reduce(cells, [axis + 1]), [axis + 1])
-    extreme = reduce(of_blocks, [axis])
-    block = _first_index(extreme, of_blocks, axis)
-    dims[axis] = 1
-    place = cai.broadcast_to(cai.expand_dims(block, [axis + 1]), dims)
-    chosen = cai.shrink_dims(cai.gather_along_axis(cells, place, axis), [axis])
-    within = _first_index(extreme, chosen, axis)
-    return extreme, cai.add(cai.mul(block, cai.i32(size)), within)
-
-
-def _merge_other_axes(x: Value, axis: int) -> tuple[Value, int]:
-    """Merge the axes before and after an axis if their sizes are static; return its new place.
-
-    coreai.argmax takes 154 ms for 1 x 19 x 512 x 512, and 112 ms for 19 x 262,144 (coreai-core
-    1.0.0b3, x86).
-    """
-    shape = list(x.type.shape)
-    others = [d for a, d in enumerate(shape) if a != axis]
-    if any(d == types.DYNAMIC for d in others):
-        return x, axis
-    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    lead, tail = [before] if before != 1 else [], [after] if after != 1 else []
-    return cai.reshape(x, [*lead, cai.size(x, axis), *tail]), len(lead)
-
-
-def extreme_and_index(reduce: Reduce, x: Value, axis: int) -> tuple[Value, Value]:
-    """Return the extreme along the axis and its first index, as si32, axis kept.
-
-    A long axis is searched by blocks. For 64 rows of 32,000 numbers, this takes 3 ms, and a search
-    of all elements 68 ms: coreai.argmax takes 22 ns for each, coreai.reduce_max 0.7 ns (coreai-core
-    1.0.0b3, x86).
-    """
-    if abs(math.prod(x.type.shape)) < _MANY or cai.may_be_empty(x):  # a dynamic size is large
-        extreme = reduce(x, [axis])
-        return extreme, _first_index(extreme, x, axis)
-    kept = [1 if a == axis else size for a, size in enumerate(cai.sizes(x))]
-    merged, place = _merge_other_axes(x, axis)
-    size = 0 if x.type.is_dynamic_dim(axis) else _block_size(x.type.shape[axis])
-    if size:
-        extreme, index = _index_by_blocks(reduce, merged, place, size)
-    else:
-        extreme = reduce(merged, [place])
-        index = _first_index(extreme, merged, place)
-    if merged is x:
-        return extreme, index
-    return cai.reshape(extreme, kept), cai.reshape(index, kept)
-
-
-def _extreme_with_index(
-    ctx: Ctx, reduce: Reduce, x: Value, dim: Axis, keepdim: bool
+def extreme_with_index(
+    ctx: Ctx, x: Value, dim: Axis, keepdim: bool, largest: bool, search: Search = index_of_extreme
 ) -> list[Value | None]:
+    """Return the extreme along an axis, and its index by `search`."""
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    if not ctx.uses(1):
-        return [drop_axes(reduce(x, [dim]), [dim], keepdim), None]
-    return [drop_axes(v, [dim], keepdim) for v in extreme_and_index(reduce, x, dim)]
+    extreme = (greatest if largest else least)(x, [dim])
+    index = search(x, dim, largest, ctx.exact) if ctx.uses(1) else None
+    return [v if v is None else drop_axes(v, [dim], keepdim) for v in (extreme, index)]
 
 
 _WITH_INDEX = [
     case(f32(2, 3, 4), 1),
     case(f32(2, 3, 4), -1, True),
     case(f32(), 0),
-    case(f32(2, 6, values=_SPECIAL), 1),
-    case(f32(6, 2, values=_SPECIAL), 0),
-    case(f16(3, values=(_INF, _NAN, _NAN)), 0),
+    case(f32(2, 6, values=_WITH_NAN), 1),
+    case(f32(2, 6, values=_SPECIAL), 1, exact=True),
+    case(f32(6, 2, values=_SPECIAL), 0, exact=True),
+    case(f16(3, values=(_INF, _NAN, _NAN)), 0, exact=True),
+    case(f16(4, values=(_INF, -_INF, _INF, -_INF)), 0),
     case(bf16(2, 3), 1),
     case(i64(2, 6), 1),
     case(i32(2, 3, values=_INT_EDGES), 1),
@@ -374,22 +344,31 @@ _WITH_INDEX = [
 
 @lowers(aten.max.dim, cases=_WITH_INDEX)
 def max_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value | None]:
-    return _extreme_with_index(ctx, greatest, x, dim, keepdim)
+    """Without `exact`, the index is that of an infinity before the first NaN."""
+    return extreme_with_index(ctx, x, dim, keepdim, largest=True)
 
 
 @lowers(aten.min.dim, cases=_WITH_INDEX)
 def min_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value | None]:
-    return _extreme_with_index(ctx, least, x, dim, keepdim)
+    """Without `exact`, the index is that of minus infinity before the first NaN."""
+    return extreme_with_index(ctx, x, dim, keepdim, largest=False)
 
 
-def _arg_extreme(reduce: Reduce, x: Value, dim: Axis | None, keepdim: bool) -> Value:
+def arg_extreme(
+    ctx: Ctx,
+    x: Value,
+    dim: Axis | None,
+    keepdim: bool,
+    largest: bool,
+    search: Search = index_of_extreme,
+) -> Value:
+    """Return the index of the extreme along an axis, or of all elements, by `search`."""
     if not x.type.rank:
         return cai.constant(0, torch.int32)
     if dim is not None:
-        return drop_axes(extreme_and_index(reduce, x, dim)[1], [dim], keepdim)
+        return drop_axes(search(x, dim, largest, ctx.exact), [dim], keepdim)
     flat = cai.reshape(x, [shapes.product(cai.sizes(x))])
-    index = extreme_and_index(reduce, flat, 0)[1]
-    return cai.reshape(index, [1] * x.type.rank if keepdim else [])
+    return cai.reshape(search(flat, 0, largest, ctx.exact), [1] * x.type.rank if keepdim else [])
 
 
 _ARG_EXTREMES = [
@@ -399,9 +378,10 @@ _ARG_EXTREMES = [
     case(f32(2, 3), None, True),
     case(f32()),
     case(f32(), 0, True),
-    case(f32(2, 6, values=_SPECIAL), 1),
-    case(f32(2, 6, values=_SPECIAL)),
-    case(f16(3, values=(_INF, _NAN, -_INF)), 0),
+    case(f32(2, 6, values=_WITH_NAN), 1),
+    case(f32(2, 6, values=_SPECIAL), 1, exact=True),
+    case(f32(2, 6, values=_SPECIAL), exact=True),
+    case(f16(3, values=(_INF, _NAN, -_INF)), 0, exact=True),
     case(f32(2, 3, values=(-_INF,)), 1),
     case(i64(2, 6), 1),
     case(i32(2, 3, values=_INT_EDGES), 1),
@@ -411,12 +391,14 @@ _ARG_EXTREMES = [
 
 @lowers(aten.argmax.default, cases=_ARG_EXTREMES)
 def argmax(ctx: Ctx, x: Value, dim: Axis | None, keepdim: bool) -> Value:
-    return _arg_extreme(greatest, x, dim, keepdim)
+    """Without `exact`, an infinity before the first NaN counts as the maximum."""
+    return arg_extreme(ctx, x, dim, keepdim, largest=True)
 
 
 @lowers(aten.argmin.default, cases=_ARG_EXTREMES)
 def argmin(ctx: Ctx, x: Value, dim: Axis | None, keepdim: bool) -> Value:
-    return _arg_extreme(least, x, dim, keepdim)
+    """Without `exact`, minus infinity before the first NaN counts as the minimum."""
+    return arg_extreme(ctx, x, dim, keepdim, largest=False)
 
 
 def _reduce_bool(ctx: Ctx, reduce: Reduce, x: Value, axes: Sequence[int], keepdim: bool) -> Value:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
@@ -14,8 +13,7 @@ from ...lowering import Axis, Ctx, case, lowers
 from ...lowering.cases import b1, bf16, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
 from .cumulative import positions
-from .reductions import drop_axes, extreme_and_index, greatest
-from .selection import block_size, element_at, fill_last_block, greatest_blocks, is_long
+from .reductions import drop_axes, extreme_with_index
 
 _NAN, _INF = float("nan"), float("inf")
 _SPECIAL = (1.0, _NAN, 3.0, -_INF, 3.0, _NAN, _INF, -0.0, 2.0, 2.0)
@@ -27,7 +25,7 @@ def order(x: Value, axis: int, descending: bool = False) -> Value:
     keys = cai.cast(x, torch.int32) if cai.is_bool(x) else x
     if not (descending and cai.is_float(x)):
         return cai.argsort(keys, axis, descending)
-    # The dialect's descending sort puts NaN last. Sort the reversed axis in ascending order and
+    # Guard of NaN: the dialect's descending sort puts it last. Sort the reversed axis ascending and
     # reverse the result: NaN is first, and equal elements keep their order.
     backwards = cai.argsort(cai.reverse(keys, [axis]), axis, False)
     last = shapes.sub(cai.size(x, axis), 1)
@@ -101,8 +99,9 @@ _ANY = "of equal numbers torch may take any"
         case(f32(5, 3), 2, 0, False),
         case(f32(2, 5), 1, -1, True, False),
         case(f32(), 1),
-        case(f32(10, values=_SPECIAL), 3),
-        case(f32(2, 3, values=(_INF, _NAN, 1.0, -_INF, -_INF, -_INF)), 1, one_size=_ANY),
+        case(f32(8, values=(1.0, _NAN, 3.0, -_INF, -3.0, _INF, -0.0, 2.0)), 3, one_size=_ANY),
+        case(f32(2, 3, values=(_INF, 5.0, 1.0, -_INF, -_INF, -_INF)), 1, one_size=_ANY),
+        case(f32(2, 3, values=(_INF, _NAN, 1.0, 2.0, 3.0, _NAN)), 1, one_size=_ANY, exact=True),
         case(
             f32(10, values=(5.0, _NAN, 3.0, -_INF, 1.0, _NAN, _INF, 0.0, 7.0, 2.0)),
             8,
@@ -117,59 +116,34 @@ _ANY = "of equal numbers torch may take any"
         case(u8(4, values=(200, 7, 255, 1)), 1),
     ],
 )
-def topk(ctx: Ctx, x: Value, k: Dim, dim: Axis, largest: bool) -> list[Value]:
+def topk(ctx: Ctx, x: Value, k: Dim, dim: Axis, largest: bool) -> list[Value | None]:
+    """Equal elements are in any order, as in torch.
+
+    Without `exact`, the index for k=1 is that of an infinity before the first NaN.
+    """
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
     if isinstance(k, int) and k == 1 and largest:
-        return [*extreme_and_index(greatest, x, dim)]
-    elements = abs(math.prod(x.type.shape))  # a dynamic size makes it large
-    block = block_size(x.type.shape[dim], k, elements) if isinstance(k, int) else 0
-    if block and not cai.may_be_empty(x):
-        return _top_of_blocks(x, int(k), dim, largest, block)
-    places = cai.slice_axis(order(x, dim, largest), dim, 0, k)
-    return [cai.gather_along_axis(x, places, dim), places]
+        return extreme_with_index(ctx, x, dim, True, largest)
+    if not (largest and cai.is_float(x)):
+        return selected(ctx, x, dim, largest, lambda v: cai.slice_axis(v, dim, 0, k))
+    extent = cai.size(x, dim)
+    first = shapes.sub(extent, k)
+
+    def last_reversed(v: Value) -> Value:  # a descending sort would put NaN last
+        return cai.reverse(cai.slice_axis(v, dim, first, extent), [dim])
+
+    return selected(ctx, x, dim, False, last_reversed)
 
 
-def _top_of_blocks(x: Value, k: int, dim: int, largest: bool, block: int) -> list[Value]:
-    """Sort the extremes of blocks, then the elements of the best `k` blocks.
-
-    Ties are resolved in favour of the first element, as in a stable sort: the blocks keep their
-    order, and the elements after the last full block come last.
-    """
-    rank, sizes = x.type.rank, list(cai.sizes(x))
-    last = [*(a for a in range(rank) if a != dim), dim]
-    back = [last.index(a) for a in range(rank)]
-    count = shapes.product([sizes[a] for a in last[:-1]])
-    rows = cai.reshape(cai.transpose(x, last), [count, sizes[dim]])
-    if not isinstance(sizes[dim], int):
-        rows = fill_last_block(rows, block, largest)
-    best = cai.slice_axis(order(greatest_blocks(rows, block, largest), 1, largest), 1, 0, k)
-    first = cai.mul(cai.sort(best, 1, False), cai.i32(block))
-    within = cai.tensor_constant(torch.arange(block, dtype=torch.int32), "positions")
-    chosen_blocks = shapes.mul(cai.size(first, 1), block)
-    places = cai.reshape(cai.add(cai.expand_dims(first, [2]), within), [count, chosen_blocks])
-    rest = sizes[dim] % block if isinstance(sizes[dim], int) else 0
-    if rest:
-        tail = torch.arange(sizes[dim] - rest, sizes[dim], dtype=torch.int32)[None]
-        beyond = cai.broadcast_to(cai.tensor_constant(tail, "positions"), [count, rest])
-        places = cai.concat(1, [places, beyond])
-    chosen = cai.slice_axis(order(cai.gather_along_axis(rows, places, 1), 1, largest), 1, 0, k)
-    found = cai.gather_along_axis(places, chosen, 1)
-    values = cai.gather_along_axis(rows, found, 1)
-    dims = [*(sizes[a] for a in last[:-1]), k]
-    return [cai.transpose(cai.reshape(v, dims), back) for v in (values, found)]
-
-
-def _flat(x: Value) -> Value:
-    return cai.reshape(x, [shapes.product(cai.sizes(x))])
-
-
-def _at(x: Value, rank: Value, axis: int, size: Any, stable: bool) -> tuple[Value, Value]:
-    """Return value and index of the element of each rank; the axis has its size in `rank`."""
-    if is_long(x, axis, size):
-        return element_at(x, rank, axis, stable)
-    place = cai.gather_along_axis(order(x, axis), rank, axis)
-    return cai.gather_along_axis(x, place, axis), place
+def selected(
+    ctx: Ctx, x: Value, axis: int, descending: bool, select: Callable[[Value], Value]
+) -> list[Value | None]:
+    """Return elements that `select` takes from the sorted axis, and their places."""
+    if not ctx.uses(1):
+        return [select(cai.sort(x, axis, descending)), None]
+    places = select(cai.argsort(x, axis, descending))
+    return [cai.gather_along_axis(x, places, axis) if ctx.uses(0) else None, places]
 
 
 @lowers(
@@ -183,39 +157,33 @@ def _at(x: Value, rank: Value, axis: int, size: Any, stable: bool) -> tuple[Valu
         case(i64(5, values=(5, 1, 4, 2, 3)), 3),
     ],
 )
-def kthvalue(ctx: Ctx, x: Value, k: Dim, dim: Axis, keepdim: bool) -> list[Value]:
+def kthvalue(ctx: Ctx, x: Value, k: Dim, dim: Axis, keepdim: bool) -> list[Value | None]:
+    """Of equal elements, the index is that of any one, as in torch."""
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    if is_long(x, dim, ctx.fake("self").shape[dim]):
-        kept = [1 if a == dim else size for a, size in enumerate(cai.sizes(x))]
-        rank = cai.broadcast_to(shapes.number(shapes.sub(k, 1)), kept)
-        pair = element_at(x, rank, dim, stable=False)  # torch's index may be any
-    else:
-        place = cai.slice_axis(order(x, dim), dim, shapes.sub(k, 1), k)
-        pair = cai.gather_along_axis(x, place, dim), place
-    return [drop_axes(v, [dim], keepdim) for v in pair]
+    before = shapes.sub(k, 1)
+    found = selected(ctx, x, dim, False, lambda v: cai.slice_axis(v, dim, before, k))
+    return [None if v is None else drop_axes(v, [dim], keepdim) for v in found]
 
 
-def _whole(number: Dim) -> Value:
-    return cai.i32(number) if isinstance(number, int) else number
+def _at_middle(ordered: Value, x: Value, axis: int, ignore_nan: bool) -> Value:
+    """Return the entry of the sorted axis for the lower median of `x`, keepdim.
 
-
-def _median(
-    x: Value, axis: int, size: Any, ignore_nan: bool, with_index: bool
-) -> tuple[Value, Value]:
-    """Return the lower median and its index (keepdim); the first NaN unless NaN is ignored.
-
-    `size` is the size of the axis in the exported graph. Torch's index is that of a stable sort.
+    It is the entry of the first NaN if there is one that is not ignored.
     """
     extent = cai.size(x, axis)
+    half = shapes.floordiv(shapes.sub(extent, 1), 2)
+    if not cai.is_float(x):
+        return cai.slice_axis(ordered, axis, half, shapes.add(half, 1))
     is_nan = cai.raw_cast(cai.not_equal(x, x), torch.int32)
-    numbers = cai.sub(_whole(extent), cai.reduce_sum(is_nan, [axis]))
+    numbers = cai.sub(shapes.number(extent), cai.reduce_sum(is_nan, [axis]))
     if ignore_nan:
         middle = cai.floor_divide(cai.sub(numbers, cai.i32(1)), cai.i32(2))
-        return _at(x, cai.maximum(middle, cai.i32(0)), axis, size, with_index)
-    half = _whole(shapes.floordiv(shapes.sub(extent, 1), 2))
-    has_nan = cai.less(numbers, _whole(extent))
-    return _at(x, cai.where(has_nan, numbers, half), axis, size, with_index)
+        place = cai.maximum(middle, cai.i32(0))
+    else:
+        has_nan = cai.less(numbers, shapes.number(extent))
+        place = cai.where(has_nan, numbers, shapes.number(half))
+    return cai.gather_along_axis(ordered, place, axis)
 
 
 _MEDIANS = [
@@ -237,38 +205,44 @@ _MEDIANS_OF_ALL = [
 ]
 
 
-def _median_along(ctx: Ctx, x: Value, dim: Axis, keepdim: bool, ignore_nan: bool) -> list[Value]:
+def _median_along(
+    ctx: Ctx, x: Value, dim: Axis, keepdim: bool, ignore_nan: bool
+) -> list[Value | None]:
+    """Return the lower median and its index, which is that of a stable sort as in torch."""
     if not x.type.rank:
         return [x, cai.constant(0, torch.int32)]
-    pair = _median(x, dim, ctx.fake("self").shape[dim], ignore_nan, ctx.uses(1))
-    return [drop_axes(v, [dim], keepdim) for v in pair]
+    if not ctx.uses(1):
+        median = _at_middle(cai.sort(x, dim, False), x, dim, ignore_nan)
+        return [drop_axes(median, [dim], keepdim), None]
+    place = _at_middle(cai.argsort(x, dim, False), x, dim, ignore_nan)
+    return [drop_axes(v, [dim], keepdim) for v in (cai.gather_along_axis(x, place, dim), place)]
 
 
-def _median_of_all(ctx: Ctx, x: Value, ignore_nan: bool) -> Value:
+def _median_of_all(x: Value, ignore_nan: bool) -> Value:
     if not x.type.rank:
         return x
-    size = ctx.fake("self").numel()
-    return drop_axes(_median(_flat(x), 0, size, ignore_nan, False)[0], [0], False)
+    flat = cai.reshape(x, [shapes.product(cai.sizes(x))])
+    return drop_axes(_at_middle(cai.sort(flat, 0, False), flat, 0, ignore_nan), [0], False)
 
 
 @lowers(aten.median.dim, cases=_MEDIANS)
-def median_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value]:
+def median_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value | None]:
     return _median_along(ctx, x, dim, keepdim, ignore_nan=False)
 
 
 @lowers(aten.nanmedian.dim, cases=_MEDIANS)
-def nanmedian_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value]:
+def nanmedian_dim(ctx: Ctx, x: Value, dim: Axis, keepdim: bool) -> list[Value | None]:
     return _median_along(ctx, x, dim, keepdim, ignore_nan=True)
 
 
 @lowers(aten.median.default, cases=_MEDIANS_OF_ALL)
 def median(ctx: Ctx, x: Value) -> Value:
-    return _median_of_all(ctx, x, ignore_nan=False)
+    return _median_of_all(x, ignore_nan=False)
 
 
 @lowers(aten.nanmedian.default, cases=_MEDIANS_OF_ALL)
 def nanmedian(ctx: Ctx, x: Value) -> Value:
-    return _median_of_all(ctx, x, ignore_nan=True)
+    return _median_of_all(x, ignore_nan=True)
 
 
 def shifted(x: Value, axis: int) -> Value:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
 from ...ir import dialect as cai
-from ...ir import graph, shapes, types
+from ...ir import graph, shapes
 from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, case, lowers
 from ...lowering.cases import b1, f16, f32, i32, i64, u8
 from ...torch_compat import aten
-from .cumulative import counting, running_total
+from .cumulative import counting
 from .sort_topk import order, shifted
 
 _NAN, _INF = float("nan"), float("inf")
@@ -36,7 +35,7 @@ def _ones(x: Value, dtype: torch.dtype) -> Value:
 )
 def bincount(ctx: Ctx, x: Value, weights: Value | None, minlength: Dim) -> Value:
     """Count each integer up to the maximum; a negative one, where torch raises, counts as zero."""
-    # An index out of range would write outside the tensor.
+    # Guard of a crash: an index of -1 would write outside the tensor.
     index = cai.maximum(cai.cast(x, torch.int32), cai.i32(0))
     # Append -1 so that an empty operand, as in `bincount(x[x > 9])`, gives length 0.
     can_be_empty = cai.may_be_empty(index) or 0 in index.type.shape
@@ -64,20 +63,25 @@ def _is_first(count: Dim) -> Value:
     return cai.equal(counting(count), cai.i32(0))
 
 
-def _runs(rows: Value) -> tuple[Value, Value, Value]:
-    """Return the first entry of each run of equal entries, each entry's run, and run lengths."""
+def _runs(ctx: Ctx, rows: Value, places: Value | None = None) -> list[Value | None]:
+    """Return the first entry of each run of equal entries, each entry's run, and run lengths.
+
+    `places` are those of the entries in the original order, if they were sorted. Results that
+    nothing reads are None.
+    """
     fresh = _differing(rows)
     starts = cai.non_zero(fresh)
-    run = cai.sub(running_total(cai.raw_cast(fresh, torch.int32), 0), cai.i32(1))
-    runs = cai.size(starts, 0)
-    start = cai.reshape(starts, [runs])
-    end = cai.concat(0, [cai.slice_axis(start, 0, 1, runs), shapes.vector([cai.size(rows, 0)])])
-    return cai.gather_nd(rows, starts), run, cai.sub(end, start)
-
-
-def _unsorted(run: Value, places: Value) -> Value:
-    """Return the runs of sorted entries in the entries' original order."""
-    return cai.scatter_along_axis(cai.zeros(run, cai.sizes(run)), places, run, 0)
+    run = length = None
+    if ctx.uses(1):
+        run = cai.sub(cai.scan(cai.raw_cast(fresh, torch.int32), 0, "sum"), cai.i32(1))
+        if places is not None:
+            run = cai.scatter_along_axis(cai.zeros(run, cai.sizes(run)), places, run, 0)
+    if ctx.uses(2):
+        count = cai.size(starts, 0)
+        limits = cai.concat(0, [cai.reshape(starts, [count]), shapes.vector([cai.size(rows, 0)])])
+        ends = cai.slice_axis(limits, 0, 1, shapes.add(count, 1))
+        length = cai.sub(ends, cai.slice_axis(limits, 0, 0, count))
+    return [cai.gather_nd(rows, starts) if ctx.uses(0) else None, run, length]
 
 
 def _flat(x: Value) -> Value:
@@ -95,89 +99,6 @@ _UNIQUE = [
 ]
 
 
-# The table of a narrow range has at most this many entries per element. An entry takes about 30 ns,
-# and sorting an element more than 1 us (coreai-core 1.0.0b3, x86).
-_ENTRIES = 16
-
-
-def _sorted_unique(flat: Value) -> tuple[Value, Value, Value]:
-    """Return the unique values in order, each element's index in them, and their counts."""
-    places = order(flat, 0)
-    values, run, counts = _runs(cai.gather_along_axis(flat, places, 0))
-    return values, _unsorted(run, places), counts
-
-
-def _narrow_range_unique(flat: Value, low: Value, high: Value) -> tuple[Value, Value, Value]:
-    """Return the same for integers, by a table of the counts of all values from low to high."""
-    position = cai.sub(flat, low)
-    extent = cai.add(cai.sub(high, low), cai.i32(1))
-    table = cai.broadcast_to(cai.i32(0), [extent])
-    counts = cai.scatter_along_axis(table, position, _ones(flat, torch.int32), 0, "add")
-    present = cai.greater(counts, cai.i32(0))
-    found = cai.shrink_dims(cai.non_zero(present), [1])
-    index = cai.sub(running_total(cai.raw_cast(present, torch.int32), 0), cai.i32(1))
-    inverse = cai.gather_along_axis(index, position, 0)
-    return cai.add(found, low), inverse, cai.gather_along_axis(counts, found, 0)
-
-
-def _integer_unique(flat: Value, used: Sequence[int]) -> list[Value]:
-    """Return the used ones of the three results; sort only if the range of the values is wide."""
-    low = shapes.scalar(cai.reduce_min(flat, [0]))
-    high = shapes.scalar(cai.reduce_max(flat, [0]))
-    # In float32, as the difference of two integers may overflow.
-    span = cai.sub(cai.cast(high, torch.float32), cai.cast(low, torch.float32))
-    entries = shapes.mul(cai.size(flat, 0), _ENTRIES)
-    limit = cai.cast(shapes.number(entries), torch.float32)
-    return graph.branch(
-        cai.greater(limit, span),
-        _result_types(flat, used),
-        lambda: _chosen(_narrow_range_unique(flat, low, high), used),
-        lambda: _chosen(_sorted_unique(flat), used),
-    )
-
-
-def _chosen(results: Sequence[Value], used: Sequence[int]) -> list[Value]:
-    return [results[i] for i in used]
-
-
-def _result_types(rows: Value, used: Sequence[int]) -> list[Any]:
-    count, *rest = rows.type.shape
-    number = types.element(torch.int32)
-    kinds = (
-        types.tensor([types.DYNAMIC, *rest], rows.type.element_type),
-        types.tensor([count], number),
-        types.tensor([types.DYNAMIC], number),
-    )
-    return [kinds[i] for i in used]
-
-
-def _unless_empty(
-    ctx: Ctx, rows: Value, find: Callable[[Value, Sequence[int]], list[Value]]
-) -> list[Value | None]:
-    """Return the three results of a vector or of rows; empty ones if there are none at run time.
-
-    The process aborts on a slice of an empty vector from 1 on (coreai-core 1.0.0b3).
-    """
-    used = [i for i in range(3) if ctx.uses(i)]
-    if not cai.may_be_empty(rows) or not used:
-        found = find(rows, used)
-    else:
-        no_numbers = cai.broadcast_to(cai.i32(0), [cai.size(rows, 0)])
-
-        def some() -> list[Value]:
-            with graph.assume_elements():
-                return find(rows, used)
-
-        elements = shapes.number(shapes.product(cai.sizes(rows)))
-        found = graph.branch(
-            cai.greater(elements, cai.i32(0)),
-            _result_types(rows, used),
-            some,
-            lambda: _chosen((rows, no_numbers, no_numbers), used),
-        )
-    return [found[used.index(i)] if i in used else None for i in range(3)]
-
-
 @lowers(
     aten._unique2.default,
     ignore=_FLAGS,  # sorted=False allows any order; results not requested are not read
@@ -189,16 +110,9 @@ def _unless_empty(
 )
 def unique(ctx: Ctx, x: Value) -> list[Value | None]:
     flat = _flat(x)
-    if cai.is_float(x):
-        found = _unless_empty(ctx, flat, lambda v, used: _chosen(_sorted_unique(v), used))
-    else:
-        found = _unless_empty(ctx, cai.cast(flat, torch.int32), _integer_unique)
-    values, inverse, counts = found
-    return [
-        None if values is None else cai.cast(values, cai.dtype(x)),
-        _in_sizes_of(x, inverse),
-        counts,
-    ]
+    places = order(flat, 0)
+    values, inverse, counts = _runs(ctx, cai.gather_along_axis(flat, places, 0), places)
+    return [values, _in_sizes_of(x, inverse), counts]
 
 
 def _in_sizes_of(x: Value, index: Value | None) -> Value | None:
@@ -238,11 +152,10 @@ def unique_consecutive(ctx: Ctx, x: Value, dim: int | None) -> list[Value | None
         # torch.export gives [2, u0, 2, 3] for [2, 3] along -1; along -2 the sizes are correct.
         ctx.refuse(f"torch.export gets the sizes wrong with dim={dim}", f"dim={dim + x.type.rank}")
     if dim is None:
-        found = _unless_empty(ctx, _flat(x), lambda v, used: _chosen(_runs(v), used))
-        return [found[0], _in_sizes_of(x, found[1]), found[2]]
+        values, inverse, counts = _runs(ctx, _flat(x))
+        return [values, _in_sizes_of(x, inverse), counts]
     rows, back = _to_front(x, dim % x.type.rank)
-    found = _unless_empty(ctx, rows, lambda v, used: _chosen(_runs(v), used))
-    return _with_axis_back(found, back)
+    return _with_axis_back(_runs(ctx, rows), back)
 
 
 # The sorts of at most this many columns are emitted one by one: 10 rows of 8 integers take 0.16 ms,
@@ -283,13 +196,6 @@ def _resorted(places: Value, keys: Value) -> Value:
     return cai.gather_along_axis(places, moved, 0)
 
 
-def _sorted_unique_rows(rows: Value) -> tuple[Value, Value, Value]:
-    """Return the unique rows in order, each row's index in them, and their counts."""
-    places = _row_order(rows)
-    values, run, counts = _runs(cai.gather_nd(rows, cai.expand_dims(places, [1])))
-    return values, _unsorted(run, places), counts
-
-
 @lowers(
     aten.unique_dim.default,
     ignore=_FLAGS,
@@ -315,5 +221,6 @@ def unique_dim(ctx: Ctx, x: Value, dim: Axis) -> list[Value | None]:
     stays as it is.
     """
     rows, back = _to_front(x, dim)
-    found = _unless_empty(ctx, rows, lambda v, used: _chosen(_sorted_unique_rows(v), used))
-    return _with_axis_back(found, back)
+    places = _row_order(rows)
+    ordered = cai.gather_nd(rows, cai.expand_dims(places, [1]))
+    return _with_axis_back(_runs(ctx, ordered, places), back)

@@ -14,34 +14,85 @@ from ...ir.dialect import Value
 from ...lowering import Axes, Ctx, case, decomposes, lowers
 from ...lowering.cases import bf16, c64, f16, f32, i64
 from ...torch_compat import aten
-from ..pointwise.abs_atan2 import distance
+from ..pointwise.abs_atan2 import plain_distance
 from .reductions import average, count, drop_axes, total
 
 _NAN, _INF = float("nan"), float("inf")
 
 
+def _spread(
+    ctx: Ctx,
+    x: Value,
+    axes: Axes,
+    correction: float | None,
+    keepdim: bool,
+    outputs: tuple[str, ...],
+) -> list[Value]:
+    """Return the variance (`var`) or its root (`std`), and the mean if `outputs` names it.
+
+    In half precision this is a composite that computes in float32: the square of a deviation of
+    256 is infinite in float16.
+    """
+
+    def body(input: Value) -> list[Value]:
+        if len(outputs) == 1 and not cai.is_complex(input):
+            distance, *_ = _centred(input, axes)
+            variance, centre = _mean_square(input, distance, axes, correction), distance
+        else:
+            variance, centre = _variance_mean(input, axes, correction)
+        # Take the root before narrowing: a float16 variance overflows at a deviation of 300.
+        spread = cai.sqrt(variance) if outputs[0] == "std" else variance
+        found = [spread, centre][: len(outputs)]
+        # The dtypes differ if the mean is complex.
+        results = ctx.outs if len(outputs) > 1 else [ctx.out]
+        dtypes = [types.dtype_of(result_type) for result_type in results]
+        cast = [cai.cast(v, dtype) for v, dtype in zip(found, dtypes, strict=True)]
+        return [drop_axes(v, axes, keepdim) for v in cast]
+
+    if cai.is_complex(x) or cai.dtype(x).itemsize > 2:
+        return body(x)
+    attrs = {
+        "axes": list(axes),
+        "correction": 1.0 if correction is None else float(correction),
+        "keep_dim": keepdim,
+    }
+    contract = Composite(outputs[0], inputs=("input",), outputs=outputs, attrs=attrs)
+    return ctx.emit(contract, body, x)
+
+
 def _variance_mean(x: Value, axes: Sequence[int], correction: float | None) -> tuple[Value, Value]:
     """Return the variance and mean in float32, with the reduced axes kept.
 
-    The float32 mean of 10000 +- 0.01 has a rounding error of 0.001, a tenth of the deviation.
-    Therefore the mean of the differences is subtracted once more. The variance of complex numbers
-    is the sum of the variances of their parts.
+    The variance of complex numbers is the sum of the variances of their parts.
     """
     if cai.is_complex(x):
         parts = cai.real_part(x), cai.imaginary_part(x)
         (first, real), (second, imaginary) = (_variance_mean(p, axes, correction) for p in parts)
         return cai.add(first, second), cai.create_complex(real, imaginary)
+    distance, centre, residual = _centred(x, axes)
+    return _mean_square(x, distance, axes, correction), cai.add(centre, residual)
+
+
+def _centred(x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
+    """Return the distances from the mean, the mean, and what it must be corrected by.
+
+    Guard of the first kind: the float32 mean of 10000 +- 0.01 has a rounding error of 0.001, a
+    tenth of the deviation. Therefore the mean of the differences is subtracted once more.
+    """
     wide = cai.cast(x, torch.float32)
     centre = average(wide, axes)
     distance = cai.sub(wide, centre)
     residual = average(distance, axes)
-    distance, centre = cai.sub(distance, residual), cai.add(centre, residual)
+    return cai.sub(distance, residual), centre, residual
+
+
+def _mean_square(x: Value, distance: Value, axes: Sequence[int], correction: float | None) -> Value:
     degrees_of_freedom = cai.sub(
         count(x, axes), cai.constant(1.0 if correction is None else correction, torch.float32)
     )
     # Without degrees of freedom torch divides by zero: NaN for one value, infinity for more.
     divisor = cai.maximum(degrees_of_freedom, cai.like(degrees_of_freedom, 0.0))
-    return cai.div(total(cai.mul(distance, distance), axes), divisor), centre
+    return cai.div(total(cai.mul(distance, distance), axes), divisor)
 
 
 _SPREADS = [
@@ -60,8 +111,8 @@ _SPREADS = [
 
 @lowers(aten.var.correction, cases=_SPREADS)
 def var(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> Value:
-    variance, _ = _variance_mean(x, dim, correction)
-    return drop_axes(cai.cast(variance, ctx.out_dtype), dim, keepdim)
+    (found,) = _spread(ctx, x, dim, correction, keepdim, ("var",))
+    return found
 
 
 @lowers(
@@ -74,27 +125,18 @@ def var(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) 
     ],
 )
 def std(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> Value:
-    # Take the root before narrowing: a float16 variance overflows at a deviation of 300.
-    variance, _ = _variance_mean(x, dim, correction)
-    return drop_axes(cai.cast(cai.sqrt(variance), ctx.out_dtype), dim, keepdim)
+    (found,) = _spread(ctx, x, dim, correction, keepdim, ("std",))
+    return found
 
 
 @lowers(aten.var_mean.correction, cases=_SPREADS)
 def var_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
-    return _cast_both(ctx, _variance_mean(x, dim, correction), dim, keepdim)
+    return _spread(ctx, x, dim, correction, keepdim, ("var", "mean"))
 
 
 @lowers(aten.std_mean.correction, cases=_SPREADS)
 def std_mean(ctx: Ctx, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
-    variance, centre = _variance_mean(x, dim, correction)
-    return _cast_both(ctx, (cai.sqrt(variance), centre), dim, keepdim)
-
-
-def _cast_both(ctx: Ctx, pair: Sequence[Value], axes: Sequence[int], keepdim: bool) -> list[Value]:
-    """Cast both results to their dtypes, which differ if the mean is complex."""
-    dtypes = [types.dtype_of(result_type) for result_type in ctx.outs]
-    cast = [cai.cast(v, dtype) for v, dtype in zip(pair, dtypes, strict=True)]
-    return [drop_axes(v, axes, keepdim) for v in cast]
+    return _spread(ctx, x, dim, correction, keepdim, ("std", "mean"))
 
 
 def _norm(x: Value, order: float, axes: Sequence[int]) -> Value:
@@ -134,7 +176,7 @@ _ORDERS = (0, 1, 2, 3, 0.5, -1, -2.5, _INF, -_INF)
 )
 def linalg_vector_norm(ctx: Ctx, x: Value, ord: float, dim: Axes, keepdim: bool) -> Value:
     if cai.is_complex(x):
-        x = distance(cai.real_part(x), cai.imaginary_part(x))
+        x = plain_distance(cai.real_part(x), cai.imaginary_part(x))
 
     def vector_norm(input: Value) -> Value:
         norm = _norm(cai.cast(input, torch.float32), float(ord), dim)
@@ -155,13 +197,13 @@ def dist(self: torch.Tensor, other: torch.Tensor, p: float = 2) -> torch.Tensor:
 
 
 def log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
-    """Return log(sum(exp(x))) of float32, axes kept; the maximum is subtracted first.
+    """Return log(sum(exp(x))), axes kept; the maximum is subtracted first.
 
-    An infinite maximum is not subtracted, as inf - inf is NaN.
+    That of scores that are all masked is finite, as inf - inf is NaN.
     """
+    largest = torch.finfo(cai.dtype(x)).max
     peak = cai.reduce_max(x, axes)
-    infinite = cai.equal(cai.abs_(peak), cai.like(peak, _INF))
-    shift = cai.where(infinite, cai.like(peak, 0.0), peak)
+    shift = cai.minimum(cai.maximum(peak, cai.like(peak, -largest)), cai.like(peak, largest))
     return cai.add(cai.log(total(cai.exp(cai.sub(x, shift)), axes)), shift)
 
 
@@ -180,5 +222,19 @@ def log_sum_exp(x: Value, axes: Sequence[int]) -> Value:
     ],
 )
 def logsumexp(ctx: Ctx, x: Value, dim: Axes, keepdim: bool) -> Value:
-    logarithm = log_sum_exp(cai.cast(x, torch.float32), dim)
-    return drop_axes(cai.cast(logarithm, ctx.out_dtype), dim, keepdim)
+    def wide(input: Value) -> Value:
+        found = log_sum_exp(cai.cast(input, torch.float32), dim)
+        return drop_axes(cai.cast(found, ctx.out_dtype), dim, keepdim)
+
+    given = cai.cast(x, ctx.out_dtype)
+    if ctx.out_dtype == torch.float16 and not _sums_ones(given, dim):
+        attrs = {"axes": list(dim), "keep_dim": keepdim}
+        (found,) = ctx.emit(Composite("logsumexp", inputs=("input",), attrs=attrs), wide, given)
+        return found
+    return drop_axes(log_sum_exp(given, dim), dim, keepdim)
+
+
+def _sums_ones(x: Value, axes: Sequence[int]) -> bool:
+    """Return whether float16 can hold a one for each element along these axes."""
+    extents = [int(x.type.shape[a]) for a in axes if not x.type.is_dynamic_dim(a)]
+    return len(extents) == len(axes) and math.prod(extents) < torch.finfo(torch.float16).max

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, Shape, case, decomposes, lowers
 from ...lowering.cases import b1, bf16, c64, f16, f32, i8, i32, i64
 from ...torch_compat import aten
+from .pad import filled
 
 
 @lowers(
@@ -38,12 +40,14 @@ def cat(ctx: Ctx, tensors: Sequence[Value], dim: int) -> Value:
     filled = [t for t in tensors if 0 not in t.type.shape] or list(tensors)
     cast = [cai.cast(t, ctx.out_dtype) for t in filled]
     # The dialect rejects a size that is static in one operand and dynamic in another.
-    return cai.concat(axis, [cai.refine(t, _as_promised(ctx, t, axis)) for t in cast])
+    every = [ctx.out.shape, *(t.type.shape for t in cast)]
+    known = [max(extents) for extents in zip(*every, strict=True)]  # a dynamic size is negative
+    return cai.concat(axis, [cai.refine(t, _with_sizes(t, known, axis)) for t in cast])
 
 
-def _as_promised(ctx: Ctx, x: Value, axis: int) -> Any:
-    sizes = list(ctx.out.shape)
-    sizes[axis] = x.type.shape[axis]
+def _with_sizes(x: Value, sizes: Sequence[int], axis: int) -> Any:
+    """Return the type of `x` with these sizes on all axes but one."""
+    sizes = [*sizes[:axis], x.type.shape[axis], *sizes[axis + 1 :]]
     return types.tensor(sizes, x.type.element_type)
 
 
@@ -64,21 +68,15 @@ def _as_promised(ctx: Ctx, x: Value, axis: int) -> Any:
     ],
 )
 def block_diag(ctx: Ctx, tensors: Sequence[Value]) -> Value:
-    """Write each block into zeros: the runtime (coreai-core 1.0.0b3) updates the slices in place.
-
-    Torch's decomposition concatenates rows of zeros, which takes 48 ns for each element.
-    """
     cast = [cai.cast(t, ctx.out_dtype) for t in tensors]
     blocks = [cai.expand_dims(t, list(range(2 - t.type.rank))) for t in cast]
-    corners: list[tuple[Dim, Dim]] = [(0, 0)]
-    for block in blocks:
-        rows, columns = cai.sizes(block)
-        corners.append((shapes.add(corners[-1][0], rows), shapes.add(corners[-1][1], columns)))
-    written = cai.zeros(blocks[0], corners[-1])
-    for block, start, end in zip(blocks, corners, corners[1:], strict=False):
-        if 0 not in block.type.shape:
-            written = cai.slice_update(written, block, start, end, [1, 1])
-    return cai.refine(written, ctx.out)
+    widths = [cai.size(block, 1) for block in blocks]
+    rows = []
+    for i, block in enumerate(blocks):
+        before, after = (reduce(shapes.add, w, 0) for w in (widths[:i], widths[i + 1 :]))
+        rows.append(filled(block, [(0, 0), (before, after)], 0))
+    stored = [row for row in rows if 0 not in row.type.shape] or rows[:1]
+    return cai.refine(cai.concat(0, stored), ctx.out)
 
 
 @lowers(
@@ -94,6 +92,8 @@ def block_diag(ctx: Ctx, tensors: Sequence[Value]) -> Value:
     ],
 )
 def split_with_sizes(ctx: Ctx, x: Value, split_sizes: Shape, dim: Axis) -> list[Any]:
+    if all(ctx.uses(i) for i in range(len(ctx.outs))) and _is_plain(x, dim, split_sizes):
+        return list(cai.split(x, dim, [int(size) for size in split_sizes]))
     parts: list[Any] = []
     start: Dim = 0
     for i, (size, promised) in enumerate(zip(split_sizes, ctx.outs, strict=True)):
@@ -104,6 +104,14 @@ def split_with_sizes(ctx: Ctx, x: Value, split_sizes: Shape, dim: Axis) -> list[
             parts.append(None)
         start = end
     return parts
+
+
+def _is_plain(x: Value, axis: int, sizes: Shape) -> bool:
+    """Return whether one op can split; with a part of size zero it ends the process on GPUs."""
+    known = [*sizes, cai.size(x, axis)]
+    return (
+        shapes.is_static(known) and all(sizes) and 0 not in x.type.shape and not cai.is_complex(x)
+    )
 
 
 def _part(x: Value, axis: int, start: Dim, end: Dim, promised: Any) -> Any:

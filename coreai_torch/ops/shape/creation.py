@@ -13,7 +13,7 @@ import torch
 from ...ir import dialect as cai
 from ...ir import shapes, types
 from ...ir.dialect import Dim, Value
-from ...ir.reassociation import barrier
+from ...ir.removable import barrier
 from ...lowering import Ctx, Number, Shape, case, lowers
 from ...lowering.cases import b1, c64, f16, f32, i64
 from ...torch_compat import aten, linspace_rounds_half_steps

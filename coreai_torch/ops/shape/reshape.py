@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.composite import Composite
@@ -13,9 +11,7 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Axes, Ctx, Shape, case, lowers
 from ...lowering.cases import b1, c64, f16, f32, i32, i64
 from ...torch_compat import aten
-from .._lib.moved_elements import Run, can_move, flipped, rolled
 
-_MOST_INDICES = 1 << 18  # a constant of 1 MiB
 _INF, _NAN = float("inf"), float("nan")
 _NUMBERS = "the sizes are numbers of the case"
 
@@ -127,7 +123,7 @@ def expand(ctx: Ctx, x: Value, size: Shape) -> Value:
     ],
 )
 def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
-    return flipped(x, [d % x.type.rank for d in dims]) if x.type.rank else x
+    return cai.reverse(x, [d % x.type.rank for d in dims]) if x.type.rank else x
 
 
 @lowers(
@@ -149,33 +145,16 @@ def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
     ],
 )
 def roll(ctx: Ctx, x: Value, shifts: Shape, dims: Sequence[int]) -> Value:
-    """Gather the rows behind the last rolled axis, or along each axis.
-
-    For [1, 224, 224, 96] the runtime (coreai-core 1.0.0b3) gathers rows of 96 in 36 ms and
-    concatenates slices in 530 ms.
-    """
     if x.type.rank == 0 or 0 in x.type.shape:
         return x
     if not dims:
         whole = cai.reshape(x, [shapes.product(cai.sizes(x))])
-        return cai.reshape(_rolled(whole, shifts, [0]), cai.sizes(x))
-    return _rolled(x, shifts, [dim % x.type.rank for dim in dims])
+        return cai.reshape(rolled(whole, shifts, [0]), cai.sizes(x))
+    return rolled(x, shifts, [dim % x.type.rank for dim in dims])
 
 
-def _rolled(x: Value, shifts: Sequence[Dim], axes: Sequence[int]) -> Value:
-    if not can_move(x):
-        return _rolled_slices(x, shifts, axes)
-    first, end = min(axes), max(axes) + 1
-    middle = cai.sizes(x)[first:end]
-    if shapes.is_static([*middle, *shifts]) and shapes.product(middle) <= _most_indices(x):
-        return _rolled_rows(x, shifts, axes, first, end)
-    for shift, axis in zip(shifts, axes, strict=True):
-        x = rolled(x, axis, shift)
-    return x
-
-
-def _rolled_slices(x: Value, shifts: Sequence[Dim], axes: Sequence[int]) -> Value:
-    """Concatenate slices, which may be empty or complex."""
+def rolled(x: Value, shifts: Sequence[Dim], axes: Sequence[int]) -> Value:
+    """Concatenate the two parts of each axis in the other order."""
     for shift, axis in zip(shifts, axes, strict=True):
         extent = cai.size(x, axis)
         turns = shapes.floordiv(shift, shapes.maximum(extent, 1))
@@ -183,25 +162,6 @@ def _rolled_slices(x: Value, shifts: Sequence[Dim], axes: Sequence[int]) -> Valu
         ends = cai.slice_axis(x, axis, cut, extent), cai.slice_axis(x, axis, 0, cut)
         x = cai.reshape(cai.concat(axis, ends), cai.sizes(x))
     return x
-
-
-def _most_indices(x: Value) -> int:
-    """Return the most positions to gather: more for a vector, whose slices take 40 ns each."""
-    return 4 * _MOST_INDICES if x.type.rank == 1 else _MOST_INDICES
-
-
-def _rolled_rows(
-    x: Value, shifts: Sequence[Dim], axes: Sequence[int], first: int, end: int
-) -> Value:
-    total = dict.fromkeys(range(first, end), 0)
-    for shift, axis in zip(shifts, axes, strict=True):
-        total[axis] += int(shift)
-    index = torch.zeros(1, dtype=torch.int64)
-    for axis, shift in total.items():
-        size = x.type.shape[axis]
-        place = (torch.arange(size) - shift) % size
-        index = (index[:, None] * size + place).reshape(-1)
-    return cai.reshape(Run.of(x, first, end).take(x, index), cai.sizes(x))
 
 
 @lowers(

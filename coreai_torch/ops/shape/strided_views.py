@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Axis, Ctx, Number, Shape, case, decomposes, lowers
 from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import OpOverload, aten
+from .._lib.windows import Slide
+from ..nn.convolution import stuff_zeros
+from .pad import filled
 
 _NAN, _INF = float("nan"), float("inf")
 _WINDOWS = "the sizes of the windows are numbers of the case"
@@ -207,22 +211,66 @@ def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tenso
     return rows.unflatten(dim, (count, size)).movedim(dim + 1, -1)
 
 
-def _windows_over(
-    extent: int, windows: int, kernel: int, dilation: int, padding: int, stride: int
-) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Return tap, window and validity for each position of an axis, one entry per overlap."""
-    position = torch.arange(extent) + padding
-    found = []
-    for back in range((kernel - 1) * dilation // stride + 1):
-        window = position // stride - back
-        reach = position % stride + back * stride
-        tap = reach // dilation
-        inside = (reach % dilation == 0) & (tap < kernel) & (window >= 0) & (window < windows)
-        found.append((tap, window, inside))
-    return found
+@lowers(
+    aten.im2col.default,
+    cases=[
+        case(f32(2, 3, 6, 8), [3, 2], [1, 1], [0, 0], [3, 2]),
+        case(f32(2, 3, 7, 6), [3, 2], [2, 1], [1, 0], [1, 2]),
+        case(f16(3, 5, 4), [2, 2], [1, 1], [1, 1], [1, 1]),
+        case(b1(1, 2, 4, 5), [2, 3], [1, 1], [0, 1], [2, 1]),
+        case(c64(1, 2, 4, 5), [2, 2], [1, 1], [1, 0], [2, 1]),
+        case(f32(1, 2, 4, 4, values=(_NAN, 1.0, _INF)), [3, 3], [1, 1], [1, 1], [1, 1], exact=True),
+    ],
+)
+def im2col(
+    ctx: Ctx,
+    x: Value,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:
+    """Without `exact`, an infinity or NaN makes the windows that it is in NaN."""
+    planes = cai.expand_dims(x, range(4 - x.type.rank))
+    planes = filled(planes, [(0, 0), (0, 0), *((p, p) for p in padding)], 0)
+    batch, channels, *extents = cai.sizes(planes)
+    slides = [Slide(k, s, 0, d) for k, s, d in zip(kernel_size, stride, dilation, strict=True)]
+    counts = [slide.windows(extent) for slide, extent in zip(slides, extents, strict=True)]
+    if all(_tiles(slide, extent) for slide, extent in zip(slides, extents, strict=True)):
+        (rows, high), (columns, wide) = zip(counts, kernel_size, strict=True)
+        tiles = cai.reshape(planes, [batch, channels, rows, high, columns, wide])
+        windows = cai.transpose(tiles, [0, 1, 3, 5, 2, 4])
+    elif cai.is_float(x) and isinstance(channels, int) and not ctx.exact:
+        kernels = _one_hot(kernel_size, channels, cai.dtype(x))
+        windows = cai.conv(planes, kernels, stride, dilation, channels)
+    else:
+        starts = itertools.product(
+            *(range(0, k * d, d) for k, d in zip(kernel_size, dilation, strict=True))
+        )
+        parts = [_tap(planes, start, slides, counts) for start in starts]
+        windows = cai.concat(2, parts)
+    sizes = [batch, shapes.mul(channels, math.prod(kernel_size)), shapes.product(counts)]
+    return cai.reshape(windows, sizes[3 - ctx.out.rank :])
 
 
-@decomposes(
+def _tiles(slide: Slide, extent: Dim) -> bool:
+    """Return whether windows follow each other without gaps, and end with the axis."""
+    steps = slide.stride == slide.kernel and slide.dilation == 1
+    return steps and isinstance(extent, int) and extent % slide.kernel == 0
+
+
+def _tap(x: Value, start: Sequence[int], slides: Sequence[Slide], counts: Sequence[Dim]) -> Value:
+    """Return the element at `start` of each window, with an axis for the taps."""
+    ends = [
+        shapes.add(shapes.mul(shapes.sub(count, 1), slide.stride), first + 1)
+        for first, slide, count in zip(start, slides, counts, strict=True)
+    ]
+    lead = cai.whole(x)[:2]
+    steps = [1, 1, *(slide.stride for slide in slides)]
+    return cai.expand_dims(cai.slice_(x, [0, 0, *start], [*lead, *ends], steps), [2])
+
+
+@lowers(
     aten.col2im.default,
     cases=[
         case(f32(2, 12, 20), [5, 6], [2, 2], [1, 1], [0, 0], [1, 1], static_only=_WINDOWS),
@@ -235,50 +283,62 @@ def _windows_over(
             f32(1, 4, 4, values=(_NAN, 1.0, _INF, 2.0)),
             *([3, 3], [2, 2], [1, 1], [0, 0], [1, 1]),
             static_only=_WINDOWS,
+            exact=True,
         ),
     ],
 )
 def col2im(
-    x: torch.Tensor,
+    ctx: Ctx,
+    x: Value,
     output_size: Sequence[int],
     kernel_size: Sequence[int],
     dilation: Sequence[int],
     padding: Sequence[int],
     stride: Sequence[int],
-) -> torch.Tensor:
-    """Sum the windows: gather one row of channels per position and overlap, then add them.
-
-    A scatter would need an index for each element, including the channels.
-    """
-    counts = [
-        (extent + 2 * p - d * (k - 1) - 1) // s + 1
-        for extent, k, d, p, s in zip(
-            output_size, kernel_size, dilation, padding, stride, strict=True
+) -> Value:
+    """Without `exact`, an infinity or NaN makes the sums of its window NaN."""
+    slides = [Slide(*w) for w in zip(kernel_size, stride, padding, dilation, strict=True)]
+    counts = [slide.windows(e) for slide, e in zip(slides, output_size, strict=True)]
+    *batch, rows, _ = cai.sizes(x)
+    channels, lead = shapes.floordiv(rows, math.prod(kernel_size)), batch or [1]
+    if isinstance(channels, int) and (cai.is_complex(x) or not ctx.exact):
+        reach = [(n - 1) * s.stride + s.reach for n, s in zip(counts, slides, strict=True)]
+        rest = [e + 2 * p - r for e, p, r in zip(output_size, padding, reach, strict=True)]
+        total = cai.conv_transpose(
+            shapes.tensor_type([*lead, channels, *output_size], x),
+            cai.reshape(x, [*lead, rows, *counts]),
+            _one_hot(kernel_size, channels, cai.dtype(x)),
+            *(stride, padding, dilation, rest, channels),
         )
-    ]
-    (high, wide), (rows, columns) = output_size, counts
-    taps = kernel_size[0] * kernel_size[1]
-    lead = x.shape[:-2]
-    channels = x.shape[-2] // taps
-    # [tap, tap, row, column] before [batch, channel]
-    values = x.reshape(-1, channels, taps * rows * columns).permute(2, 0, 1)
-    values = values.reshape(taps * rows * columns, -1)
-    total: torch.Tensor | None = None
-    axes = zip(output_size, counts, kernel_size, dilation, padding, stride, strict=True)
-    down, across = (_windows_over(*axis) for axis in axes)
-    for (tap_y, y, in_y), (tap_x, x_, in_x) in itertools.product(down, across):
-        first = (tap_y * kernel_size[1] * rows + y) * columns
-        place = first[:, None] + tap_x * (rows * columns) + x_
-        inside = (in_y[:, None] & in_x).reshape(-1, 1)
-        index = torch.where(inside[:, 0], place.reshape(-1), 0)
-        found = torch.where(inside, values.index_select(0, index), 0)
-        total = found if total is None else total + found
+    else:
+        total = _summed(cai.reshape(x, [*lead, channels, -1, *counts]), slides, output_size)
+    return cai.reshape(total, [*batch, channels, *output_size])
+
+
+def _one_hot(kernel_size: Sequence[int], channels: int, dtype: torch.dtype) -> Value:
+    """Return kernels of a grouped convolution that copy one element of a window each."""
+    taps = math.prod(kernel_size)
+    one = torch.eye(taps, dtype=dtype).reshape(taps, 1, *kernel_size)
+    return cai.tensor_constant(one.repeat(channels, 1, 1, 1), "taps")
+
+
+def _summed(cells: Value, slides: Sequence[Slide], extents: Sequence[int]) -> Value:
+    """Add up `[batch, channel, tap, row, column]`, each tap at its places among zeros."""
+    total: Value | None = None
+    places = itertools.product(*(range(0, s.kernel * s.dilation, s.dilation) for s in slides))
+    for tap, firsts in enumerate(places):
+        part = cai.shrink_dims(cai.slice_axis(cells, 2, tap, tap + 1), [2])
+        sides: list[tuple[Dim, Dim]] = [(0, 0), (0, 0)]
+        for axis, (first, slide, extent) in enumerate(zip(firsts, slides, extents, strict=True), 2):
+            part = stuff_zeros(part, axis, slide.stride)
+            room = extent + 2 * slide.padding - first
+            sides.append((first, shapes.sub(room, cai.size(part, axis))))
+        placed = cai.pad(part, sides)
+        total = placed if total is None else cai.add(total, placed)
     assert total is not None
-    return (
-        total.reshape(high, wide, -1, channels)
-        .permute(2, 3, 0, 1)
-        .reshape(*lead, channels, high, wide)
-    )
+    starts = [0, 0, *(slide.padding for slide in slides)]
+    ends = [s.padding + extent for s, extent in zip(slides, extents, strict=True)]
+    return cai.slice_(total, starts, [*cai.whole(total)[:2], *ends])
 
 
 _DIAGONALS = [

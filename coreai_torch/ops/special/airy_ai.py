@@ -78,5 +78,4 @@ def airy_ai(x: torch.Tensor) -> torch.Tensor:
     )
     series = torch.where(x.abs() < 2.1, _series(x.clamp(-2.1, 2.1)), x)  # NaN stays NaN
     value = torch.where(x < -2.09, oscillation, torch.where(x >= 2.09, decay, series))
-    value = torch.where(x > 103.892, 0.0, value)
     return torch.where(torch.isinf(x), _NAN, value)

@@ -137,14 +137,17 @@ def _k1(x: torch.Tensor, *, scaled: bool) -> torch.Tensor:
 
 
 def _with_pole(x: torch.Tensor, at_zero: float, value: torch.Tensor) -> torch.Tensor:
-    """Return `at_zero` for zero, where the function has a pole, and NaN for negative arguments."""
-    return torch.where(x < 0, _NAN, torch.where(x == 0, at_zero, value))
+    """Return `at_zero` for zero, where `x * log(x)` is NaN.
+
+    Guard of the first kind. Negative arguments are NaN, as their logarithms are.
+    """
+    return torch.where(x == 0, at_zero, value)
 
 
 @decomposes(aten.special_modified_bessel_k0.default, cases=_CASES)
 @in_float32
 def modified_bessel_k0(x: torch.Tensor) -> torch.Tensor:
-    return _with_pole(x, _INF, _k0(x, scaled=False))
+    return _k0(x, scaled=False)
 
 
 @decomposes(aten.special_modified_bessel_k1.default, cases=_CASES)
@@ -156,7 +159,7 @@ def modified_bessel_k1(x: torch.Tensor) -> torch.Tensor:
 @decomposes(aten.special_scaled_modified_bessel_k0.default, cases=_CASES)
 @in_float32
 def scaled_modified_bessel_k0(x: torch.Tensor) -> torch.Tensor:
-    return _with_pole(x, _INF, _k0(x, scaled=True))
+    return _k0(x, scaled=True)
 
 
 @decomposes(aten.special_scaled_modified_bessel_k1.default, cases=_CASES)
@@ -241,7 +244,7 @@ def bessel_j1(x: torch.Tensor) -> torch.Tensor:
 @in_float32
 def bessel_y0(x: torch.Tensor) -> torch.Tensor:
     near = _near(x, _Y0) + 2 / math.pi * torch.log(x) * _near(x, _J0)
-    return _with_pole(x, -_INF, torch.where(x <= 8, near, _asymptotic(x, 0)[1]))
+    return torch.where(x <= 8, near, _asymptotic(x, 0)[1])
 
 
 @decomposes(aten.special_bessel_y1.default, cases=_CASES)

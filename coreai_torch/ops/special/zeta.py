@@ -17,6 +17,7 @@ from .._lib.approximation import polynomial
 from ..pointwise.rounding import floor
 
 _INF, _NAN = float("inf"), float("nan")
+_WHOLE = -(2.0**24)  # float32 has no fractions below
 
 # The denominators (2 k)! / B(2 k) of the Euler-Maclaurin correction.
 _DENOMINATORS = (
@@ -71,8 +72,10 @@ def _sum_terms(x: Value, q: Value) -> tuple[Value, Value, Value]:
 def _zeta(x: Value, q: Value) -> Value:
     zero, one = cai.like(x, 0), cai.like(x, 1)
     not_positive = cai.logical_not(cai.greater(q, zero))
-    pole = cai.logical_and(not_positive, cai.equal(q, floor(q)))
-    # The loop would take long from a pole far below nine, and would not end from -inf.
+    # The floor of -inf is NaN, and the loop would not end from there: every number below is whole.
+    whole = cai.logical_or(cai.equal(q, floor(q)), cai.less(q, cai.like(q, _WHOLE)))
+    pole = cai.logical_and(not_positive, whole)
+    # The loop would take long from a pole far below nine.
     skip = cai.logical_or(pole, cai.not_equal(q, q))
     number = cai.known_number(q)
     start = q if number is not None and number > 0 else cai.where(skip, one, q)

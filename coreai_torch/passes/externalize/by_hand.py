@@ -18,6 +18,7 @@ import torch.fx as fx
 
 from ...errors import ExternalizeError
 from ...torch_compat import OpOverload, pytree
+from . import uncalled
 from .spec import Match, as_specs, matches
 
 NAMESPACE = "coreai_torch_ext"
@@ -115,13 +116,16 @@ def subexport(
     calls: dict[str, list[fx.Node]] = {}
     for node in opaque_calls(exported_program.graph_module):
         calls.setdefault(node.target._opname, []).append(node)
-    found = []
+    found: list[ExternalizedProgram] = []
+    matched: list[Match] = []
     for module in marked_submodules(model):
         patched: Patched = getattr(module, _RECORD)
         _restore(module, patched)
         nodes = calls.get(patched.op_name)
+        matched.append(patched.match)
         if nodes:
             found.append(_described(patched, nodes))
+    uncalled.warn(matched, [one.patched.match for one in found])
     return found
 
 

@@ -11,16 +11,11 @@ import torch
 import torch.fx as fx
 
 from ...errors import module_path
+from ...fx import marks
 from ...torch_compat import HigherOrderOperator, OpOverload
-from .mark import boundary
 from .spec import Match
 
 Label = tuple[str, fx.Node]  # the name at the boundary, and the node
-
-
-def is_mark(node: fx.Node) -> bool:
-    """Whether a node is a mark: it computes nothing."""
-    return node.op == "call_function" and node.target is boundary
 
 
 def is_number(node: fx.Node) -> bool:
@@ -154,7 +149,7 @@ def regions(nodes: Iterable[fx.Node], found: Sequence[Match]) -> list[Region]:
     """Return the outermost calls in a graph; each one lists the calls nested in it."""
     brackets = _Brackets(found)
     for node in nodes if found else ():
-        if is_mark(node):
+        if marks.is_mark(node):
             brackets.read(node)
         elif node.op == "call_function":
             for region in brackets.opened:
@@ -172,9 +167,10 @@ class _Brackets:
 
     def read(self, mark: fx.Node) -> None:
         """Open or close a call, or record the names of its tensors."""
-        number, side, *names = str(mark.args[1]).split(" ")
-        labels: list[Label] = list(zip(names, _sources(mark), strict=True))
-        match = self._found[int(number)]
+        number, side, names = marks.read(mark)
+        tensors: Any = mark.args[0]
+        labels: list[Label] = list(zip(names, tensors, strict=True))
+        match = self._found[number]
         if side == "in":
             self.opened.append(Region(match, labels))
             return
@@ -203,10 +199,6 @@ class _Brackets:
         """Drop the innermost call: it raised an exception that the model caught."""
         broken = self.opened.pop()
         self._around().extend(broken.nested)
-
-
-def _sources(mark: fx.Node) -> Any:
-    return mark.args[0]
 
 
 def idle(calls: Sequence[fx.Node], cut: Sequence[Region]) -> set[fx.Node]:

@@ -11,20 +11,9 @@ from typing import Any
 import torch
 
 from ...errors import ExternalizeError
+from ...fx.marks import boundary
 from ...torch_compat import pytree
 from .spec import Match
-
-
-def _nothing(tensors: Sequence[torch.Tensor], tag: str) -> None:
-    """Name tensors without changing them."""
-
-
-_LIBRARY = torch.library.Library("coreai_torch", "FRAGMENT")
-_LIBRARY.define("boundary(Tensor[] tensors, str tag) -> ()")
-_LIBRARY.impl("boundary", _nothing, "CompositeExplicitAutograd")
-torch.library.register_fake("coreai_torch::boundary", _nothing, lib=_LIBRARY)
-boundary = torch.ops.coreai_torch.boundary.default
-torch.fx.node.has_side_effect(boundary)  # nothing reads a mark, and export drops unread nodes
 
 
 @contextmanager

@@ -12,14 +12,15 @@ import torch
 import torch.fx as fx
 
 from ...errors import target_name
+from ...fx.editing import Writer
 from ...torch_compat import aten
 from . import composites
+from .causal import causal_window
 from .pattern import (
     FLOATS,
     Match,
     Mismatch,
     Surroundings,
-    Writer,
     arguments,
     cast_from,
     dtype_of,
@@ -73,24 +74,43 @@ def _whole(node: fx.Node) -> Match:
     given = arguments(node)
     if given["dropout_p"]:
         raise Mismatch(f"it drops weights with probability {given['dropout_p']}")
-    key, value = untiled(given["key"]), untiled(given["value"])
-    if given["enable_gqa"] or key is None or value is None:
-        return Match(node, kept=True)
-    if not same_sizes(shape_of(key)[:3], shape_of(value)[:3]):
+    query, key, value = (given[name] for name in ("query", "key", "value"))
+    plain = untiled(key), untiled(value)
+    is_tiled = not given["enable_gqa"] and None not in plain and _same_heads(*plain)
+    key, value = plain if is_tiled else (key, value)
+    window = None
+    if not given["is_causal"] and _is_contract(query, key, value):
+        window = causal_window(given["attn_mask"], shape_of(query)[2], shape_of(key)[2])
+    if not is_tiled and window is None:
         return Match(node, kept=True)
 
     def write(writer: Writer) -> fx.Node:
+        if window is not None:
+            width = shape_of(query)[3]
+            scale = width**-0.5 if given["scale"] is None else given["scale"]
+            facts = (None, None, scale, True, window)
+            return writer.call(composites.attention, query, key, value, *facts)
         options = {name: given[name] for name in ("attn_mask", "is_causal", "scale")}
-        return writer.call(
-            aten.scaled_dot_product_attention.default,
-            given["query"],
-            key,
-            value,
-            **options,
-            enable_gqa=True,
-        )
+        target = aten.scaled_dot_product_attention.default
+        return writer.call(target, query, key, value, **options, enable_gqa=True)
 
     return Match(node, (), write, kept=True)
+
+
+def _same_heads(key: fx.Node, value: fx.Node) -> bool:
+    return same_sizes(shape_of(key)[:3], shape_of(value)[:3])
+
+
+def _is_contract(query: fx.Node, key: fx.Node, value: fx.Node) -> bool:
+    """Whether operands are `[batch, heads, length, width]` with whole groups of query heads."""
+    given = (query, key, value)
+    if {rank_of(n) for n in given} != {4} or len({dtype_of(n) for n in given}) > 1:
+        return False
+    own, shared, width = shape_of(query)[1], shape_of(key)[1], shape_of(query)[3]
+    is_known = all(isinstance(n, int) for n in (own, shared, width))
+    is_one_batch = same_sizes(shape_of(query)[:1], shape_of(key)[:1])
+    is_group = is_known and width > 0 and shared > 0 and own % shared == 0
+    return is_group and is_one_batch and _same_heads(key, value) and dtype_of(query) in FLOATS
 
 
 def untiled(node: Any) -> fx.Node | None:
@@ -224,7 +244,7 @@ class _Logits:
         number = _filling(fill)
         if number is None or not is_tensor(logits):
             raise Mismatch(f"%{node.name} chooses between logits and something else")
-        if number > _OUT_OF_REACH and number > torch.finfo(dtype_of(node)).min:
+        if not _is_out_of_reach(number, node):
             raise Mismatch(f"the mask fills in {number}, which other logits may reach")
         self._add_mask(given["condition"], (number, 0.0) if hidden else (0.0, number))
         return logits
@@ -324,19 +344,43 @@ def _writer(logits: _Logits, value: fx.Node, output: fx.Node) -> Callable[[Write
         query, key = logits.factors[0], _transposed(writer, logits.factors[1])
         plain = untiled(key), untiled(value)
         keys, values = (key, value) if None in plain else plain
-        mask = _mask(writer, logits, query)
+        window = _window(logits, query, key)
+        mask = None if window is not None else _mask(writer, logits, query)
         given = [query, keys, values, mask]
         if rank_of(query) == 3:  # [heads, length, width]
             given = [n and writer.call(aten.unsqueeze.default, n, 0) for n in given]
             if mask is not None and rank_of(mask) != 3:
                 given[3] = mask
         scale = 1.0 if math.isclose(logits.scale, 1.0, rel_tol=1e-12) else logits.scale
-        result = writer.call(composites.attention, *given, logits.sinks, scale)
+        causal = () if window is None else (True, window)
+        result = writer.call(composites.attention, *given, logits.sinks, scale, *causal)
         if rank_of(query) == 3:
             return writer.call(aten.squeeze.dims, result, [0])
         return result
 
     return write
+
+
+def _window(logits: _Logits, query: fx.Node, key: fx.Node) -> int | None:
+    """Return the window if the only mask is causal, else None."""
+    if len(logits.masks) != 1 or rank_of(query) != 4:
+        return None
+    (mask, choice), lengths = logits.masks[0], (shape_of(query)[2], shape_of(key)[2])
+    if choice is not None:
+        return None if choice[0] else causal_window(mask, *lengths)
+    mask = unwidened(mask)
+    if not is_call(mask, aten.where.self):
+        return None
+    given = arguments(mask)
+    shown, hidden = _filling(given["self"]), _filling(given["other"])
+    if shown != 0.0 or hidden is None or not _is_out_of_reach(hidden, mask):
+        return None
+    return causal_window(given["condition"], *lengths)
+
+
+def _is_out_of_reach(number: float, logits: fx.Node) -> bool:
+    """Whether no other logit of this dtype is as low."""
+    return number <= _OUT_OF_REACH or number <= torch.finfo(dtype_of(logits)).min
 
 
 def _transposed(writer: Writer, node: fx.Node) -> fx.Node:

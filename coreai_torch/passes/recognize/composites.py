@@ -39,8 +39,10 @@ def compute_attention(
     attn_mask: Tensor | None,
     sinks: Tensor | None,
     scale: float,
+    is_causal: bool = False,
+    window_size: int = 0,
 ) -> Tensor:
-    return _sdpa(query, key, value, attn_mask, sinks, scale)
+    return _sdpa(query, key, value, attn_mask, sinks, scale, is_causal, window_size)
 
 
 def compute_gather_mm(
@@ -96,7 +98,7 @@ rope = _op(
 )
 attention = _op(
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, "
-    "Tensor? sinks, float scale) -> Tensor",
+    "Tensor? sinks, float scale, bool is_causal=False, int window_size=0) -> Tensor",
     compute_attention,
     _attention_shape,
 )

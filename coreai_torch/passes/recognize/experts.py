@@ -9,13 +9,13 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ...fx.editing import Writer
 from ...torch_compat import aten
 from . import composites
 from .pattern import (
     Match,
     Mismatch,
     Surroundings,
-    Writer,
     arguments,
     dtype_of,
     is_call,

@@ -12,6 +12,7 @@ import torch.fx as fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ...errors import target_name
+from ...fx.editing import Writer
 from ...torch_compat import aten, schema_of
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -21,60 +22,6 @@ _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 
 class Mismatch(Exception):  # noqa: N818  not an error: it ends one attempt to match
     """A near miss of a pattern; the message gives the reason."""
-
-
-class Writer:
-    """Adds nodes to the graph, at the place of the replaced one."""
-
-    def __init__(self, graph: fx.Graph, place: fx.Node) -> None:
-        self._graph, self._place = graph, place
-        self.added: list[fx.Node] = []
-
-    def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        """Add a call, with the fake value that export would record."""
-        with self._graph.inserting_before(self._place):
-            node = self._graph.call_function(target, args, kwargs)
-        self.added.append(node)
-        given = fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
-        node.meta = {
-            name: self._place.meta[name]
-            for name in ("nn_module_stack", "stack_trace", "from_node")
-            if name in self._place.meta
-        }
-        node.meta["val"] = _faked(target, self._place.meta["val"], *given)
-        return node
-
-    def cast(self, node: fx.Node, dtype: torch.dtype) -> fx.Node:
-        """Cast a node to a dtype."""
-        return (
-            node if dtype_of(node) == dtype else self.call(aten._to_copy.default, node, dtype=dtype)
-        )
-
-    def filled(self, like: fx.Node, sizes: list[Any], number: float) -> fx.Node:
-        """Add a tensor of one number, with the dtype and device of another tensor."""
-        options = {"dtype": dtype_of(like), "device": like.meta["val"].device}
-        return self.call(aten.full.default, sizes, number, **options)
-
-    def size(self, node: fx.Node, axis: int) -> Any:
-        """Return the size of an axis: a number, or a node if it is dynamic."""
-        extent = shape_of(node)[axis]
-        return extent if isinstance(extent, int) else self.call(aten.sym_size.int, node, axis)
-
-    def forget(self) -> None:
-        """Remove all added nodes."""
-        for node in reversed(self.added):
-            self._graph.erase_node(node)
-        self.added.clear()
-
-
-def _faked(target: Any, like: Any, args: Any, kwargs: Any) -> Any:
-    mode = like.fake_mode
-    if mode.shape_env is None:
-        with mode:
-            return target(*args, **kwargs)
-    # A pattern that is tried must not specialize a dynamic size.
-    with mode, mode.shape_env.suppress_guards():
-        return target(*args, **kwargs)
 
 
 @dataclass(frozen=True)

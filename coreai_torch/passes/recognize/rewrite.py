@@ -10,19 +10,21 @@ import torch
 import torch.fx as fx
 from torch.export.graph_signature import InputKind
 
-from ...capture.copying import copied_module, with_graph
-from ...capture.liveness import live_nodes
 from ...errors import ArgumentTypeError, ConversionError, module_path
+from ...fx.editing import Writer, replace
+from ...fx.liveness import live_nodes
+from ...fx.marks import is_mark
+from ...fx.programs import copied_module, with_graph
 from ...torch_compat import OpOverload
-from ..externalize.cut import Region, is_mark, regions
+from ..externalize.cut import Region, regions
 from ..externalize.spec import Match as Externalized
 from . import attention, experts, rms_norm, rotary
-from .pattern import Match, Mismatch, Surroundings, Writer, dtype_of, same_sizes, shape_of
+from .pattern import Match, Mismatch, Surroundings, dtype_of, same_sizes, shape_of
 from .report import Found, Missed, RecognitionReport
 
 PATTERNS = (rms_norm, rotary, attention, experts)
 COMPOSITES = tuple(pattern.COMPOSITE for pattern in PATTERNS)
-_SHUT = -1  # the region of nodes inside a composite
+_SHUT = -1  # number of the region that holds the nodes inside existing composites
 
 
 def wanted_composites(asked: bool | Collection[str]) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ class _Pass:
     def _replace(self, match: Match, around: Surroundings) -> None:
         if match.write is None:
             return
-        old, writer = match.output, Writer(self.graph, match.output)
+        old, writer = match.output, Writer(match.output)
         try:
             new = match.write(writer)
             _agree(new, old)
@@ -138,9 +140,7 @@ class _Pass:
             writer.forget()
             raise
         new.meta["val"] = old.meta["val"]
-        old.replace_all_uses_with(new)
-        # Outputs of a program are named after their nodes.
-        old.name, new.name = new.name, old.name
+        replace(old, new)
         around.live.update(writer.added)
         around.live.difference_update((*match.inside, old))
         self._clear((*match.inside, old))

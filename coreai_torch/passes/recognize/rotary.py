@@ -8,6 +8,7 @@ from typing import Any
 
 import torch.fx as fx
 
+from ...fx.editing import Writer
 from ...torch_compat import aten
 from . import composites
 from .pattern import (
@@ -15,7 +16,6 @@ from .pattern import (
     Mismatch,
     Part,
     Surroundings,
-    Writer,
     arguments,
     cast_from,
     dtype_of,

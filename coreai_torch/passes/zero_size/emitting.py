@@ -1,6 +1,6 @@
-"""Lower nodes whose results or operands have no elements, without computing anything.
+"""Emit the results of nodes whose results or operands have no elements.
 
-These are tensors such as `[s0, 0]`, which are empty whatever `s0` is. The run time broadcasts a
+These are tensors such as `[s0, 0]`, which are empty whatever `s0` is. The runtime broadcasts a
 size of 0 to 1: `[s0, 0] + 1` has the sizes `[s0, 1]` there, and a comparison ends the process
 (coreai-core 1.0.0b2).
 """
@@ -16,69 +16,57 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..ir.dialect import Dim, Value, broadcast_to, constant, slice_axis, tensor_constant
-from ..passes.fold_constants import UNFOLDED, fold
-from ..passes.graph import ZeroSize
-from .binding import Call
-from .cases import Case
-from .entry import BUILT_IN, Entry, LowerSubgraph, unsupported_op
-from .scope import Scope
+from ...ir.dialect import Dim, Value, broadcast_to, constant, slice_axis, tensor_constant
+from ..fold_constants import UNFOLDED, fold
+from ..graph import Lower, Values
 from .symbolic_sizes import extents
 
 
 @dataclass(frozen=True)
-class ZeroSizeLowering:
-    """Lowers a node with zero-size tensors, by its registered lowering if nothing else helps."""
+class Empty:
+    """A call whose results, or whose operands that are computed at run time, have no elements."""
 
-    target: Any
-    registered: Entry | None
-    zero_size: ZeroSize
-    cases: Sequence[Case] = ()
+    reads: list[fx.Node]
+    results: bool
+    operands: bool
+    layer: None = None
 
-    @property
-    def origin(self) -> str:
-        """Where the registered lowering comes from."""
-        return BUILT_IN if self.registered is None else self.registered.origin
+    def __str__(self) -> str:
+        return "empty results" if self.results else "empty operands"
 
-    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Any:
-        """Return empty results, or results that no element contributes to."""
-        result = None
-        if ZeroSize.RESULTS in self.zero_size:
-            result = empty_results(call.node, call.scope)
-        if result is None and ZeroSize.OPERANDS in self.zero_size:
-            result = results_of_empty_operands(call.node, call.scope)
-        if result is not None:
-            return result
-        if self.registered is None:
-            raise unsupported_op(call.node)
-        return self.registered(call, lower_subgraph)
+    def emit(self, node: fx.Node, values: Values, lower: Lower) -> Any:
+        """Return empty results, or results that no element contributes to; None if unknown."""
+        found = _empty_results(node, values) if self.results else None
+        if found is None and self.operands:
+            found = _results_of_empty_operands(node, values)
+        return found
 
 
-def empty_results(node: fx.Node, scope: Scope) -> Any:
+def _empty_results(node: fx.Node, values: Values) -> Any:
     """Return values of the promised sizes for results that are all empty.
 
     Return None if a size cannot be computed from the values in the scope.
     """
     promised = node.meta.get("val")
     results = promised if isinstance(promised, list | tuple) else [promised]
-    sizes = [extents(result.shape, node, scope) for result in results]
+    sizes = [extents(result.shape, node, values) for result in results]
     if any(each is None for each in sizes):
         return None
     made = [_none_of(each or [], r.dtype) for each, r in zip(sizes, results, strict=True)]
     return made if isinstance(promised, list | tuple) else made[0]
 
 
-def results_of_empty_operands(node: fx.Node, scope: Scope) -> Any:
+def _results_of_empty_operands(node: fx.Node, values: Values) -> Any:
     """Return what an op computes of empty operands if two trials in torch agree, else None.
 
-    A sum is 0 and a product 1, whatever the sizes; the run time leaves them unwritten.
+    A sum is 0 and a product 1, whatever the sizes; the runtime leaves them unwritten.
     """
     promised = node.meta.get("val")
     results = promised if isinstance(promised, list | tuple) else [promised]
     if not all(isinstance(result, torch.Tensor) for result in results):
         return None
-    sizes = [extents(result.shape, node, scope) for result in results]
-    trials = [_trial(node, scope, results, start) for start in (11, 17)]
+    sizes = [extents(result.shape, node, values) for result in results]
+    trials = [_trial(node, values, results, start) for start in (11, 17)]
     made = [_spread(one, other, each) for one, other, each in zip(*trials, sizes, strict=True)]
     if any(each is None for each in made):
         return None
@@ -95,7 +83,7 @@ def _spread(one: Any, other: Any, sizes: list[Dim] | None) -> Any:
 
 
 def _trial(
-    node: fx.Node, scope: Scope, promised: Sequence[torch.Tensor], start: int
+    node: fx.Node, values: Values, promised: Sequence[torch.Tensor], start: int
 ) -> Sequence[torch.Tensor | None]:
     """Return the results with numbers from `start` on for symbols, with dynamic axes reduced to 1.
 
@@ -109,8 +97,8 @@ def _trial(
         return nothing
 
     def operand(n: fx.Node) -> Any:
-        if not isinstance(scope.nodes[n], Value):
-            return scope.nodes[n]
+        if not isinstance(values.nodes[n], Value):
+            return values.nodes[n]
         val = n.meta["val"]
         return torch.empty([_at(s, start) for s in val.shape], dtype=val.dtype)
 

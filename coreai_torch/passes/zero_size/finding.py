@@ -1,6 +1,6 @@
 """Find the nodes whose operands or results may have no elements.
 
-The run time fails on most ops with an empty operand (coreai-core 1.0.0b2): it broadcasts a size of
+The runtime fails on most ops with an empty operand (coreai-core 1.0.0b2): it broadcasts a size of
 0 to 1, leaves the result of a reduction unwritten, and ends the process in a scatter. A lowering
 that may meet such sizes guards against them, which costs ops; this pass says where.
 
@@ -18,23 +18,29 @@ import torch
 import torch.fx as fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from ..torch_compat import has_symbolic_sizes
-from .graph import PassGraph, ZeroSize
+from ...torch_compat import has_symbolic_sizes
+from ..graph import PassGraph, Replacement
+from .emitting import Empty
 
 
 def zero_size(graph: PassGraph) -> PassGraph:
-    """Record what is known about zero sizes around each call; a static graph gets no entries."""
+    """Record the calls around which a size may be zero; a static graph gets no entries."""
     seen: dict[fx.Node, bool] = {}
-    found: dict[fx.Node, ZeroSize] = {}
+    found: set[fx.Node] = set()
+    replaced: dict[fx.Node, Replacement] = dict(graph.replaced)
     for node in graph.calls:
         for near in (node, *node.all_input_nodes):
             if near not in seen:
                 seen[near] = _is_dynamic_or_empty(near.meta.get("val"))
             if seen[near]:
-                if facts := _facts(node, graph):
-                    found[node] = facts
+                if may_be_empty(node):
+                    found.add(node)
+                if (empty := _empty(node, graph)) is not None:
+                    replaced[node] = empty
                 break
-    return replace(graph, zero_sizes=found) if found else graph
+    if not found and len(replaced) == len(graph.replaced):
+        return graph
+    return replace(graph, may_be_empty=found, replaced=replaced)
 
 
 def _is_dynamic_or_empty(val: Any) -> bool:
@@ -43,17 +49,15 @@ def _is_dynamic_or_empty(val: Any) -> bool:
     return isinstance(val, list | tuple) and any(map(_is_dynamic_or_empty, val))
 
 
-def _facts(node: fx.Node, graph: PassGraph) -> ZeroSize:
+def _empty(node: fx.Node, graph: PassGraph) -> Empty | None:
+    """Return what is empty around a call, whatever the dynamic sizes are."""
     results = list(_each(node.meta.get("val")))
     operands = [n.meta.get("val") for n in node.all_input_nodes if n not in graph.constants]
-    facts = ZeroSize(0)
-    if may_be_empty(node):
-        facts |= ZeroSize.POSSIBLE
-    if results and all(map(is_empty, results)):
-        facts |= ZeroSize.RESULTS
-    if operands and all(map(is_empty, operands)) and not graph.is_custom(node):
-        facts |= ZeroSize.OPERANDS
-    return facts
+    no_results = bool(results) and all(map(is_empty, results))
+    no_operands = bool(operands) and all(map(is_empty, operands)) and not graph.is_custom(node)
+    if node in graph.replaced or not (no_results or no_operands):
+        return None
+    return Empty(node.all_input_nodes, no_results, no_operands)
 
 
 def _each(val: Any) -> Sequence[Any]:

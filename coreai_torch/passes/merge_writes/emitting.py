@@ -1,52 +1,80 @@
-"""Lower writes that a pass merged.
+"""Lower writes that a pass merged, as concatenations of the written parts and of the rest.
 
-Many writes become concatenations of the written parts and the rest of the tensor. Few writes are
-written one after the other: a patch of 64 x 64 in an image of 3 x 480 x 640 takes 3 ms, and 47 ms
-as concatenations.
+A write that leaves the rest in more pieces than there are writes is one `slice_update`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
+import torch.fx as fx
 
-from ..ir import dialect as cai
-from ..ir.dialect import Value
-from ..passes.graph import MergedWrites, Span
-from .binding import Call
-from .cases import Case
-from .entry import BUILT_IN, LowerSubgraph
+from ...ir import dialect as cai
+from ...ir.dialect import Value
+from ..graph import Lower, Values
 
 Bounds = tuple[tuple[int, int], ...]  # first and last + 1 along each axis
 
 
 @dataclass(frozen=True)
-class MergedWritesLowering:
-    """Lowers the last of several writes to a tensor; nothing reads the results of the others."""
+class Span:
+    """The positions along one axis that a view has; `keep` is false if the view drops the axis."""
 
-    target: Any
-    merged: MergedWrites
-    origin: str = BUILT_IN
-    cases: Sequence[Case] = ()
+    start: int
+    count: int
+    step: int = 1
+    keep: bool = True
 
-    def __call__(self, call: Call, lower_subgraph: LowerSubgraph) -> Value:
+    def of(self, inner: Span) -> Span:
+        """Return the positions of `inner`, which counts the positions of this span."""
+        return Span(
+            self.start + inner.start * self.step, inner.count, self.step * inner.step, inner.keep
+        )
+
+    @property
+    def end(self) -> int:
+        """The position behind the last one."""
+        return self.start + (self.count - 1) * self.step + 1
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write of `source` to a part of `base`: a span for each axis of `base`."""
+
+    base: fx.Node
+    source: fx.Node
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class MergedWrites:
+    """Writes that follow each other, in order; each of `nodes` returns the result of one."""
+
+    base: fx.Node
+    writes: list[Write]
+    nodes: list[fx.Node]
+    layer: None = None
+
+    def __str__(self) -> str:
+        return f"{len(self.writes)} writes to %{self.base.name}"
+
+    @property
+    def reads(self) -> list[fx.Node]:
+        """The tensor and what is written to it."""
+        return [self.base, *(write.source for write in self.writes)]
+
+    def emit(self, node: fx.Node, values: Values, lower: Lower) -> Value:
         """Return the tensor after all writes."""
-        scope, merged = call.scope, self.merged
-        known = scope.nodes[merged.base]
-        fake = merged.base.meta["val"]
-        base = _Tensor(known if isinstance(known, torch.Tensor) else scope.value(merged.base))
+        known = values.nodes[self.base]
+        fake = self.base.meta["val"]
+        base = _Tensor(known if isinstance(known, torch.Tensor) else values.value(self.base))
         pieces = [
-            _Piece(_fitted(scope.value(write.source), write.spans, fake.dtype), write.spans)
-            for write in merged.writes
+            _Piece(_fitted(values.value(write.source), write.spans, fake.dtype), write.spans)
+            for write in self.writes
         ]
-        bounds = tuple((0, size) for size in fake.shape)
-        if _is_written_faster(pieces, fake.numel()):
-            return _updated(base.within(bounds), bounds, pieces)
-        return _assembled(base, bounds, pieces)
+        return _assembled(base, tuple((0, size) for size in fake.shape), pieces)
 
 
 def _fitted(source: Value, spans: Sequence[Span], dtype: torch.dtype) -> Value:
@@ -65,6 +93,10 @@ class _Tensor:
 
     stored: torch.Tensor | Value
     origin: Sequence[int] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return isinstance(self.stored, torch.Tensor)
 
     def within(self, bounds: Bounds) -> Value:
         origin = self.origin or [0] * len(bounds)
@@ -92,23 +124,6 @@ class _Piece:
         )
 
 
-# Times of coreai-core 1.0.0b3 on x86 in ns: of an op, and of each element that is copied by a write
-# as a part of the whole tensor, written, sliced or concatenated.
-_OP, _COPIED, _WRITTEN, _SLICED, _JOINED = 2000, 0.3, 12, 15, 30
-
-
-def _is_written_faster(pieces: Sequence[_Piece], total: int) -> bool:
-    """Return whether to write pieces one after the other is faster than to concatenate them.
-
-    Written elements are concatenated twice, with each other and with the rest: 128 rows of 8,192 in
-    a tensor twice as large take 136 ms, and 53 ms if they are written.
-    """
-    written = sum(math.prod(span.count for span in piece.spans) for piece in pieces)
-    writes = len(pieces) * (_OP + _COPIED * total) + _WRITTEN * written
-    rest = max(total - written, 0)
-    return writes < len(pieces) * _OP + _JOINED * (total + written) + _SLICED * rest
-
-
 def _assembled(base: _Tensor, bounds: Bounds, pieces: Sequence[_Piece]) -> Value:
     """Return the part of a tensor within `bounds` after writing `pieces`, which are inside."""
     for place in reversed(range(len(pieces))):
@@ -121,16 +136,16 @@ def _assembled(base: _Tensor, bounds: Bounds, pieces: Sequence[_Piece]) -> Value
     for axis in reversed(range(len(bounds))):
         if _is_interleaved(pieces, axis, bounds):
             return _interleaved(pieces, axis, bounds)
-    segments = max(
-        (_segments(pieces, axis, bounds[axis]) for axis in range(len(bounds))),
+    axis, cuts = max(
+        ((axis, _cuts(pieces, axis, bounds[axis])) for axis in range(len(bounds))),
         key=lambda found: len(found[1]),
     )
-    axis, cuts = segments
-    if len(cuts) < 2:
-        return _updated(base.within(bounds), bounds, pieces)
     by_start: dict[int, list[_Piece]] = {}
     for piece in pieces:
         by_start.setdefault(piece.spans[axis].start, []).append(piece)
+    rest = 0 if base.is_known else sum(cut[0] not in by_start for cut in cuts)
+    if len(cuts) < 2 or rest >= len(pieces):
+        return _updated(base.within(bounds), bounds, pieces)
     parts = [
         _assembled(base, (*bounds[:axis], cut, *bounds[axis + 1 :]), by_start.get(cut[0], []))
         for cut in cuts
@@ -138,21 +153,19 @@ def _assembled(base: _Tensor, bounds: Bounds, pieces: Sequence[_Piece]) -> Value
     return cai.concat(axis, parts)
 
 
-def _segments(
-    pieces: Sequence[_Piece], axis: int, whole: tuple[int, int]
-) -> tuple[int, list[tuple[int, int]]]:
+def _cuts(pieces: Sequence[_Piece], axis: int, whole: tuple[int, int]) -> list[tuple[int, int]]:
     """Cut an axis so that each piece is in one segment; no cuts if pieces overlap in part."""
     ranges = sorted({(piece.spans[axis].start, piece.spans[axis].end) for piece in pieces})
     cuts: list[tuple[int, int]] = []
     reached = whole[0]
     for start, end in ranges:
         if start < reached:
-            return axis, []
+            return []
         if start > reached:
             cuts.append((reached, start))
         cuts.append((start, end))
         reached = end
-    return axis, [*cuts, (reached, whole[1])] if reached < whole[1] else cuts
+    return [*cuts, (reached, whole[1])] if reached < whole[1] else cuts
 
 
 def _updated(x: Value, bounds: Bounds, pieces: Sequence[_Piece]) -> Value:

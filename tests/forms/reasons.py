@@ -1,0 +1,105 @@
+"""Why lint finds something in the forms of op cases: each pair of rule and op has a reason.
+
+Pairs in `unexplained.json` have none yet: their forms are longer than they should be, or nobody
+has looked. `python -m tests.forms --record` removes pairs from it that are gone, and adds none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+FILE = Path(__file__).parent / "unexplained.json"
+_ITERATED = "*cholesky* *eig* *eigh* *inv* *inverse* *lu* *lu_* *qr* *svd* *solve* *det *slogdet"
+_ITERATED += " *ldl* *householder* *matrix_exp *matrix_power geqrf ormqr"
+_READS = "gather index.Tensor index_select take embedding* _embedding_bag* masked_select nonzero*"
+_WRITES = (
+    "scatter* index_add index_copy index_put index_reduce put _unsafe_index_put segment_reduce"
+)
+_WRITES += " masked_scatter embedding_renorm repeat_interleave.Tensor"
+_COUNTS = "bincount *unique* hist* _histogramdd*"
+
+# By rule: patterns of ops with the reason; the first pattern that matches counts.
+REASONS: dict[str, dict[str, str]] = {
+    "HAZ03": {"*": "a case has a size of zero"},
+    "HAZ06": {
+        "kthvalue median* nanmedian* mode sort* topk unique_dim": "the op is a sort",
+        "max.dim min.dim": "the op returns the position of an extreme",
+    },
+    "HAZ07": {
+        "*3d* convolution": "batch, channels and three axes of space, which a step splits",
+        "pixel_shuffle im2col": "the op splits two axes",
+        "coreai::lut_to_dense": "the table of a weight of rank 4",
+    },
+    "HAZ08": {
+        _ITERATED: "a factorization has a step for each column or rotation",
+        "gcd lcm igamma igammac": "the op iterates until it converges",
+        "*polynomial*": "the recurrence runs up to the largest degree, which is an input",
+        "polygamma special_zeta*": "the loop ends as soon as no element needs another term",
+    },
+    "HAZ10": {
+        "_unique2 bincount index.Tensor masked_select nonzero* unique_*": (
+            "the sizes of the results depend on values"
+        )
+    },
+    "HAZ11": {
+        "ceil floor round* trunc div.*_mode frexp* *fake_quantize*": "the op rounds",
+        "_to_copy copy prims::convert_element_type": "floats are truncated before the cast",
+        "grid_sampler* fractional_max_pool* histc": "positions are rounded down",
+    },
+    "HAZ12": {"*upsample_bi*": "bytes are interpolated in fixed point"},
+    "HAZ15": {
+        "argmax argmin max.dim min.dim mode topk": "the op returns the position of an extreme",
+        _ITERATED: "the pivot of a column",
+        "fractional_max_pool*": "the op returns the positions of the maxima",
+    },
+    "HAZ20": {"convolution": "the case is a 1-d transposed convolution"},
+    "HAZ28": {"*": "a case adds or multiplies integers"},
+    "HAZ29": {"*": "a case adds or multiplies integers"},
+    "HAZ30": {f"{_WRITES} {_COUNTS} _embedding_bag*": "the op writes at the positions of an input"},
+    "HAZ35": {
+        "index_copy index_put _unsafe_index_put": "the op writes at the position of an input"
+    },
+    "HAZ36": {"scaled_dot_product_attention": "a case has no mask"},
+    "HAZ37": {"scaled_dot_product_attention": "a case has values of another size than its queries"},
+    "HAZ41": {"coreai::lut_to_dense": "the table of a weight of rank 4"},
+    "HAZ52": {
+        _READS: "the op reads at positions that are known only at run time",
+        f"{_WRITES} {_COUNTS}": "the op writes at positions that are known only at run time",
+        "bucketize* searchsorted* isin* grid_sampler* _grouped_mm": (
+            "the op reads at positions that it computes"
+        ),
+    },
+    "HAZ53": {
+        f"kthvalue median* nanmedian* mode sort* topk isin* {_COUNTS}": "the op is a sort",
+        "*eig* *svd* *pinv* *lu_solve": "the results are in order",
+    },
+}
+
+
+def reason(code: str, op: str) -> str:
+    """Return why the form of an op may break a rule; nothing if that is not known."""
+    for patterns, why in REASONS.get(code, {}).items():
+        if any(fnmatchcase(op, pattern) for pattern in patterns.split()):
+            return why
+    return ""
+
+
+def unexplained() -> dict[str, list[str]]:
+    """Return the ops by rule that have no reason yet."""
+    found: dict[str, list[str]] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    return found
+
+
+def keep(found: Collection[tuple[str, str]]) -> None:
+    """Remove from the unexplained pairs those that were not found again."""
+    pairs = {(code, op) for code, ops in unexplained().items() for op in ops}
+    write(pairs & set(found))
+
+
+def write(pairs: Collection[tuple[str, str]]) -> None:
+    """Store the unexplained pairs of rules and ops."""
+    by_code = {code: sorted(op for c, op in pairs if c == code) for code, _ in sorted(pairs)}
+    FILE.write_text(json.dumps(by_code, indent=1) + "\n")
