@@ -15,6 +15,7 @@ _BITS: dict[torch.dtype, tuple[torch.dtype, Any]] = {
     torch.bfloat16: (torch.uint16, ml_dtypes.bfloat16),
     torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn),
     torch.float8_e5m2: (torch.uint8, ml_dtypes.float8_e5m2),
+    torch.float8_e8m0fnu: (torch.uint8, ml_dtypes.float8_e8m0fnu),
 }
 _DTYPE = {np.dtype(named): (carrier, dtype) for dtype, (carrier, named) in _BITS.items()}
 

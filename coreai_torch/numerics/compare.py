@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..ir.types import narrow
+from . import narrowing
 from .output_error import OutputError
 from .tolerance import Limits
 
@@ -37,10 +38,19 @@ class Allowed:
 
 
 def compare(
-    name: str, got: torch.Tensor, want: torch.Tensor, allowed: Limits | Allowed
+    name: str,
+    got: torch.Tensor,
+    want: torch.Tensor,
+    allowed: Limits | Allowed,
+    *,
+    wraps: bool = False,
 ) -> OutputError:
-    """Compare one result with torch's; narrow a 64-bit result of torch first."""
-    want = want.detach().to(narrow(want.dtype))
+    """Compare one result with torch's; narrow a 64-bit result of torch first.
+
+    Integers of torch that exceed 32 bits differ, except if the result `wraps`: only its low bits
+    count.
+    """
+    wide, want = want.detach(), want.detach().to(narrow(want.dtype))
     dtype, shape = str(want.dtype).removeprefix("torch."), tuple(want.shape)
     if got.dtype != want.dtype or got.shape != want.shape:
         problem = (
@@ -48,6 +58,13 @@ def compare(
             f"torch gives {list(shape)} {dtype}"
         )
         return OutputError(name, dtype, shape, False, 0.0, problem=problem)
+    lost = None if wraps else narrowing.beyond_32_bits(wide)
+    if lost is not None:
+        wrong = narrowing.without_extremes(got, wide, lost)
+        if wrong.any():
+            problem = narrowing.describe(got, wide, wrong)
+            return OutputError(name, dtype, shape, False, 0.0, problem=problem, narrowed=True)
+        want = torch.where(lost, got, want)
     if not isinstance(allowed, Allowed):
         allowed = Allowed.by_table(want, allowed)
     if want.numel() == 0:
@@ -172,13 +189,26 @@ def as_accurate(
         return _as_often(got, want, exact, allowed)
     limit = allowed.error.double().expand(want.shape)
     computed = limit > torch.finfo(want.dtype).eps / 16 * widen(want).abs()  # others are moved
+    most = _explained(want, exact, limit)
     got, want, exact = widen(got), widen(want), widen(exact)
     far, torchs = (got - exact).abs(), (want - exact).abs()
     near = far <= torch.maximum(_AS_NEAR * torchs, limit)
+    near &= (torchs <= torch.maximum(most, limit)) | ~want.isfinite()  # torch overflows
     some = computed & got.isfinite() & want.isfinite() & exact.isfinite()
-    if _are_as_near(far[some], torchs[some], limit[some]):
+    if bool((torchs[some] <= most).all()) and _are_as_near(far[some], torchs[some], limit[some]):
         return Allowed(torch.where(near | some, torch.inf, limit), allowed.ties, ILL_CONDITIONED)
     return Allowed(torch.where(near, torch.inf, limit), allowed.ties)
+
+
+def _explained(want: torch.Tensor, exact: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+    """Return the largest error that rounding explains.
+
+    That is half of the digits, or what the error analysis expects of some element: 4 times the
+    widest limit. If torch is further from float64, its kernels compute different functions there.
+    """
+    half = math.sqrt(torch.finfo(want.dtype).eps) * max(largest(want), largest(exact))
+    widest = float(limit[limit.isfinite()].max()) if limit.isfinite().any() else 0.0
+    return torch.tensor(max(half, _AS_FAR * widest), dtype=torch.float64)
 
 
 def _are_as_near(far: torch.Tensor, torchs: torch.Tensor, limit: torch.Tensor) -> bool:
@@ -206,6 +236,6 @@ def _as_often(
     if allowed.ties is None or not allowed.ties.any():
         return allowed
     wrong, torchs = int((got != exact).sum()), int((want != exact).sum())
-    if wrong > _AS_NEAR * torchs:
-        return allowed
+    if wrong > _AS_NEAR * torchs or torchs > _AS_NEAR * int(allowed.ties.sum()):
+        return allowed  # ties do not explain more
     return Allowed(allowed.error, torch.ones_like(allowed.ties), ILL_CONDITIONED)

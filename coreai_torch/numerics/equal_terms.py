@@ -7,6 +7,8 @@ one after the other, is off by 60 units.
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 import torch
@@ -29,6 +31,12 @@ def equal_terms_error(target: Any, args: tuple[Any, ...]) -> torch.Tensor | None
     if name in _SUMS:
         axes = args[1] if len(args) > 1 and isinstance(args[1], list | tuple | int) else None
         return _error(given, _normalized(axes, given.dim()))
+    if (axes := _pooled_axes(name)) and given.dim() > axes:
+        planes = tuple(range(given.dim() - axes, given.dim()))
+        window = math.prod(args[1])  # or the number of windows
+        if "adaptive" in name:
+            window = math.prod(given.shape[a] for a in planes) / max(1, window)
+        return _error(given, planes, window)
     if name in ("native_layer_norm", "layer_norm"):
         return _error(given, tuple(range(given.dim() - len(args[1]), given.dim())))
     if name in ("native_group_norm", "group_norm", "instance_norm") and given.dim() > 1:
@@ -42,16 +50,25 @@ def equal_terms_error(target: Any, args: tuple[Any, ...]) -> torch.Tensor | None
     return None
 
 
+def _pooled_axes(name: str) -> int:
+    """Return over how many of the last axes an op averages, or 0."""
+    found = re.fullmatch(r"_?(?:adaptive_)?avg_pool([123])d", name)
+    return int(found[1]) if found else 0
+
+
 def _normalized(axes: Any, rank: int) -> tuple[int, ...]:
     if axes is None or axes == [] or axes == ():
         return tuple(range(rank))
     return tuple(a % rank for a in ([axes] if isinstance(axes, int) else axes)) if rank else ()
 
 
-def _error(given: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor | None:
+def _error(
+    given: torch.Tensor, axes: tuple[int, ...], terms: float | None = None
+) -> torch.Tensor | None:
+    """Return the errors of the rows of equal values; `terms` of them, or all, are added up."""
     if not axes:
         return None
-    count = torch.Size(given.shape[a] for a in axes).numel()
+    count = math.prod(given.shape[a] for a in axes) if terms is None else terms
     wide = given.float()
     low, high = wide.amin(axes, keepdim=True), wide.amax(axes, keepdim=True)
     equal = (high - low) <= unit(torch.float32) * count * torch.maximum(low.abs(), high.abs())

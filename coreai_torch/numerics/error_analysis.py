@@ -21,6 +21,7 @@ import torch.fx as fx
 
 from ..ir.types import narrow
 from ..torch_compat import HigherOrderOperator, pytree
+from . import branch_cuts
 from .equal_terms import equal_terms_error
 from .noise import Noise, map_leaves, rounded, sum_error
 from .rounding import Kind, is_float, kind_of, least, order_is_arbitrary, unit, units
@@ -57,13 +58,19 @@ class ErrorScale:
 
 
 class Analysis:
-    """Run a graph with and without rounding errors."""
+    """Run a graph with and without rounding errors; `narrows=False` gives 64-bit numbers none."""
 
     def __init__(
-        self, module: fx.GraphModule, runs: int = ENOUGH, seed: int = 0, device: str = "cpu"
+        self,
+        module: fx.GraphModule,
+        runs: int = ENOUGH,
+        seed: int = 0,
+        device: str = "cpu",
+        *,
+        narrows: bool = True,
     ) -> None:
         self._module, self._runs, self._device = module, runs, torch.device(device)
-        self._noise = Noise(seed, device)
+        self._noise = Noise(seed, device, narrows)
         self._released = _last_uses(module.graph)
 
     def run(
@@ -125,7 +132,26 @@ class Analysis:
             return Lanes(base)
         if kind is Kind.STEP:
             return self._step(node, call, base, env)
-        return self._rounded(kind, call, base, exact)
+        rounded_lanes = self._rounded(kind, call, base, exact)
+        if not exact and branch_cuts.has_cut(node.target, base):
+            return self._at_cut(node, rounded_lanes, env)
+        return rounded_lanes
+
+    def _at_cut(self, node: fx.Node, lanes: Lanes, env: Mapping[fx.Node, Lanes]) -> Lanes:
+        """Let two lanes take the results on both sides of a branch cut that others may cross."""
+        operand = node.all_input_nodes[0]
+        base, noisy = lanes.base, lanes.noisy
+        if noisy is None or len(noisy) < 2 or env[operand].noisy is None:
+            return lanes
+
+        def moved(value: torch.Tensor) -> Any:
+            args = self._arguments(node, {**env, operand: Lanes(value)}, -1)
+            return _Call(node, [args]).evaluate(-1)
+
+        reach = FACTOR * error_scale(env[operand]).scale
+        sides = branch_cuts.ends(moved, env[operand].base, reach, base)
+        taken = [torch.where(s == base, n, s) for s, n in zip(sides, noisy, strict=False)]
+        return Lanes(base, (*taken, *noisy[2:]))
 
     def _rounded(self, kind: Kind, call: _Call, base: Any, exact: bool) -> Lanes:
         target = call.node.target

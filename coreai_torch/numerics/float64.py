@@ -1,4 +1,4 @@
-"""Run a graph in float64: the reference where torch itself is inaccurate."""
+"""Run a graph or a model in float64: the reference where torch itself is inaccurate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ..torch_compat import TorchDispatchMode
 from .noise import map_leaves
 from .rounding import is_float
 
@@ -30,6 +31,21 @@ def widened(value: Any) -> Any:
     if isinstance(value, torch.dtype) and (value.is_floating_point or value.is_complex):
         return torch.complex128 if value.is_complex else torch.float64
     return value
+
+
+class InFloat64(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+    """Run every op of a model on float64 operands, and cast to float64 where it casts to a float.
+
+    A graph runs in `run_in_float64` instead: no mode reaches the branches of `torch.cond`.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if "_assert_tensor_metadata" in str(func):  # expects the dtypes of the model
+            return None
+        args, kwargs = map_leaves((tuple(args), dict(kwargs or {})), widened)
+        return map_leaves(func(*args, **kwargs), widened)  # `torch.zeros(2)` is float32
 
 
 class _Wide(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch

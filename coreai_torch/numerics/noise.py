@@ -17,6 +17,7 @@ from .rounding import (
     is_normwise,
     may_cancel,
     overload,
+    rounds_terms,
     terms,
     unit,
     weight_error,
@@ -28,9 +29,13 @@ _POOL = 1 << 20  # random numbers that are drawn once and then reused from rando
 
 
 class Noise:
-    """A source of random numbers between -1 and 1 that is faster than a generator."""
+    """A source of random numbers between -1 and 1 that is faster than a generator.
 
-    def __init__(self, seed: int, device: str = "cpu") -> None:
+    If `narrows` is false, 64-bit numbers have no errors, as if the program computed in 64 bits.
+    """
+
+    def __init__(self, seed: int, device: str = "cpu", narrows: bool = True) -> None:
+        self._narrows = narrows
         self._generator = torch.Generator().manual_seed(seed)
         self._pool = (torch.rand(2 * _POOL, generator=self._generator) * 2 - 1).to(device)
 
@@ -54,13 +59,16 @@ class Noise:
             return drawn
         return drawn / 2 + torch.where(drawn < 0, -0.5, 0.5)
 
+    def _keeps(self, value: torch.Tensor) -> bool:
+        return not self._narrows and value.dtype in (torch.float64, torch.complex128)
+
     def signs_like(self, value: torch.Tensor) -> torch.Tensor:
         """Return random signs with the shape of a real tensor, in float32."""
         return torch.where(self.like(value) < 0, -1.0, 1.0)
 
     def relative(self, value: Any, count: float) -> Any:
         """Change each element of a float tensor by up to `count` units of its last place."""
-        if not is_float(value) or not value.numel():
+        if not is_float(value) or not value.numel() or self._keeps(value):
             return value
         if value.is_complex():
             parts = torch.view_as_real(value.resolve_conj())
@@ -77,6 +85,8 @@ class Noise:
 
     def absolute(self, value: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
         """Change each element of a float tensor by up to `amount`."""
+        if self._keeps(value):
+            return value
         if value.is_complex():
             parts = torch.view_as_real(value.resolve_conj())
             both = amount.unsqueeze(-1).expand(parts.shape)
@@ -111,6 +121,8 @@ def sum_error(
     dtype = narrow(result.dtype)
     if unit(dtype) > unit(torch.float32):
         error = error + unit(dtype) * (size + _bias_magnitude(target, args, kwargs, result))
+        if rounds_terms(target):
+            error = error + unit(dtype) / 4 * total.abs().float()
     return error
 
 

@@ -32,7 +32,8 @@ class OutputError:
     ties: int = 0  # elements that differ because scores are equal within their error
     not_compared: int = 0  # elements that are NaN on both sides
     note: str = ""  # how it was decided, if not by the limits
-    problem: str = ""  # why values cannot be compared: different shape or dtype
+    problem: str = ""  # why values cannot be compared: different shape or dtype, narrowing
+    narrowed: bool = False  # integers of torch exceed 32 bits
 
     @property
     def compared(self) -> bool:

@@ -103,6 +103,8 @@ def kind_of(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
         return Kind.ORDER
     if name == "_to_copy":
         return _kind_of_cast(args[0], result)
+    if name == "abs" and args and isinstance(args[0], torch.Tensor) and args[0].is_complex():
+        return Kind.GENERAL
     if name in ("div", "divide") and kwargs.get("rounding_mode") is not None:
         return Kind.STEP
     accumulates = name == "index_put" and len(args) > 3 and args[3]
@@ -114,6 +116,10 @@ def kind_of(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
     return Kind.GENERAL
 
 
+_CANCELLING = _names("""
+    logcumsumexp logsumexp igamma igammac softplus log_sigmoid log_sigmoid_forward logaddexp
+    logaddexp2 elu elu_ celu selu
+""")
 _BY_NAME = (
     (_EXACT, Kind.EXACT),
     (_ROUNDED, Kind.ROUNDED),
@@ -224,8 +230,9 @@ def may_cancel(target: Any) -> bool:
 
     `logcumsumexp` adds the largest element to a logarithm: of [0, -31.5], torch returns 2e-14,
     and a correct implementation 0. `igammac` is 1 minus `igamma` where that is the series.
+    `softplus` is the logarithm of 1 plus an exponential, and `elu` an exponential minus 1.
     """
-    return overload(target)[0] in ("logcumsumexp", "logsumexp", "igamma", "igammac")
+    return overload(target)[0] in _CANCELLING
 
 
 def is_normwise(target: Any) -> bool:
@@ -253,6 +260,16 @@ def weight_error(target: Any) -> float:
     """
     name, _ = overload(target)
     return 8.0 if name.startswith(("upsample", "_upsample", "grid_sampler")) else 0.0
+
+
+def rounds_terms(target: Any) -> bool:
+    """Return whether a program rounds the terms of a sum to half precision before it adds them.
+
+    An average scales the elements first, as the sum of a window may be infinite in float16;
+    interpolation rounds the weights, the weighed neighbours and the result of each axis.
+    """
+    name, _ = overload(target)
+    return name.startswith(("upsample", "_upsample", "avg_pool", "adaptive_avg", "_adaptive_avg"))
 
 
 def has_negative_weights(target: Any, args: tuple[Any, ...]) -> bool:

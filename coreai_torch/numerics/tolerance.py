@@ -64,6 +64,15 @@ SAME_TOKENS: Table = {
 }
 
 
+# What needs no error analysis to be right, relative to the values around an element.
+STRICT: Table = {
+    torch.float32: Tolerance(1e-6, "8 units"),
+    torch.complex64: Tolerance(1e-6, "two float32 numbers"),
+    torch.float16: Tolerance(1e-3, "one unit"),
+    torch.bfloat16: Tolerance(8e-3, "one unit"),
+}
+
+
 def limits(overrides: Table | None = None) -> dict[torch.dtype, float]:
     """Return the limit of each dtype; `overrides` replace rows of the base table."""
     return {dtype: row.limit for dtype, row in {**BASE, **(overrides or {})}.items()}

@@ -4,6 +4,7 @@ from ..numerics.output_error import OutputError
 from .compression_effect import CompressionEffect, OutputChange, WeightChange
 from .draws import TrialPlan
 from .subject import Subject
+from .unjudged import Unjudged
 from .verdict import Divergence, Trial, Verdict
 from .verifying import Mode, Settings, check_mode, examine, verify
 
@@ -17,6 +18,7 @@ __all__ = [
     "Subject",
     "Trial",
     "TrialPlan",
+    "Unjudged",
     "Verdict",
     "WeightChange",
     "check_mode",

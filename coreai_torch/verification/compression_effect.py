@@ -22,8 +22,8 @@ class OutputChange:
 
     name: str
     error: float  # of the program
-    by_weights: float  # of the original model with the weights of the program
-    rest: float  # between that model and the program
+    by_weights: float  # of the original model if it uses the weights of the program
+    rest: float  # difference between the program and the original model with its weights
 
     @property
     def explained(self) -> float:

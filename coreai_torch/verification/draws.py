@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 import torch
 import torch.fx as fx
 
+from .input_rules import Rule, rules
+from .random_values import drawn, spread_of
 from .subject import Leaves, Subject
 
 Sizes = dict[Any, int]  # from the symbol of a dynamic size to its value
@@ -24,6 +27,7 @@ class Draw:
     label: str
     leaves: Callable[[int], Leaves]
     must_be_finite: bool = False  # it may be outside the domain of the model
+    is_edge: bool = False  # it is unlike the given inputs
 
 
 @dataclass(frozen=True)
@@ -34,23 +38,28 @@ class TrialPlan:
     sizes: int = 3  # other values of the dynamic sizes: the smallest, between, the largest
     edges: bool = True  # other magnitudes and signs, zeros, extremes and special values
     steps: int = 3  # calls in a row, if the program has state
+    # How single inputs are drawn, by name: one of `input_rules.STRATEGIES`, or a function.
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def draws(subject: Subject, given: Leaves, plan: TrialPlan) -> Iterator[Draw]:
     """Yield all inputs to try, the given ones first."""
     nodes = subject.arguments
     known = _known(nodes, given)
+    ruled = rules(subject, given, plan.inputs)
+    random, each = partial(_random, ruled), partial(_each, ruled)
     yield Draw("given", lambda step: given)
     for sizes in _others(subject.exported.range_constraints, known, plan.sizes):
-        yield Draw(_describe(nodes, sizes), _random(nodes, given, sizes, 0))
+        yield Draw(_describe(nodes, sizes), random(nodes, given, sizes, 0))
     for seed in range(1, plan.seeds + 1):
-        yield Draw(f"seed {seed}", _random(nodes, given, known, seed))
+        yield Draw(f"seed {seed}", random(nodes, given, known, seed))
     if plan.edges:
-        yield Draw("zeros", _each(nodes, given, known, _zeros))
-        yield Draw("extremes", _each(nodes, given, known, _extremes))
-        if any(_is_scalable(leaf) for leaf in given):
+        yield Draw("zeros", each(nodes, given, known, _zeros), is_edge=True)
+        yield Draw("extremes", each(nodes, given, known, _extremes), is_edge=True)
+        if any(_is_scalable(leaf) for at, leaf in enumerate(given) if at not in ruled):
             for label, change in _CHANGES.items():
-                yield Draw(label, _random(nodes, given, known, 7, change), label != "small")
+                values = random(nodes, given, known, 7, change)
+                yield Draw(label, values, must_be_finite=label != "small", is_edge=True)
 
 
 def _describe(nodes: Sequence[fx.Node], sizes: Sizes) -> str:
@@ -120,6 +129,7 @@ def _bound(allowed: Any, side: str, otherwise: int) -> int:
 
 
 def _random(
+    ruled: Mapping[int, Rule],
     nodes: Sequence[fx.Node],
     given: Leaves,
     sizes: Sizes,
@@ -133,62 +143,36 @@ def _random(
             values = drawn(like, shape, generator)
             return change(values) if change is not None and _is_scalable(like) else values
 
-        return _each(nodes, given, sizes, make)(step)
+        return _each(ruled, nodes, given, sizes, make, seed)(step)
 
     return leaves
 
 
 def _each(
+    ruled: Mapping[int, Rule],
     nodes: Sequence[fx.Node],
     given: Leaves,
     sizes: Sizes,
     make: Callable[[torch.Tensor, list[int]], torch.Tensor],
+    seed: int = 0,
 ) -> Callable[[int], Leaves]:
-    def leaf(node: fx.Node, like: Any) -> Any:
-        fake = node.meta.get("val")
-        if isinstance(fake, torch.Tensor):
-            return make(like, [_size(s, sizes) for s in fake.shape])
-        return _size(fake, sizes) if isinstance(fake, torch.SymInt) else like
+    def shape(place: int) -> list[int]:
+        return [_size(s, sizes) for s in nodes[place].meta["val"].shape]
 
-    return lambda step: [leaf(n, like) for n, like in zip(nodes, given, strict=True)]
+    def leaf(step: int, place: int, like: Any) -> Any:
+        fake = nodes[place].meta.get("val")
+        if not isinstance(fake, torch.Tensor):
+            return _size(fake, sizes) if isinstance(fake, torch.SymInt) else like
+        if place in ruled:
+            generator = torch.Generator().manual_seed(1000 * seed + step)
+            return ruled[place].draw(like, shape(place), generator, shape)
+        return make(like, shape(place))
+
+    return lambda step: [leaf(step, place, like) for place, like in enumerate(given)]
 
 
 def _size(size: Any, sizes: Sizes) -> int:
     return int(size.node.expr.subs(sizes)) if isinstance(size, torch.SymInt) else int(size)
-
-
-def drawn(like: torch.Tensor, shape: list[int], generator: torch.Generator) -> torch.Tensor:
-    """Draw random values in the domain of the given tensor.
-
-    Integers stay within its range, since they may be indices. A tensor with infinities may be a
-    mask, so its own values are drawn. Without negative values in the given tensor none are drawn.
-    """
-    if like.dtype == torch.bool:
-        return torch.rand(shape, generator=generator) < 0.5
-    if like.numel() == 0:
-        return torch.zeros(shape, dtype=like.dtype)
-    if like.is_complex():
-        parts = [drawn(p, shape, generator) for p in (like.real, like.imag)]
-        return torch.complex(*parts).to(like.dtype)
-    if not like.is_floating_point():
-        low, high = int(like.min()), int(like.max())
-        return torch.randint(low, high + 1, shape, generator=generator).to(like.dtype)
-    wide = like.double()
-    if not wide.isfinite().all():
-        kept = like[~like.isnan()] if wide.isinf().any() else like[wide.isfinite()]
-        if not kept.numel():
-            return torch.randn(shape, generator=generator).to(like.dtype)
-        if wide.isinf().any():
-            return kept[torch.randint(0, kept.numel(), shape, generator=generator)]
-        return drawn(kept, shape, generator)
-    mean, spread = float(wide.mean()), _spread(wide)
-    values = torch.randn(shape, generator=generator, dtype=torch.float64) * spread + mean
-    return (values.abs() if float(wide.min()) >= 0 else values).to(like.dtype)
-
-
-def _spread(wide: torch.Tensor) -> float:
-    spread = float(wide.std(correction=0))
-    return spread if spread > 0 else max(1.0, float(wide.abs().max()))
 
 
 def _zeros(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
@@ -224,7 +208,7 @@ def _extremes(like: torch.Tensor, shape: list[int]) -> torch.Tensor:
 def _far(wide: torch.Tensor) -> torch.Tensor:
     if not wide.isfinite().all():
         return wide.flatten()
-    far = _LARGE * _spread(wide)
+    far = _LARGE * spread_of(wide)
     pattern = [far, 0.0, 1e-6, -far, -0.0, -1e-6, 1.0]
     return torch.tensor([abs(p) for p in pattern] if float(wide.min()) >= 0 else pattern).double()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -15,15 +16,31 @@ from ..errors import NativeError, VerificationInputError
 from ..interpreter import to_torch
 from ..numerics.arrays import array
 from ..torch_compat import OpOverload
-from .isolation import Arrays, Isolated, Ports, ProgramFile, Saved
+from .isolation import Arrays, Isolated, Ports, ProgramFile, saved
 from .runner import Engine, Runner
 
-__all__ = ["Engine", "RunByTorch", "check_device", "chosen", "kernels", "start"]
+__all__ = [
+    "Engine",
+    "RunByTorch",
+    "by_predicted_time",
+    "check_device",
+    "chosen",
+    "kernels",
+    "start",
+]
 
-# Matrix products. In float16 the Linux runtime accumulates in 16 bits (4096 terms of 0.1 sum to
-# 256), unlike devices, and takes 2,500 times as long as torch.
+# The Linux runtime accumulates these in 16 bits (4096 terms of 0.1 sum to 256), unlike devices:
+# matrix products and transposed convolutions of float16, and scans of float16 and bfloat16. Sums,
+# means, pools and convolutions it accumulates in 32 bits. Products also take 2,500 times as long
+# as in torch.
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul"}
 _PRODUCTS |= {"scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "einsum"}
+_PRODUCTS |= {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+_PRODUCTS |= {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"}
+_PRODUCTS |= {"upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"}
+_PRODUCTS |= {"adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"}
+_SCANS = {"cumsum", "cumprod"}
+_TRANSPOSED = 6  # of the arguments of a convolution
 
 
 def kernels(exported: torch.export.ExportedProgram) -> tuple[str, ...]:
@@ -52,22 +69,43 @@ def chosen(
             f"torch ran the program, and the Metal kernels {', '.join(names)} from their "
             "source: the runtime of this machine has no Metal"
         )
-    if any(_half_product(node) for node in calls(exported.graph_module)):
+    if any(_accumulates_in_half(node) for node in calls(exported.graph_module)):
         return Engine.TORCH, (
-            "torch ran the program: this machine's runtime accumulates float16 products in "
-            "16 bits, unlike devices"
+            "torch ran the program: this machine's runtime accumulates float16 products and "
+            "scans in 16 bits, unlike devices"
         )
     return Engine.RUNTIME, ""
 
 
-def _half_product(node: torch.fx.Node) -> bool:
-    """Return whether a node is a matrix product in float16."""
+def by_predicted_time(slow: Mapping[str, float], limit: float) -> tuple[Engine, str]:
+    """Return the engine for a program with these slow ops, and the reason if it is not the runtime.
+
+    Torch runs it if a call before and one after `optimize()` would take longer than all generated
+    inputs may.
+    """
+    total = sum(slow.values())
+    if 2 * total <= limit or sys.platform == "darwin":  # the runtime of macOS compiles
+        return Engine.RUNTIME, ""
+    ops = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in [*slow.items()][:3])
+    return Engine.TORCH, (
+        f"torch ran the program: a call of this machine's runtime would take at least {total:.2g} s"
+        f" ({ops}), unlike on devices; engine='runtime' waits for it"
+    )
+
+
+def _accumulates_in_half(node: torch.fx.Node) -> bool:
+    """Return whether the runtime accumulates a node in 16 bits."""
     target, val = node.target, node.meta.get("val")
     if not isinstance(target, OpOverload):
         return False
     first = val[0] if isinstance(val, list | tuple) and val else val
-    half = isinstance(first, torch.Tensor) and first.dtype == torch.float16
-    return half and target.overloadpacket.__name__ in _PRODUCTS
+    dtype = first.dtype if isinstance(first, torch.Tensor) else None
+    name = target.overloadpacket.__name__
+    if name == "convolution":
+        return dtype == torch.float16 and bool(node.args[_TRANSPOSED])
+    if name in _SCANS:
+        return dtype in (torch.float16, torch.bfloat16)
+    return dtype == torch.float16 and name in _PRODUCTS
 
 
 def check_device(device: str, engine: Engine) -> None:
@@ -104,7 +142,7 @@ def start(
     return Isolated(source, entrypoint=entrypoint, optimize=optimize, timeout=timeout)
 
 
-class RunByTorch:
+class RunByTorch(AbstractContextManager["RunByTorch"]):
     """A function that torch runs op by op; a child process optimizes and saves the program."""
 
     alive = True
@@ -150,16 +188,7 @@ class RunByTorch:
     def close(self) -> None:
         """Do nothing: there is no process to end."""
 
-    def __enter__(self) -> RunByTorch:
-        """Return the function itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         """Do nothing: there is no process to end."""
 
 
@@ -167,7 +196,7 @@ def _asset(source: ProgramFile, *, optimize: bool, timeout: float) -> AbstractCo
     """Return the asset that torch reads: a given one without a copy, unless it is optimized."""
     if source.asset is not None and not optimize:
         return nullcontext(source.asset)
-    return Saved(source, optimize=optimize, timeout=timeout)
+    return saved(source, optimize=optimize, timeout=timeout)
 
 
 def _array(value: Any) -> Any:

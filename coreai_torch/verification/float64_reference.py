@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from ..numerics.float64 import widened
-from ..numerics.noise import map_leaves
-from ..torch_compat import TorchDispatchMode, pytree
+from ..numerics.float64 import InFloat64, widened
+from ..torch_compat import pytree
 from .subject import ReferenceCall, Subject
 
 
@@ -24,18 +23,6 @@ class ExactCall:
 
     outputs: list[torch.Tensor]
     states: list[torch.Tensor]
-
-
-class _Widen(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
-    """Run every op on float64 operands, and cast to float64 wherever the model casts to a float."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if "_assert_tensor_metadata" in str(func):  # expects the dtypes of the model
-            return None
-        args, kwargs = map_leaves((tuple(args), dict(kwargs or {})), widened)
-        return map_leaves(func(*args, **kwargs), widened)  # `torch.zeros(2)` is float32
 
 
 def run_exact(subject: Subject, calls: Sequence[ReferenceCall]) -> ExactCall | None:
@@ -60,7 +47,7 @@ def _run(subject: Subject, calls: Sequence[ReferenceCall]) -> ExactCall:
             for at in mutated:
                 leaves[at] = before[at]
         args, kwargs = pytree.tree_unflatten(leaves, subject.exported.call_spec.in_spec)
-        with _Widen():
+        with InFloat64():
             result = torch.func.functional_call(module, tensors, args, kwargs)
         outputs = [torch.as_tensor(v) for v in pytree.tree_leaves(result) if _is_output(v)]
     places = {state: place for place, state in mutated.items()}

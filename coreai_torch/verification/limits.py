@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.fx as fx
 
+from ..capture.narrowed_floats import losing_ops
 from ..ir.types import narrow
 from ..numerics.compare import Allowed, as_accurate, compare
 from ..numerics.error_analysis import ENOUGH, Analysis, Lanes
+from ..numerics.judged import (
+    NARROWED,
+    WIDE,
+    decisive,
+    differs_visibly,
+    is_as_near,
+    is_lost,
+    is_suspect,
+)
 from ..numerics.one_op import allowed_of
 from ..numerics.output_error import OutputError
+from ..numerics.strict import computed_nodes, strictly
 from ..numerics.tolerance import graph_limits
 from .float64_reference import ExactCall, run_exact
 from .subject import ReferenceCall, Subject
+from .unjudged import Unjudged, explained, losing_op
 
 _SLOW = 0.1  # seconds of a call in torch from which on there are few noisy runs
 _FEW = 2
@@ -35,15 +48,29 @@ def feed_of(subject: Subject, call: ReferenceCall) -> Feed:
     return feed
 
 
+@dataclass(frozen=True)
+class ResultLimits:
+    """The limits of the results of one call."""
+
+    outputs: list[Allowed]
+    states: list[Allowed]
+    is_analyzed: bool = False  # else the limits are those of a table, or of the user
+
+
 @dataclass
 class CallLimits:
-    """What the results of one call are compared with, and how far they may be."""
+    """What the results of one call are compared with, and how far they may be.
+
+    The limits of the error analysis are found when a result is not right without them.
+    """
 
     subject: Subject
     calls: Sequence[ReferenceCall]
     step: int
-    outputs: list[Allowed]
-    states: list[Allowed]
+    find: Callable[[], list[ResultLimits]] = field(repr=False)
+    strict: ResultLimits | None = field(default=None, repr=False)  # what is within these is right
+    find_precise: Callable[[], list[ResultLimits]] | None = field(default=None, repr=False)
+    device: str = "cpu"
     _exact: list[ExactCall | None] = field(default_factory=list, repr=False)  # empty: unknown
 
     @property
@@ -51,19 +78,86 @@ class CallLimits:
         """The call in torch."""
         return self.calls[self.step]
 
+    @property
+    def outputs(self) -> list[Allowed]:
+        """How far each element of each output may be."""
+        return self.find()[self.step].outputs
+
+    @property
+    def states(self) -> list[Allowed]:
+        """How far each element of each state may be."""
+        return self.find()[self.step].states
+
     def compare(
         self, names: Sequence[str], got: Mapping[str, torch.Tensor], *, states: bool = False
     ) -> tuple[OutputError, ...]:
         """Compare the outputs, or the states, in torch's order."""
-        want = self.call.states if states else self.call.outputs
-        allowed = self.states if states else self.outputs
-        errors = []
-        for at, name in enumerate(names):
-            error = compare(name, got[name], want[at], allowed[at])
-            if not error.ok and not error.problem:
-                error = self._in_float64(error, got[name], want[at], allowed[at], at, states)
-            errors.append(error)
-        return tuple(errors)
+        return tuple(self._compare(name, got[name], at, states) for at, name in enumerate(names))
+
+    def _compare(self, name: str, got: torch.Tensor, at: int, states: bool) -> OutputError:
+        want = (self.call.states if states else self.call.outputs)[at]
+        if self.strict is not None:
+            within = (self.strict.states if states else self.strict.outputs)[at]
+            error = compare(name, got, want, within)
+            if error.ok or error.problem:
+                return error
+        allowed = (self.states if states else self.outputs)[at]
+        error = compare(name, got, want, allowed)
+        if error.ok or error.problem:
+            return error
+        return self._in_float64(error, got, want, allowed, at, states)
+
+    def unjudged(
+        self, error: OutputError, got: torch.Tensor, at: int, inputs: str, *, states: bool = False
+    ) -> Unjudged | None:
+        """Return why the limits are too wide to judge a result that they accept, if they are."""
+        want = (self.call.states if states else self.call.outputs)[at]
+        want = want.to(narrow(want.dtype))
+        if not error.ok or (self.find_precise is None and not differs_visibly(got, want)):
+            return None  # no limit is too wide for an error that needs none
+        allowed = (self.states if states else self.outputs)[at]
+        if not self.find()[self.step].is_analyzed or not is_suspect(want, allowed):
+            return None
+        if self._is_narrowed(got, want, allowed, at, states):
+            narrowed = True
+        elif self._is_torch_nearer(got, want, allowed, at, states):
+            narrowed = False
+        else:
+            return None
+        plan = self.subject.plan
+        result = plan.states[at].written if states else plan.outputs[at].value
+        losing = None
+        if isinstance(result, fx.Node):
+            graph, feed = self.subject.exported.graph_module, feed_of(self.subject, self.call)
+            share = NARROWED if narrowed else WIDE
+            losing = losing_op(graph, feed, result, share=share, device=self.device)
+        return explained(error, want, allowed, inputs=inputs, narrowed=narrowed, losing=losing)
+
+    def _is_narrowed(
+        self, got: torch.Tensor, want: torch.Tensor, allowed: Allowed, at: int, states: bool
+    ) -> bool:
+        """Return whether limits are too wide because 64 bits become 32."""
+        if self.find_precise is None:
+            return False
+        others = self.find_precise()[self.step]
+        if not is_lost(got, want, allowed, (others.states if states else others.outputs)[at]):
+            return False
+        if want.dtype not in (torch.float16, torch.bfloat16):
+            return True
+        # Half precision widens limits more than narrowing does: torch must be nearer to float64.
+        return self._is_torch_nearer(got, want, allowed, at, states)
+
+    def _is_torch_nearer(
+        self, got: torch.Tensor, want: torch.Tensor, allowed: Allowed, at: int, states: bool
+    ) -> bool:
+        """Return whether torch is nearer to float64 where limits are as large as the result."""
+        if not decisive(got, want, allowed).any():
+            return False
+        call = self._exact_call()
+        if call is None:
+            return True
+        exact = (call.states if states else call.outputs)[at]
+        return exact.shape != want.shape or not is_as_near(got, want, exact, allowed)
 
     def _in_float64(
         self,
@@ -110,16 +204,42 @@ class ErrorLimits:
 
     def of(self, calls: Sequence[ReferenceCall]) -> list[CallLimits]:
         """Return the limits of consecutive calls on one state."""
+        find = functools.cache(lambda: self._limits(calls))
+        precise = strict = None
+        if self.tolerance is None and self._loses_digits:  # equal numbers may have lost digits too
+            precise = functools.cache(lambda: self._analyzed(calls, narrows=False))
+        limits = []
+        for step, call in enumerate(calls):
+            if self.tolerance is None and precise is None:
+                strict = self._strict(call)
+            limits.append(CallLimits(self.subject, calls, step, find, strict, precise, self.device))
+        return limits
+
+    def _limits(self, calls: Sequence[ReferenceCall]) -> list[ResultLimits]:
+        """Analyze the errors of consecutive calls, or look their limits up in a table."""
         if self.tolerance is None and not self.problem:
             try:
-                runs = ENOUGH if max(call.seconds for call in calls) < _SLOW else _FEW
-                return self._analyzed(calls, runs)
+                return self._analyzed(calls)
             except Exception as error:  # an op that torch cannot run on other operands
                 self.problem = f"{type(error).__name__}: {error}".splitlines()[0]
-        return [
-            CallLimits(self.subject, calls, step, self._tabled(c.outputs), self._tabled(c.states))
-            for step, c in enumerate(calls)
-        ]
+        return [ResultLimits(self._tabled(c.outputs), self._tabled(c.states)) for c in calls]
+
+    @functools.cached_property
+    def _loses_digits(self) -> bool:
+        """Whether narrowing may change results; not tables that are computed before it."""
+        return bool(losing_ops(self.subject.exported))
+
+    @functools.cached_property
+    def _computed(self) -> set[fx.Node]:
+        return computed_nodes(self.subject.exported.graph)
+
+    def _strict(self, call: ReferenceCall) -> ResultLimits:
+        """Return limits that need no analysis."""
+        plan, computed = self.subject.plan, self._computed
+        return ResultLimits(
+            [_strictly(w, o.value in computed) for o, w in _zip(plan.outputs, call.outputs)],
+            [_strictly(w, s.written in computed) for s, w in _zip(plan.states, call.states)],
+        )
 
     def of_nodes(self, call: ReferenceCall, want: Mapping[fx.Node, torch.Tensor]) -> NodeLimits:
         """Return the limits of intermediate results of one call."""
@@ -135,9 +255,13 @@ class ErrorLimits:
             limits = dict.fromkeys(limits, self.tolerance)
         return [Allowed.by_table(w.to(narrow(w.dtype)), limits) for w in want]
 
-    def _analyzed(self, calls: Sequence[ReferenceCall], runs: int) -> list[CallLimits]:
+    def _analyzed(
+        self, calls: Sequence[ReferenceCall], *, narrows: bool = True
+    ) -> list[ResultLimits]:
         subject, plan = self.subject, self.subject.plan
-        analysis = Analysis(subject.exported.graph_module, runs, device=self.device)
+        runs = ENOUGH if max(call.seconds for call in calls) < _SLOW else _FEW
+        graph = subject.exported.graph_module
+        analysis = Analysis(graph, runs, device=self.device, narrows=narrows)
         found: dict[fx.Node, Lanes] = {}
         limits = []
         for step, call in enumerate(calls):
@@ -147,12 +271,16 @@ class ErrorLimits:
             found = analysis.run(feed, result_nodes(subject))
             outputs = [_allowed(found, o.value, w) for o, w in _zip(plan.outputs, call.outputs)]
             states = [_allowed(found, s.written, w) for s, w in _zip(plan.states, call.states)]
-            limits.append(CallLimits(subject, calls, step, outputs, states))
+            limits.append(ResultLimits(outputs, states, is_analyzed=True))
         return limits
 
 
 def _zip(ports: Sequence[Any], values: Sequence[torch.Tensor]) -> Any:
     return zip(ports, values, strict=True)
+
+
+def _strictly(want: torch.Tensor, computed: bool) -> Allowed:
+    return strictly(want.to(narrow(want.dtype)), computed=computed)
 
 
 def _allowed(found: Mapping[fx.Node, Lanes], value: Any, want: torch.Tensor) -> Allowed:

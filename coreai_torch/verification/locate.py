@@ -18,14 +18,15 @@ import torch.fx as fx
 
 from ..asset.mlir_module import write_module
 from ..capture.io_plan import Output
-from ..capture.liveness import live_nodes
 from ..errors import module_path, source_line, target_name
+from ..fx.liveness import live_nodes
 from ..ir.types import BY_NAME, narrow
 from ..lowering.program import Staged, build
 from ..lowering.registry import Registry
 from ..numerics.arrays import array, tensor
 from ..numerics.bisect import Bisection, ancestors
 from ..numerics.compare import compare
+from ..numerics.narrowing import beyond_32_bits
 from ..numerics.output_error import OutputError
 from .engines import start
 from .isolation import ProgramFile
@@ -62,7 +63,11 @@ class Search:
 
     def first(self, failure: Failure) -> tuple[Divergence | None, str]:
         """Return the divergence, or None with the reason."""
-        want = _eager(self.subject, failure.call)
+        try:
+            want = _eager(self.subject, failure.call)
+        except (IndexError, RuntimeError) as cause:  # uninitialized memory taken for a position
+            reason = str(cause).partition("\n")[0]
+            return None, f"torch's run of the exported graph fails on these inputs: {reason}"
         if (changed := self._changed_by_export(failure, want)) is not None:
             return None, (
                 "torch's run of the exported and decomposed graph differs from the model: "
@@ -80,14 +85,16 @@ class Search:
         node, error = found
         # Name the op with several results, not the getitem.
         op = node.args[0] if node.target is operator.getitem else node
+        alone = None if error.narrowed else self._alone(node, failure, want, allowed)
         divergence = Divergence(
             op.name,
             target_name(op.target),
             module_path(op),
             source_line(op),
             error,
-            self._alone(node, failure, want, allowed),
+            alone,
             str(failure.trial),
+            "the result" if error.narrowed else _narrowed_operand(node, want, alone),
         )
         return divergence, ""
 
@@ -99,7 +106,7 @@ class Search:
             if output.value in want:
                 value = want[output.value]
                 value = value.to(narrow(value.dtype))
-                error = compare(output.name, value, expected, allowed)
+                error = compare(output.name, value, expected, allowed, wraps=True)
                 if not error.ok:
                     return error
         return None
@@ -117,9 +124,11 @@ class Search:
         ordered = [n for n in self.subject.exported.graph.nodes if n in suspects]
         search = Bisection(ordered, _inputs)
         errors: dict[fx.Node, OutputError] = {}
+        trial = failure.trial
+        wraps = not any(e.narrowed for e in (*trial.outputs, *trial.states))
         while probes := search.next_batch():
             got = self._run(probes, failure)
-            errors |= {n: compare(n.name, got[n], want[n], allowed[n]) for n in probes}
+            errors |= {n: compare(n.name, got[n], want[n], allowed[n], wraps=wraps) for n in probes}
             search.report({n: errors[n].ok for n in probes})
         return next(((node, errors[node]) for node in search.failed()), None)
 
@@ -174,7 +183,15 @@ class Search:
                 local = node.target(*args, **kwargs)
         except Exception:  # an operand is not a tensor, for example a size
             return None
-        return not compare(node.name, got[node], local, allowed[node]).ok
+        return not compare(node.name, got[node], local, allowed[node], wraps=True).ok
+
+
+def _narrowed_operand(node: fx.Node, want: Values, alone: bool | None) -> str:
+    """Return the operand that exceeds 32 bits, if the op is right on the operands it got."""
+    if alone is not False:
+        return ""
+    lost = [n for n in node.all_input_nodes if n in want and beyond_32_bits(want[n]) is not None]
+    return f"the operand %{lost[0].name}" if lost else ""
 
 
 def _eager(subject: Subject, call: ReferenceCall) -> Values:

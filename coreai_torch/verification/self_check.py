@@ -86,8 +86,8 @@ def _run_case(
     try:
         with tempfile.TemporaryDirectory(prefix="coreai-torch-") as folder:
             path = Path(folder) / "case.mlirbc"
-            names = _convert(model, path)
-            if runner is None or not runner.alive:
+            names = _convert(model, path, exact=case.exact)
+            if runner is None:
                 runner = Isolated(ProgramFile(bytecode=path), optimize=optimized)
             else:
                 runner.load(ProgramFile(bytecode=path), optimize=optimized)
@@ -96,12 +96,12 @@ def _run_case(
         got = [tensor(raw[name]) for name in runner.ports.outputs]
         return _compare_results(got, model, case), runner
     except (ConversionError, NativeError) as error:
-        return str(error), runner if runner is not None and runner.alive else None
+        return str(error), runner
 
 
-def _convert(model: _CaseModel, path: Path) -> list[str]:
+def _convert(model: _CaseModel, path: Path, *, exact: bool) -> list[str]:
     """Write the converted case to the path and return the names of its inputs."""
-    converter = TorchConverter()
+    converter = TorchConverter(exact=exact)
     exported = export(model, model.feeds, None, None)
     program = prepare(exported, rules=capture_rules(converter)).program
     with warnings.catch_warnings():

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch.export.graph_signature import InputKind
 
 from ..capture.io_plan import IOPlan, State
 from ..errors import VerificationInputError
+from ..fx.programs import user_inputs
+from ..stopwatch import Stopwatch
 from ..torch_compat import pytree
 from .reference import DeviceReference
 
@@ -49,11 +50,7 @@ class Subject:
     @property
     def arguments(self) -> list[fx.Node]:
         """The placeholders of the arguments of `forward`, in the order of the leaves."""
-        given = {
-            getattr(spec.arg, "name", None)
-            for spec in self.exported.graph_signature.input_specs
-            if spec.kind is InputKind.USER_INPUT
-        }
+        given = set(user_inputs(self.exported))
         nodes = self.exported.graph.nodes
         return [n for n in nodes if n.op == "placeholder" and n.name in given]
 
@@ -102,18 +99,22 @@ class Subject:
     def _call(self, leaves: Leaves) -> ReferenceCall:
         # Not the wall time, which is long on a busy machine: the error analysis would make fewer
         # runs, too few for the limits of single elements.
-        clock = time.thread_time if self.device_reference is None else time.monotonic
-        before, began = self._states(leaves), clock()
+        clock = time.thread_time if self.device_reference is None else time.perf_counter
+        before, watch = self._states(leaves), Stopwatch(clock)
         given = [_copy(leaf) for leaf in leaves]
-        args, kwargs = pytree.tree_unflatten(given, self.exported.call_spec.in_spec)
-        result = (self.device_reference or self.reference)(*args, **kwargs)
+        result = self.run(given)
         outputs = [
             _copy(torch.as_tensor(leaf))
             for leaf in pytree.tree_leaves(result)
             if isinstance(leaf, torch.Tensor | bool | int | float)
         ]
-        seconds = clock() - began
+        seconds = watch.seconds
         return ReferenceCall(leaves, before, outputs, self._states(given), seconds)
+
+    def run(self, leaves: Leaves) -> Any:
+        """Run the model in torch."""
+        args, kwargs = pytree.tree_unflatten(leaves, self.exported.call_spec.in_spec)
+        return (self.device_reference or self.reference)(*args, **kwargs)
 
     def mutated_arguments(self) -> dict[int, int]:
         """Map the index of each argument that is state to the index of the state."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+import torch
 
 from ..errors import ConversionError, NativeError, VerificationInputError
 from ..numerics.arrays import array, tensor
+from ..numerics.compare import widen
+from ..numerics.narrowing import beyond_32_bits
+from ..stopwatch import Stopwatch
 from . import ports
 from .draws import Draw
+from .extremes import ops_at_extremes
 from .isolation import Arrays
 from .limits import CallLimits, ErrorLimits
 from .runner import Engine, Runner
 from .subject import ReferenceCall, Subject
-from .undefined_results import has_undefined_result
+from .undefined_results import undefined_ops
+from .unjudged import Unjudged
 from .verdict import Trial
 
 _SLOW_CALL = 0.5  # seconds of a call from which on torch makes the other calls
@@ -42,6 +48,7 @@ class Failure:
     call: ReferenceCall
     trial: Trial
     limits: CallLimits
+    at_extremes: tuple[str, ...] = ()  # ops that differ without exact=True on these inputs
 
 
 @dataclass(frozen=True)
@@ -69,10 +76,12 @@ class Trials:
     limits: ErrorLimits
     named: bool
     seconds: float
+    inexact: tuple[str, ...] = ()  # ops that differ at extremes, as the program was made
     done: list[Trial] = field(default_factory=list)
     problems: dict[str, None] = field(default_factory=dict)  # an ordered set
     left_out: list[str] = field(default_factory=list)
     failure: Failure | None = None
+    unjudged: dict[str, Unjudged] = field(default_factory=dict)  # by output or state
     slowest: float = 0.0  # seconds of the slowest call of the program
 
     def run(
@@ -88,7 +97,7 @@ class Trials:
         The `variants` are loaded and run at the same time; `True` is the optimized program. If a
         call of the first draw is slow, `instead` loads a runner for the other draws.
         """
-        began = time.monotonic()
+        watch = Stopwatch()
         with ExitStack() as stack:
             inline = start.engine is Engine.TORCH  # modes of torch belong to this thread
             pool: Executor = stack.enter_context(
@@ -97,7 +106,7 @@ class Trials:
             loading = {o: pool.submit(start, optimize=o) for o in variants}
             loaded: dict[bool, Loaded] | None = None
             for number, draw in enumerate(draws):
-                if number and self._skip(draw, began):
+                if number and self._skip(draw, watch):
                     continue
                 calls = self._reference(draw, steps)
                 if loaded is None:
@@ -107,10 +116,13 @@ class Trials:
                 if calls:
                     self._draw(draw, calls, loaded, pool)
 
-    def _skip(self, draw: Draw, began: float) -> bool:
+    def _skip(self, draw: Draw, watch: Stopwatch) -> bool:
         if not all(trial.ok for trial in self.done):
-            reason = "earlier inputs show that the program is wrong"
-        elif time.monotonic() - began > self.seconds:
+            reason = "others: earlier inputs show that the program is wrong"
+            if reason not in self.left_out:
+                self.left_out.append(reason)
+            return True
+        if watch.seconds > self.seconds:
             reason = f"the time limit of {self.seconds:g} s was reached"
         else:
             return False
@@ -162,7 +174,10 @@ class Trials:
         if draw.must_be_finite and not all(_is_finite(call) for call in calls):
             self.left_out.append(f"{draw.label}: torch's results are infinite or NaN")
             return []
-        if draw.label != "given" and has_undefined_result(self.subject.exported, draw.leaves(0)):
+        if draw.label != "given" and any(map(_exceeds_32_bits, calls)):
+            self.left_out.append(f"{draw.label}: integers of torch's results exceed 32 bits")
+            return []
+        if draw.label != "given" and undefined_ops(self.subject.exported, draw.leaves(0)):
             self.left_out.append(f"{draw.label}: torch leaves a result undefined on them")
             return []
         return calls
@@ -193,13 +208,13 @@ class Trials:
 
     def _execute(self, variant: Loaded, calls: list[ReferenceCall]) -> Results:
         """Make the calls; each continues from the states of the program's last call."""
-        began, pairing = time.monotonic(), variant.pairing
+        watch, pairing = Stopwatch(), variant.pairing
         states = _arrays(pairing.states, calls[0].states_before)
         made = []
         for call in calls:
             raw, states = variant.runner.call(_arrays(pairing.inputs, self._inputs(call)), states)
             made.append((raw, states))
-        return Results(made, time.monotonic() - began)
+        return Results(made, watch.seconds)
 
     def _compare(
         self,
@@ -221,13 +236,40 @@ class Trials:
                 limit.compare(pairing.states, after, states=True),
                 engine=variant.engine,
             )
+            extreme = self._at_extremes(limit.call) if trial.wrong else ()
+            if extreme and draw.label != "given":
+                trial = replace(trial, at_extremes=extreme)
             self.done.append(trial)
+            if trial.at_extremes:
+                return  # later calls start from another state
             if not trial.ok:
                 want = dict(zip(pairing.outputs, limit.call.outputs, strict=True))
                 allowed = dict(zip(pairing.outputs, limit.outputs, strict=True))
                 self.problems.update(dict.fromkeys(ports.swapped(got, want, allowed)))
-                self.failure = self.failure or Failure(draw, limit.call, trial, limit)
+                self.failure = self.failure or Failure(draw, limit.call, trial, limit, extreme)
                 return  # later calls started from a wrong state
+            if not draw.is_edge:
+                self._doubt(draw, trial, limit, got | after)
+
+    def _at_extremes(self, call: ReferenceCall) -> tuple[str, ...]:
+        """Return the ops that may differ in a call because they compute with extreme numbers."""
+        try:
+            return ops_at_extremes(self.subject, call, self.inexact) if self.inexact else ()
+        except (RuntimeError, NotImplementedError):  # a custom op whose kernel runs elsewhere
+            return ()
+
+    def _doubt(
+        self, draw: Draw, trial: Trial, limit: CallLimits, got: dict[str, torch.Tensor]
+    ) -> None:
+        """Note the outputs and states that are right only because their limits are too wide."""
+        for errors, states in ((trial.outputs, False), (trial.states, True)):
+            for at, error in enumerate(errors):
+                if error.name in self.unjudged:
+                    continue
+                value = got[error.name]
+                found = limit.unjudged(error, value, at, draw.label, states=states)
+                if found is not None:
+                    self.unjudged[error.name] = found
 
     def opinion(self, runner: Runner) -> str:
         """Run the first call that differed in another engine, and say whether it differs too."""
@@ -275,7 +317,11 @@ class _Inline(Executor):
 
 def _is_finite(call: ReferenceCall) -> bool:
     values = (v for v in (*call.outputs, *call.states) if v.is_floating_point() or v.is_complex())
-    return all(bool(v.isfinite().all()) for v in values)
+    return all(bool(widen(v).isfinite().all()) for v in values)
+
+
+def _exceeds_32_bits(call: ReferenceCall) -> bool:
+    return any(beyond_32_bits(v) is not None for v in (*call.outputs, *call.states))
 
 
 def _arrays(names: list[str], values: list[Any]) -> Arrays:

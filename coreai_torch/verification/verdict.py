@@ -8,10 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import VerificationError
+from ..asset.changed_constants import ChangedConstant
+from ..errors import UnjudgedError, VerificationError
 from ..formatting import counted
 from ..numerics.output_error import OutputError
 from .compression_effect import CompressionEffect
+from .unjudged import Unjudged
+
+_SHOWN = 5  # weights that are described
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,17 @@ class Trial:
     states: tuple[OutputError, ...] = ()
     problem: str = ""  # why the program failed although torch did not
     engine: str = "runtime"  # what ran the program
+    at_extremes: tuple[str, ...] = ()  # ops that explain a difference
 
     @property
     def ok(self) -> bool:
-        """Whether all outputs and states agree with torch."""
-        return not self.problem and all(e.ok for e in (*self.outputs, *self.states))
+        """Whether all outputs and states agree with torch, but for documented extremes."""
+        return not self.problem and (bool(self.at_extremes) or not self.wrong)
+
+    @property
+    def wrong(self) -> tuple[OutputError, ...]:
+        """The outputs and states that differ."""
+        return tuple(e for e in (*self.outputs, *self.states) if not e.ok)
 
     def __str__(self) -> str:
         """Describe the call."""
@@ -50,6 +60,7 @@ class Divergence:
     error: OutputError
     alone: bool | None  # whether the op is wrong on the operands it got; None if unknown
     trial: str
+    narrowed: str = ""  # what exceeds 32 bits, if that is the cause
 
     def __str__(self) -> str:
         """Describe the op, its place and both values."""
@@ -62,6 +73,11 @@ class Divergence:
         }[self.alone]
         lines = [f"first op that diverges: {self.op} (%{self.node}){inside}", f"  {self.error}"]
         lines += [f"  {self.source_line}"] if self.source_line else []
+        if self.narrowed:
+            blame = (
+                f"{self.narrowed} exceeds 32 bits in torch, and devices compute integers in 32 "
+                "bits (narrowing): use a smaller range of integers, or floating point"
+            )
         lines += [f"  {blame}"] if blame else []
         return "\n".join(lines)
 
@@ -79,10 +95,17 @@ class Verdict:
     divergence: Divergence | None = None
     seconds: float = field(default=0.0, compare=False)
     compression: CompressionEffect | None = None  # if the weights of the program are compressed
+    weights: tuple[ChangedConstant, ...] = ()  # of the program, if they are not the model's
+    unjudged: tuple[Unjudged, ...] = ()  # outputs and states whose limits are too wide
+    accepts_unjudged: bool = False  # the caller accepts them
 
     @property
     def ok(self) -> bool:
-        """Whether names, order and all numbers agree, and at least one value was compared."""
+        """Whether names, order and all numbers agree, and all outputs could be judged."""
+        return self._agrees and (self.accepts_unjudged or not self.unjudged)
+
+    @property
+    def _agrees(self) -> bool:
         return self._compared and not self.ports and all(t.ok for t in self.trials)
 
     @property
@@ -103,15 +126,20 @@ class Verdict:
         worst: dict[str, OutputError] = {}
         for trial in self.trials:
             for error in (*trial.outputs, *trial.states):
+                if trial.at_extremes and not error.ok:
+                    continue  # named by a note
                 known = worst.get(error.name)
                 if known is None or _badness(error) > _badness(known):
                     worst[error.name] = error
         return worst
 
     def raise_if_failed(self) -> Verdict:
-        """Return the verdict itself if `ok`, else raise a `VerificationError` with it."""
+        """Return the verdict itself if `ok`, else raise a `VerificationError` with it.
+
+        An `UnjudgedError` says that nothing is wrong but that an output cannot be judged.
+        """
         if not self.ok:
-            raise VerificationError(self)
+            raise UnjudgedError(self) if self._agrees else VerificationError(self)
         return self
 
     def as_dict(self) -> dict[str, Any]:
@@ -130,6 +158,10 @@ class Verdict:
     def _headline(self) -> str:
         where = f"entrypoint {self.entrypoint!r}"
         count = counted(len(self.trials), "call")
+        if self._agrees and self.unjudged:
+            names = ", ".join(repr(u.name) for u in self.unjudged)
+            accepted = "; it is accepted as it is" if self.accepts_unjudged else ""
+            return f"{where} is not judged: {names} cannot be compared with torch{accepted}"
         if self.ok:
             return f"{where} matches torch in {count}"
         if not self.failures and not self.ports:
@@ -165,6 +197,15 @@ class Verdict:
 
     def _caveats(self) -> Iterable[str]:
         """Say what was not compared, and where equal scores leave the result open."""
+        extreme = [t for t in self.trials if t.at_extremes]
+        for name in dict.fromkeys(e.name for t in extreme for e in t.wrong):
+            differ = [t for t in extreme if name in {e.name for e in t.wrong}]
+            ops = ", ".join(dict.fromkeys(op for t in differ for op in t.at_extremes))
+            where = ", ".join(dict.fromkeys(t.inputs for t in differ))
+            yield (
+                f"{name}: differs at infinities and NaN only, which {ops} treats as torch does "
+                f"with exact=True (inputs {where})"
+            )
         errors = [(t, e) for t in self.trials for e in (*t.outputs, *t.states)]
         for name in dict.fromkeys(e.name for _, e in errors):
             tied = {t.inputs: None for t, e in errors if e.name == name and e.ties}
@@ -174,8 +215,8 @@ class Verdict:
                     f"their error (inputs {', '.join(tied)})"
                 )
             for note in dict.fromkeys(e.note for _, e in errors if e.name == name and e.note):
-                where = {t.inputs: None for t, e in errors if e.name == name and e.note == note}
-                yield f"{name}: {note} (inputs {', '.join(where)})"
+                noted = {t.inputs: None for t, e in errors if e.name == name and e.note == note}
+                yield f"{name}: {note} (inputs {', '.join(noted)})"
             unknown = {t.inputs: None for t, e in errors if e.name == name and e.not_compared}
             if unknown:
                 yield f"{name}: NaN on both sides was not compared (inputs {', '.join(unknown)})"
@@ -187,8 +228,14 @@ class Verdict:
             wrong = [e for e in (*trial.outputs, *trial.states) if not e.ok]
             yield from (f"    {error}" for error in wrong)
             yield from ([_indented(trial.problem, 4)] if trial.problem else [])
-        if self.ok:
+        yield from (_indented(str(one), 2) for one in self.unjudged)
+        if self._agrees:
             yield from (f"  {error}" for error in self.worst().values())
+        if self.weights:
+            yield "  weights of the program are not those of the model:"
+            yield from (f"    {weight}" for weight in self.weights[:_SHOWN])
+            if len(self.weights) > _SHOWN:
+                yield f"    and {len(self.weights) - _SHOWN} more"
         if self.compression is not None:
             yield _indented(str(self.compression), 2)
         if self.divergence is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -15,22 +15,30 @@ import torch
 from coreai.authoring import AIModelAsset, AIProgram
 
 from ..asset import reading, resources
+from ..asset.changed_constants import ChangedConstant
 from ..asset.mlir_module import write_module
 from ..capture.io_plan import Names, plan
 from ..capture.prepare import Captured, prepare
 from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
+from ..ports import Ports, recorded_images
+from ..stopwatch import Stopwatch
+from .changed_weights import changed_weights
 from .compressed_weights import Explanation, stores_compressed_weights
 from .draws import TrialPlan, draws
-from .engines import RunByTorch, check_device, chosen, kernels, start
+from .engines import RunByTorch, by_predicted_time, check_device, chosen, kernels, start
+from .extremes import inexact_ops
+from .input_rules import chosen as chosen_rules
 from .isolation import ProgramFile
 from .limits import ErrorLimits
 from .locate import Search
+from .predicted_time import slow_ops
 from .reference import on_device
 from .runner import Engine, Runner
 from .subject import Leaves, Subject
 from .trials import Trials
+from .undefined_results import undefined_ops
 from .verdict import Divergence, Verdict
 
 
@@ -39,13 +47,19 @@ class Mode(StrEnum):
 
     Both run the given inputs on the runtime, before and after `optimize()`. `quick` runs generated
     inputs there only if calls are fast, and in torch otherwise, for at most 5 seconds.
+    `accept-unjudged` is `quick`, but accepts outputs that rounding errors may decide altogether.
     """
 
     QUICK = "quick"
     FULL = "full"
+    ACCEPT_UNJUDGED = "accept-unjudged"
 
 
-_SECONDS = {Mode.QUICK: 5.0, Mode.FULL: 60.0}  # limits of the time for generated inputs
+_SECONDS = {
+    Mode.QUICK: 5.0,
+    Mode.FULL: 60.0,
+    Mode.ACCEPT_UNJUDGED: 5.0,
+}  # limits of the time for generated inputs
 _LARGE = 1 << 30  # bytes from which on a program is not loaded twice at a time
 
 ProgramLike: TypeAlias = "AIProgram | AIModelAsset | Path | str"
@@ -67,6 +81,11 @@ class Settings:
     engine: Engine = Engine.AUTO
     device: str = "cpu"
 
+    @property
+    def time_limit(self) -> float:
+        """The seconds after which no further generated inputs are tried."""
+        return _SECONDS[self.mode] if self.seconds is None else self.seconds
+
 
 def verify(
     model_or_exported: torch.nn.Module | torch.export.ExportedProgram,
@@ -79,6 +98,8 @@ def verify(
     output_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
     entrypoint_name: str = "main",
+    inputs: Mapping[str, Any] | None = None,
+    images: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Verdict:
     """Run torch and a converted program on the same inputs and compare the results.
@@ -104,8 +125,15 @@ def verify(
         output_names: likewise.
         state_names: likewise.
         entrypoint_name: the function of the program.
+        inputs: how to draw inputs that have rules, by name: "offsets", "lengths", "segment_ids",
+            "mask", "probabilities", "permutation", "angles", "sorted", "fixed", or a function of
+            the given tensor, a shape and a `torch.Generator`. Offsets of embedding bags, bounds of
+            `searchsorted` and lengths of `segment_reduce` are found without it.
+        images: the image inputs of the program, as for `convert`; by default those that the
+            program records.
         settings: `mode`, `full` or `quick`, which lets torch run the program on generated inputs if
-            calls of the runtime are slow; `trials`, a `TrialPlan` of the inputs to generate;
+            calls of the runtime are slow, or `accept-unjudged`, which is quick and accepts outputs
+            that cannot be judged; `trials`, a `TrialPlan` of the inputs to generate;
             `seconds`, the time limit for generated inputs (60, or 5 if quick); `tolerance`,
             relative to the largest value of an output, instead of the limits of its elements;
             `converter`, the converter that made the program; `locate=False` to skip the search
@@ -116,18 +144,35 @@ def verify(
             program instead of the runtime; `timeout` (600), the limit in seconds for each step of
             native code.
     """
+    if inputs:
+        trials = settings.get("trials") or TrialPlan()
+        settings["trials"] = replace(trials, inputs={**trials.inputs, **inputs})
     names = Names(input_names, output_names, state_names)
-    named = any(n is not None for n in (input_names, output_names, state_names))
+    named = names != Names()
     options = _settings(entrypoint_name, named, settings)
-    captured = prepare(
+    forward = getattr(model_or_exported, "forward", None)
+    taken = list(inspect.signature(forward).parameters) if forward is not None else []
+    ports = Ports(
+        input_names,
+        output_names,
+        state_names,
+        images=images or recorded_images(program, entrypoint_name, taken),
+    )
+    args, kwargs = ports.model_inputs(model_or_exported, args, kwargs)
+    model = prepare(
         model_or_exported,
         args,
         kwargs,
         dynamic_shapes,
         rules=capture_rules(options.converter),
-        names=names,
+        names=None if ports.images else names,
     )
-    leaves = Subject(captured.program, captured.plan, captured.reference).leaves(args, kwargs)
+    if ports.images and not images:
+        planned = [port.name for port in plan(model.program, names).inputs]
+        ports = replace(ports, images=recorded_images(program, entrypoint_name, planned))
+    captured = ports.apply(model)
+    leaves = Subject(model.program, model.plan, model.reference).leaves(args, kwargs)
+    leaves = ports.leaves(model, captured, leaves)
     if options.converter is not None:
         captured, leaves, options = _in_half(captured, leaves, names, options)
     reference = on_device(captured.reference, options.device)
@@ -171,7 +216,7 @@ def _examine_compressed(
 ) -> Verdict:
     """Compare a program with the original model, and with the model that has its weights."""
     verdict = examine(subject, program, leaves, replace(options, locate=False))
-    engine, _ = chosen(options.engine, subject.exported, options.device)
+    engine, _ = _engine(subject, program, options)
     with _starter(engine, program, options) as starter:
         return Explanation(subject, program, options.entrypoint).explain(
             verdict,
@@ -185,7 +230,7 @@ def check_mode(mode: Any) -> Mode:
     """Return the mode of a comparison, or raise."""
     if mode not in list(Mode):
         raise VerificationInputError(
-            f"no verification mode {mode!r}\n  try   pass 'quick' or 'full'"
+            f"no verification mode {mode!r}\n  try   pass 'quick', 'full' or 'accept-unjudged'"
         )
     return Mode(mode)
 
@@ -214,20 +259,23 @@ def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
 
 def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Settings) -> Verdict:
     """Compare a program with a captured model; `leaves` are the flattened inputs."""
-    began = time.monotonic()
+    watch = Stopwatch()
+    chosen_rules(subject, leaves, options.trials.inputs)  # raises before a process starts
     limits = ErrorLimits(subject, options.tolerance, options.device)
-    seconds = _SECONDS[options.mode] if options.seconds is None else options.seconds
-    trials = Trials(subject, limits, options.named, seconds)
+    inexact = inexact_ops(subject.exported, program)
+    trials = Trials(subject, limits, options.named, options.time_limit, inexact)
     steps = max(1, options.trials.steps) if subject.plan.states else 1
-    engine, reason = chosen(options.engine, subject.exported, options.device)
+    engine, reason = _engine(subject, program, options)
     with _starter(engine, program, options) as starter:
         for variants in _loaded_together(starter.source):
             inputs = draws(subject, leaves, options.trials)
-            instead = starter.interpreter if options.mode is Mode.QUICK else None
+            instead = None if options.mode is Mode.FULL else starter.interpreter
             trials.run(starter, inputs, steps, variants, instead)
         opinion = _second_opinion(trials, starter) if trials.failure else ""
-    divergence, found = _locate(trials, options) if options.locate else (None, "")
-    notes = (reason, subject.note, _fallback(limits), opinion, found)
+    weights = _changed_weights(trials, program, options) if options.locate else ()
+    search = options.locate and not weights
+    divergence, found = _locate(trials, options) if search else (None, "")
+    notes = (reason, subject.note, _fallback(limits), opinion, found, _special(trials))
     return Verdict(
         options.entrypoint,
         tuple(trials.done),
@@ -236,8 +284,19 @@ def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Set
         tuple(note for note in notes if note),
         kernels(subject.exported) if engine is Engine.TORCH else (),
         divergence,
-        time.monotonic() - began,
+        watch.seconds,
+        weights=weights,
+        unjudged=tuple(trials.unjudged.values()),
+        accepts_unjudged=options.mode is Mode.ACCEPT_UNJUDGED,
     )
+
+
+def _engine(subject: Subject, program: ProgramLike, options: Settings) -> tuple[Engine, str]:
+    """Return the engine for a program, and the reason if it is not the runtime."""
+    engine, reason = chosen(options.engine, subject.exported, options.device)
+    if options.engine is not Engine.AUTO or engine is not Engine.RUNTIME:
+        return engine, reason
+    return by_predicted_time(slow_ops(program, options.entrypoint), options.time_limit)
 
 
 def _convert(subject: Subject, names: Names, options: Settings) -> AIProgram:
@@ -253,6 +312,26 @@ def _fallback(limits: ErrorLimits) -> str:
     if not limits.problem:
         return ""
     return f"the tolerance is that of the dtypes: the error analysis failed: {limits.problem}"
+
+
+def _special(trials: Trials) -> str:
+    """Return a note if ops met numbers on which programs are documented to differ from torch."""
+    failure = trials.failure
+    if failure is None:
+        return ""
+    if failure.at_extremes:
+        return (
+            f"{', '.join(failure.at_extremes)} computes with infinities, NaN or a division by zero "
+            "here, and treats them as torch does with exact=True only"
+        )
+    ops = undefined_ops(trials.subject.exported, failure.call.leaves)
+    if not ops:
+        return ""
+    return (
+        f"torch leaves the result of {', '.join(ops)} undefined on these inputs: processors differ "
+        "in casts of numbers out of range and in the sign of NaN, which programs take as positive, "
+        "and uninitialized memory holds any numbers"
+    )
 
 
 @contextmanager
@@ -329,6 +408,20 @@ def _program_file(program: ProgramLike, folder: Path) -> ProgramFile:
         )
     resources.check(path)
     return ProgramFile(asset=path)
+
+
+def _changed_weights(
+    trials: Trials, program: ProgramLike, options: Settings
+) -> tuple[ChangedConstant, ...]:
+    """Return the weights of a program that differs, if they are not those of the model."""
+    if trials.failure is None or trials.problems:
+        return ()
+    return changed_weights(
+        trials.subject,
+        program,
+        options.entrypoint,
+        lambda: _convert(trials.subject, Names(), options),
+    )
 
 
 def _locate(trials: Trials, options: Settings) -> tuple[Divergence | None, str]:

@@ -16,7 +16,6 @@ import sys
 import time
 import warnings
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ MEASURED = "measured"  # the line with commit and versions
 
 def main() -> int:
     options = _options()
-    if options.serve:
-        return _serve(options.serve)
     every = _names(options)
     names = [n for n in every[:: options.every] if re.search(options.only, n)]
     known = _read(options.out)
@@ -50,6 +47,8 @@ def main() -> int:
     rows = [o for name in names for o in known.get(name, [])]
     summary = page.summary(rows, options.honest, known[MEASURED])
     summary["units"] = {"run": sum(n in known for n in names), "all": len(every)}
+    if not options.honest:
+        summary["quick"]["units"] = summary["units"]
     print(page.text(summary))
     if options.record:
         page.record(summary, options.honest)
@@ -70,7 +69,6 @@ def _options() -> Any:
     parser.add_argument("--collect", action="store_true", help="run nothing; sum up the file")
     parser.add_argument("--record", action="store_true", help="write the score and the page")
     parser.add_argument("--verbose", action="store_true", help="show every unit")
-    parser.add_argument("--serve", choices=("mutants", "honest"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.out is None:
         options.out = Path("build") / ("honest.jsonl" if options.honest else "mutants.jsonl")
@@ -102,34 +100,6 @@ def _show(name: str, outcomes: list[dict[str, Any]], options: Any, progress: str
                 f"{one['outcome']}: {name}: {place} {one['kind']}: {one['detail'][:300]}",
                 flush=True,
             )
-
-
-def _serve(mode: str) -> int:
-    """Answer the names of units on stdin with their outcomes as JSON lines on stdout."""
-    warnings.simplefilter("ignore")
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # native code and libraries print to stdout
-    import torch
-
-    from . import honest, judging, programs, run
-
-    torch.set_num_threads(1)
-    import lean_torch  # found through the path that `programs` extends
-
-    lean_torch.make_lean()
-    judging.use_interpreter()
-    units = {u.name: u for u in programs.units()} if mode == "mutants" else {}
-    for line in sys.stdin:
-        name = line.rstrip("\n")
-        found = run.run(units[name]) if mode == "mutants" else iter([honest.run(name)])
-        try:
-            for outcome in found:
-                print(json.dumps(asdict(outcome)), file=answers, flush=True)
-        except Exception as error:
-            broken = run.Outcome(name, "", "", 0.0, "none", run.BROKEN, repr(error)[:300])
-            print(json.dumps(asdict(broken)), file=answers, flush=True)
-        print("null", file=answers, flush=True)
-    return 0
 
 
 if __name__ == "__main__":

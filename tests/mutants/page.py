@@ -64,10 +64,24 @@ def _mutants(rows: Sequence[dict[str, Any]], versions: dict[str, str]) -> dict[s
         "models": sorted(models),
         "programs": dict(units),
         "kinds": {k: {s: dict(c) for s, c in sizes.items()} for k, sizes in by_kind.items()},
+        "quick": _on_given_inputs(rows, versions),
         "bad": [
             {k: r[k] for k in ("unit", "op", "node", "depth", "kind", "outcome", "detail")}
             for r in bad
         ],
+    }
+
+
+def _on_given_inputs(rows: Sequence[dict[str, Any]], versions: dict[str, str]) -> dict[str, Any]:
+    """Return how many mutants the given inputs alone find: the least that the quick check runs."""
+    matter = [r for r in rows if r["kind"] != "none" and r["outcome"] in ("caught", "missed")]
+    found = [r["detail"] for r in matter if r["outcome"] == "caught"]
+    caught = sum(detail == "given" or detail.startswith("raised") for detail in found)
+    return {
+        "measured": versions,
+        "matter": len(matter),
+        "caught": caught,
+        "caught later": len(found) - caught,
     }
 
 
@@ -118,6 +132,7 @@ def text(found: dict[str, Any]) -> str:
             f"programs: {found['programs']}",
             f"total: {dict(total)}",
             f"caught {100 * share(found):.2f} % of those that matter",
+            f"on the given inputs alone: {found['quick']}",
         ]
     )
 
@@ -168,9 +183,26 @@ def section() -> str:
         f"{found['programs'].get('accepted', 0)} accepted, "
         f"{found['programs'].get('false alarm', 0)} false alarms.",
     ]
+    if "quick" in found:
+        lines += ["", _quick_line(found["quick"])]
     if HONEST_SCORE.exists():
         lines += ["", *_honest_lines(json.loads(HONEST_SCORE.read_text()))]
     return "\n".join(lines)
+
+
+def _quick_line(quick: dict[str, Any]) -> str:
+    """Return the score of the quick check, between its least and its most inputs."""
+    caught, matter = quick["caught"], quick["matter"]
+    run, every = quick["units"]["run"], quick["units"]["all"]
+    part = f"{run} programs" if run == every else f"a sample of {run} of {every} programs"
+    most = caught + quick["caught later"]
+    return (
+        "The quick check runs at least the given inputs, and the others as far as five seconds "
+        f"suffice. Of {matter} mutants that matter, in {part}, the given "
+        f"inputs find {caught} ({100 * caught / matter:.2f} %), and with the others {most} "
+        f"({100 * most / matter:.2f} %) are found. Measured at commit "
+        f"{_measured(quick)}."
+    )
 
 
 def _measured(found: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ from .sabotage import registry_with
 CAUGHT, MISSED, FALSE_ALARM = "caught", "missed", "false alarm"
 HARMLESS, UNBUILT, NOT_APPLICABLE = "harmless", "not buildable", "not applicable"
 HONEST, BROKEN = "accepted", "broken"
+GIVEN = "given"  # the inputs that found it, and the least that the quick check runs
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def run(unit: Unit) -> Iterator[Outcome]:
         original = Run(loaded, None, None)
         outcome = HONEST
         verdict = original.judge()
-        alarms = _failures(verdict)
+        alarms = _failures(verdict) | {(u.inputs, 0, u.name) for u in verdict.unjudged}
         if not verdict.ok:
             outcome = FALSE_ALARM
         detail = "" if verdict.ok else str(verdict)[:600]
@@ -97,8 +98,12 @@ def _mutant(
     except Exception as error:
         return CAUGHT, f"raised {_line(error)}"
     # A result that differs without the mutant, too, does not count.
-    if _failures(verdict) - alarms or any(t.problem for t in verdict.trials):
-        return CAUGHT, ""
+    found = [inputs for inputs, _, _ in _failures(verdict) - alarms]
+    found += [t.inputs for t in verdict.trials if t.problem]
+    if found:
+        return CAUGHT, GIVEN if GIVEN in found else ""
+    if verdict.unjudged and not alarms:  # the unmutated program was judged
+        return CAUGHT, "not judged"
     worst = max(verdict.worst().values(), key=lambda e: e.max_rel, default=None)
     return MISSED, "" if worst is None else str(worst)
 

@@ -94,6 +94,7 @@ def test_integers_have_no_noise():
     assert not is_significant([x.clone()], [x], [x], None)
 
 
+@pytest.mark.stored
 def test_the_page_shows_the_stored_score():
     assert page.section() in page.DOCS.read_text()
     assert json.loads(page.SCORE.read_text())["measured"]["commit"]

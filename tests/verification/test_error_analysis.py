@@ -197,3 +197,39 @@ def test_infinities_of_pointwise_ops_are_exact():
 def test_a_result_next_to_an_overflow_has_no_limit():
     (scale,) = scales(lambda x: torch.exp(x * 1.0000001), torch.tensor([88.722835, 99.0]))
     assert scale.tolist() == [torch.inf, 0.0]
+
+
+def symmetric_spectrum(x):
+    return torch.fft.rfft(torch.cat([x, x[:, 1:].flip(-1)], -1))
+
+
+@pytest.mark.parametrize(
+    "angle",
+    [
+        lambda z: z.angle(),
+        lambda z: torch.atan2(z.imag, z.real),
+        lambda z: torch.view_as_real(z.log())[..., 1],
+    ],
+)
+def test_signs_of_rounding_errors_decide_at_a_branch_cut(angle):
+    signal = torch.randn(4, 129, generator=torch.Generator().manual_seed(0))
+    spectrum = symmetric_spectrum(signal)
+    at_cut = (spectrum.real < -1) & (spectrum.imag != 0)
+    (scale,) = scales(lambda x: angle(symmetric_spectrum(x)), signal)
+    assert at_cut.sum() > 100
+    assert (scale[at_cut] > 3).double().mean() > 0.99
+
+
+def test_angles_off_the_branch_cut_keep_their_error():
+    points = torch.polar(torch.ones(64), torch.linspace(-3, 3, 64)) * 3
+    (scale,) = scales(lambda x: torch.view_as_complex(x * 1.1).angle(), torch.view_as_real(points))
+    assert scale.max() < 8 * EPS
+
+
+@pytest.mark.parametrize("pool", [nn.AdaptiveAvgPool2d(1), nn.AvgPool2d(30)])
+def test_a_mean_of_equal_values_has_an_error_that_does_not_cancel(pool):
+    """Exported, this is one kernel that adds them one after the other: 8 units off."""
+    equal, other = torch.full((1, 1, 30, 30), 0.1), torch.rand(1, 1, 30, 30)
+    (of_equal,), (of_others,) = scales(pool, equal), scales(pool, other)
+    assert of_equal > 30 * EPS * 0.1
+    assert of_others < 30 * EPS * 0.5

@@ -18,7 +18,7 @@ from verification.models import Net
 from coreai_torch import TorchConverter, get_decomp_table
 from coreai_torch.asset.mlir_module import write_module
 from coreai_torch.errors import NativeError, NativeTimeout
-from coreai_torch.verification.isolation import Isolated, ProgramFile, worker_path
+from coreai_torch.verification.isolation import Isolated, ProgramFile
 
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 
@@ -48,6 +48,23 @@ def test_a_slow_step_raises_a_timeout(source):
         Isolated(source, timeout=0.01)
 
 
+def test_a_worker_that_hangs_is_ended_and_replaced(source):
+    with Isolated(source) as function:
+        worker = function._worker.child.pid
+        os.kill(worker, signal.SIGSTOP)
+        function._timeout = 0.2
+        with pytest.raises(NativeTimeout, match=r"took more than 0.2 s"):
+            function.call({"x": X.numpy()}, {})
+        assert not function.alive
+        assert not Path(f"/proc/{worker}").exists()
+        function._timeout = 60.0
+        function.load(source)
+        assert function.alive
+        outputs, _ = function.call({"x": X.numpy()}, {})
+        (got,) = outputs.values()
+        np.testing.assert_allclose(got, Net()(X).detach().numpy(), rtol=1e-5)
+
+
 def test_temporary_folders_are_removed(source, tmp_path, monkeypatch):
     # A separate folder: other tests write to the common one at the same time.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -69,7 +86,7 @@ def test_the_child_exits_and_cleans_up_when_its_parent_is_killed(source, tmp_pat
         "import os, sys\nfrom pathlib import Path\n"
         "from coreai_torch.verification.isolation import Isolated, ProgramFile\n"
         "loaded = Isolated(ProgramFile(bytecode=Path(sys.argv[1])))\n"
-        "print(loaded._child._process.pid, flush=True)\n"
+        "print(loaded._worker.child.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -85,10 +102,10 @@ def test_the_child_exits_and_cleans_up_when_its_parent_is_killed(source, tmp_pat
 
 
 _STOP_WORKER_AND_DIE = """
-import os, pathlib, signal, subprocess, sys, time
-worker = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
-while not (pathlib.Path(sys.argv[-2]) / "trace").exists():
-    time.sleep(0.01)
+import os, signal, sys
+from coreai_torch.sandbox.child import Child
+worker = Child.spawn("coreai_torch.asset.worker:serve", sys.argv[1], False)
+print(worker.pid, worker.ask(("fetch", {"key": 1})), flush=True)  # an error, once it serves
 os.kill(worker.pid, signal.SIGSTOP)  # as in a native call, it does not read its input
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -97,12 +114,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_worker_ends_if_its_parent_is_killed(tmp_path):
     folder = tmp_path / "worker"
     folder.mkdir()
-    worker = [sys.executable, "-P", worker_path(), str(folder), "plain"]
-    command = [sys.executable, "-c", _STOP_WORKER_AND_DIE, *worker]
-    # run() returns at the end of the output, that is when the worker has ended.
+    command = [sys.executable, "-c", _STOP_WORKER_AND_DIE, str(folder)]
     ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
+    worker = Path("/proc") / ended.stdout.decode().split()[0]
     until = time.monotonic() + 10
-    while folder.exists() and time.monotonic() < until:
+    while (folder.exists() or worker.exists()) and time.monotonic() < until:
         time.sleep(0.05)
     assert not folder.exists()
+    assert not worker.exists()

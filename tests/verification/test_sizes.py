@@ -58,7 +58,7 @@ def test_weights_are_stored_once(converted, tmp_path):
 
 
 def test_every_entry_point_is_verified(converted, monkeypatch):
-    from coreai_torch.pipeline import converting
+    from coreai_torch.api import converting
 
     seen = []
 

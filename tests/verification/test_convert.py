@@ -11,6 +11,7 @@ from torch import nn
 from verification.models import Block, Net, dividing_by_zero, leaky
 
 import coreai_torch
+from coreai_torch.api import request
 from coreai_torch.asset.program import Program
 from coreai_torch.errors import (
     ConversionError,
@@ -18,7 +19,6 @@ from coreai_torch.errors import (
     VerificationError,
     VerificationInputError,
 )
-from coreai_torch.pipeline import request
 
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 
@@ -59,7 +59,9 @@ def test_padding_of_a_transformer_encoder_names_the_path_that_has_other_numbers(
 
 def test_an_unknown_verify_mode_raises_before_the_export(monkeypatch):
     monkeypatch.setattr(request, "prepare", None)
-    with pytest.raises(VerificationInputError, match="try   pass 'quick' or 'full'"):
+    with pytest.raises(
+        VerificationInputError, match="try   pass 'quick', 'full' or 'accept-unjudged'"
+    ):
         coreai_torch.convert(Net(), (X,), verify="fast")
 
 
