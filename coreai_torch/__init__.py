@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ._import_hook import after_import
 
 if TYPE_CHECKING:
+    from .api import convert
     from .asset.metadata import read_metadata
     from .compression.compressing import compress
     from .compression.measuring import sensitivity
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from .interpreter import to_torch
     from .ir.composite import generate_composite_decl
     from .kernels import MetalParameter, TorchMetalKernel
-    from .linting import lint
     from .passes.externalize.spec import ExternalizeSpec
-    from .pipeline import convert
-    from .ports import ImageInput
+    from .ports import ImageInput, Ports
+    from .precision import Precision
     from .surgery import load_parts, split
     from .swift import swift_source
+    from .targets import Target
+    from .targets.lint import lint
     from .verification import verify
 
 __version__ = "0.5.0"
@@ -34,6 +36,9 @@ __all__ = [
     "ExternalizeSpec",
     "ImageInput",
     "MetalParameter",
+    "Ports",
+    "Precision",
+    "Target",
     "TorchConverter",
     "TorchMetalKernel",
     "__version__",
@@ -55,13 +60,16 @@ _HOME = {
     "ExternalizeSpec": "passes.externalize.spec",
     "ImageInput": "ports",
     "MetalParameter": "kernels",
+    "Ports": "ports",
+    "Precision": "precision",
+    "Target": "targets",
     "TorchConverter": "converter",
     "TorchMetalKernel": "kernels",
     "compress": "compression.compressing",
-    "convert": "pipeline",
+    "convert": "api",
     "generate_composite_decl": "ir.composite",
     "get_decomp_table": "converter",
-    "lint": "linting",
+    "lint": "targets.lint",
     "sensitivity": "compression.measuring",
     "load_parts": "surgery",
     "read_metadata": "asset.metadata",

@@ -10,11 +10,18 @@ from typing import Any
 
 import torch
 
-from . import rewrites
-from .asset.annotations import SIZES
+from .asset.annotations import FORM, SIZES
 from .asset.optimizing import optimize_option
 from .asset.program import Program
-from .capture import aliased_inputs, argument_checks, decompositions, guards, overflow, validate
+from .capture import (
+    aliased_inputs,
+    argument_checks,
+    decompositions,
+    guards,
+    narrowed_floats,
+    overflow,
+    validate,
+)
 from .capture.decompositions import OwnDecompositions
 from .capture.exporting import call_export_fn
 from .capture.io_plan import Names, plan
@@ -30,6 +37,7 @@ from .lowering.registration import checked_name, entry_of
 from .lowering.registry import BUILTIN, Registry
 from .lowering.survey import Blocker, survey
 from .ops import recognized_composites
+from .passes.externalize import uncalled
 from .passes.externalize.by_hand import ExternalizedProgram
 from .passes.externalize.mark import marked
 from .passes.externalize.spec import Match, as_specs, matches
@@ -39,8 +47,9 @@ from .passes.recognize import (
     recognized,
     wanted_composites,
 )
-from .precision import Precision, PrecisionReport
+from .precision import Precision, PrecisionReport, set_report
 from .progress import progress
+from .targets import Target, registry_of, rewrites
 
 
 def get_decomp_table() -> dict[Any, Callable[..., Any]]:
@@ -49,7 +58,7 @@ def get_decomp_table() -> dict[Any, Callable[..., Any]]:
     Pass it to `ExportedProgram.run_decompositions`. Each call returns a new dictionary from
     overloads to functions: add an entry to decompose an op, delete one to keep the op.
     """
-    return decompositions.table(BUILTIN.whole(), BUILTIN.rewrites())
+    return decompositions.table(BUILTIN.whole(), BUILTIN.decompositions())
 
 
 class TorchConverter:
@@ -79,11 +88,10 @@ class TorchConverter:
             to a function that decomposes it, or to `None` to keep the op as it is.
         dump_passes: a folder; `to_coreai` writes the graph of each entry point there after each
             pass, as `main/00-captured.txt`, `main/01-externalize.txt`, ...
-        target: the compute unit to emit for, "neural_engine", "gpu", "cpu", or "any" for all of
-            them: constructs that are reported to fail there are rewritten. `rewrites` of the
-            program lists the places.
+        target: the compute unit to emit for, or a `Target`, which explains the next three.
         safe: False applies no rewrites.
         skip_rewrites: ids of rewrites to leave out, as ["HAZ11"].
+        exact: whether infinities, NaN and overflow give the same results as in torch.
         precision: "float16", "bfloat16" or a `Precision`; `precision_report` of the program has it.
     """
 
@@ -101,21 +109,24 @@ class TorchConverter:
         recognize: bool | Collection[str] = False,
         decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
         dump_passes: Path | str | None = None,
-        target: str | None = None,
+        target: Target | str | None = None,
         safe: bool = True,
         skip_rewrites: Collection[str] = (),
         precision: Precision | str | None = None,
+        exact: bool = False,
     ) -> None:
         """Create a converter with the built-in lowerings and nothing staged."""
         self._mode = _mode(mode)
         self._optimize = optimize_option(optimize)
-        self._registry = Registry(BUILTIN)
+        chosen = Target.of(target, exact=exact, safe=safe, skip_rewrites=skip_rewrites)
+        self._registry = Registry(registry_of(chosen.unit))
+        self._exact = chosen.exact
         self._staged: dict[str, Staged] = {}
         self._composites = wanted_composites(recognize)
         self._decompositions = OwnDecompositions(decompositions)
         self._dump_passes = None if dump_passes is None else Path(dump_passes)
         self._reports: dict[str, RecognitionReport] = {}
-        self._rewrites = rewrites.chosen(target, safe=safe, without=skip_rewrites)
+        self._rewrites = chosen.rewrites()
         self._precision = Precision.of(precision)
         for entry in recognized_composites.lowerings() if self._composites else ():
             self._registry.add(entry)
@@ -196,7 +207,8 @@ class TorchConverter:
             program = call_export_fn(module, export_fn)
         argument_checks.check_returned(program)
         names = Names(input_names, output_names, state_names)
-        return self._stage(program, names, entrypoint_name, found)
+        stage_program(self, program, names, entrypoint_name, found)
+        return self
 
     def to_coreai(self, *, entrypoints: Sequence[str] | None = None) -> Program:
         """Convert all staged programs, or the named ones, into one program; they stay staged."""
@@ -204,6 +216,7 @@ class TorchConverter:
         validate.reject([n for one in chosen for n in one.missing if not self._supports(n)])
         for one in chosen:
             overflow.warn(one.program)
+            narrowed_floats.warn(one.program)
         done: list[rewrites.Rewritten] = []
         with progress("converting", sum(len(one.program.graph.nodes) for one in chosen)) as advance:
             program = build(
@@ -213,15 +226,15 @@ class TorchConverter:
                 on_node=advance,
                 dump_passes=self._dump_passes,
                 optimize_at_save=self._optimize is None,
+                exact=self._exact,
                 finish=(fold_emitted, lambda m: done.extend(rewrites.apply(m, self._rewrites))),
             )
-        reports = [one.precision for one in chosen if one.precision is not None]
-        if reports:
-            program.precision_report = reports[0] if len(reports) == 1 else reports
+        set_report(program, {c.entrypoint: c.precision for c in chosen if c.precision is not None})
         program.rewrites = tuple(done)
         program.metadata |= rewrites.as_metadata(done)
         sizes = {one.entrypoint: size_ranges(one.program, one.plan) for one in chosen}
         program.metadata |= {SIZES: sizes} if any(sizes.values()) else {}
+        program.metadata |= {FORM: {"exact": True}} if self._exact else {}
         if self._optimize:
             program.optimize()
         return program
@@ -242,12 +255,13 @@ class TorchConverter:
         other._mode = mode
         return other
 
-    def for_target(
-        self, target: str, *, safe: bool = True, skip_rewrites: Collection[str] = ()
-    ) -> TorchConverter:
+    def for_target(self, target: Target) -> TorchConverter:
         """Return an independent copy that emits for another target."""
         other = self._copy()
-        other._rewrites = rewrites.chosen(target, safe=safe, without=skip_rewrites)
+        if target.unit is not None:
+            other._registry = self._registry.with_base(registry_of(target.unit))
+            other._rewrites = target.rewrites()
+        other._exact = self._exact or target.exact
         return other
 
     def empty(self, mode: TorchConverter.Mode | None = None) -> TorchConverter:
@@ -305,14 +319,20 @@ class TorchConverter:
         It is `get_decomp_table()` without the ops that have a registered lowering, changed by
         the `decompositions` argument. Pass it to `run_decompositions` if you export yourself.
         """
-        own = self._registry.own_names()
-        return self._decompositions.apply(decompositions.without(get_decomp_table(), own))
+        own, base = self._registry.own_names(), self._registry.base
+        table = decompositions.table(base.whole(), base.decompositions())
+        return self._decompositions.apply(decompositions.without(table, own))
 
     def register_custom_kernels(self, kernels: Sequence[TorchMetalKernel]) -> TorchConverter:
         """Convert calls of these kernels; register them before you add programs that use them."""
         for entry in lowerings(kernels):
             self._registry.add(entry, override=True)
         return self
+
+    def has_own_decompositions(self) -> bool:
+        """Return whether `decomposition_table()` differs from `get_decomp_table()`."""
+        own = self._registry.own_names() or self._decompositions.functions
+        return bool(own) or self._registry.base is not BUILTIN
 
     def _recognized(
         self, program: torch.export.ExportedProgram, entrypoint: str, externalized: Sequence[Match]
@@ -341,10 +361,22 @@ def check_converter(given: object) -> None:
         raise ArgumentTypeError(f"converter is {given!r}\n  try   pass TorchConverter()")
 
 
+def stage_program(
+    converter: TorchConverter,
+    program: torch.export.ExportedProgram,
+    names: Names,
+    entrypoint: str,
+    externalized: Sequence[Match],
+) -> None:
+    """Stage a program whose calls of externalized modules are marked."""
+    uncalled.warn(externalized, uncalled.called(program.graph_module, externalized))
+    converter._stage(program, names, entrypoint, externalized)
+
+
 def capture_rules(converter: TorchConverter | None) -> Rules:
     """Return what a converter lowers and how it decomposes, for `capture.prepare`."""
     converter = TorchConverter() if converter is None else converter
-    if converter._registry.own_names() or converter._decompositions.functions:
+    if converter.has_own_decompositions():
         name = "converter.decomposition_table()"
         return Rules(converter._supports, converter.decomposition_table, name)
     return Rules(converter._supports, converter.decomposition_table)

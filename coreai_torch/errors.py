@@ -153,6 +153,12 @@ class AssetError(ConversionError):
     code = "CAT120"
 
 
+class OverwriteError(ConversionError, FileExistsError):
+    """A path has files that this package did not write; also a FileExistsError."""
+
+    code = "CAT121"
+
+
 class UnknownNameError(NamingError, KeyError):
     """The program has no function or op of this name; also a KeyError."""
 
@@ -198,6 +204,12 @@ class VerificationError(CodedError, RuntimeError):
         self.verdict = verdict
 
 
+class UnjudgedError(VerificationError):
+    """An output cannot be judged: rounding errors may be as large as its values."""
+
+    code = "CAT303"
+
+
 class VerificationInputError(CodedError, ValueError):
     """There is nothing to compare: inputs are missing, or the ports differ from the source's."""
 
@@ -205,7 +217,7 @@ class VerificationInputError(CodedError, ValueError):
 
 
 class NarrowingWarning(UserWarning):
-    """A 64-bit accumulation runs in 32 bits and may overflow."""
+    """A 64-bit accumulation may overflow 32 bits, or float64 arithmetic loses digits in float32."""
 
     code = "CAT401"
 

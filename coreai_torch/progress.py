@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
+
+from .stopwatch import Stopwatch
 
 _DELAY = 1.0  # seconds before the bar appears
 _quiet = _verbose = False
@@ -61,13 +62,13 @@ def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
         transient=True,
     )
     task = bar.add_task(what, total=total)
-    started = time.monotonic()
+    watch = Stopwatch()
     shown = False
 
     def advance() -> None:
         nonlocal shown
         bar.advance(task)
-        if not shown and time.monotonic() - started > _DELAY:
+        if not shown and watch.seconds > _DELAY:
             shown = True
             bar.start()
 
@@ -92,11 +93,10 @@ class Stages:
                 yield
             return
         over = f" {ops:,} ops" if ops is not None else ""
-        started = time.monotonic()
+        watch = Stopwatch()
         with self._waiting(f"{name}{over}") if live else nullcontext(), _reported(name):
             yield
-        seconds = time.monotonic() - started
-        self._console.print(f"{name:<12}{over:>14}  {seconds:7.1f} s  {peak_memory():>7,} MB")
+        self._console.print(f"{name:<12}{over:>14}  {watch.seconds:7.1f} s  {peak_memory():>7,} MB")
 
     def _waiting(self, what: str) -> Any:
         """Return a line that shows time and memory while the stage runs."""
@@ -128,10 +128,10 @@ def listening(listener: Listener) -> Iterator[None]:
 def _reported(name: str) -> Iterator[None]:
     for listener in _listeners:
         listener(name, None)
-    began = time.perf_counter()
+    watch = Stopwatch()
     yield
     for listener in _listeners:
-        listener(name, time.perf_counter() - began)
+        listener(name, watch.seconds)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import torch
 
 from . import ops as _ops  # noqa: F401  fills the registry
 from .lowering.cases import Case, T
-from .lowering.registry import BUILTIN, Decomposition, key
+from .lowering.registry import BUILTIN, WITHOUT_EXACT, Decomposition, key
 from .torch_compat import OP_VERSIONS
 
 _SHORT = {
@@ -54,7 +54,8 @@ def _op(entry: Any) -> Op:
     fixed = {one.static_only for one in cases if one.static_only}
     dynamic = any(map(_can_vary, cases))
     registered = key(entry.target)
-    notes = [_first_sentence(entry.fn), *_static(fixed, dynamic), _versions(registered)]
+    said = [_first_sentence(entry.fn), _without_exact(entry.fn)]
+    notes = [*said, *_static(fixed, dynamic), _versions(registered)]
     return Op(
         name=_name(registered),
         how="decomposed" if isinstance(entry, Decomposition) else "lowered",
@@ -101,6 +102,12 @@ def _can_vary(one: Case) -> bool:
 def _first_sentence(fn: Any) -> str:
     text = " ".join((fn.__doc__ or "").split("\n\n")[0].split())
     return text if not text or text.endswith(".") else f"{text}."
+
+
+def _without_exact(fn: Any) -> str:
+    """Return the later lines of a docstring that say what differs without `exact=True`."""
+    later = (fn.__doc__ or "").split("\n\n")[1:]
+    return " ".join(" ".join(p.split()) for p in later if p.strip().startswith(WITHOUT_EXACT))
 
 
 def _static(reasons: set[str], dynamic: bool) -> list[str]:

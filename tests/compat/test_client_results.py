@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from tests.clients import page
 from tests.clients.environment import CLIENTS
 
@@ -33,5 +35,6 @@ def test_every_path_of_coreai_opt_has_packed_bytes():
         assert "error" in row or "loss" in row, row["path"]
 
 
+@pytest.mark.stored
 def test_page_shows_the_stored_results():
     assert page.section() in page.DOCS.read_text()

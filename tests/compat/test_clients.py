@@ -228,6 +228,32 @@ def test_static_shape_of_another_rank_is_rejected(cached):
         copy.deepcopy(cached).set_static_shape_config("other", {})
 
 
+def constraints_of(program, name):
+    """Return the types of the ports of an entry point that have constraints."""
+    graph = program._get_graph(name)
+    types = (*graph.type.inputs, *graph.type.results)
+    return [str(one) for one in types if "constraints" in str(one)]
+
+
+def test_constraints_after_static_shapes_apply_to_each_shape(cached):
+    from coreai.authoring.constraints import AllocationType, HardwareConstraints
+
+    config = {'"8"': {"x": (8, 3), "cache": (8, 3)}, "two": {"x": (2, 3), "cache": (2, 3)}}
+    heap = HardwareConstraints(AllocationType.Heap, [1, 1, 64], [1, 1])
+    late, plain = copy.deepcopy(cached), copy.deepcopy(cached)
+    late.set_static_shape_config("main", config)
+    plain.set_static_shape_config("main", config)
+    late = copy.deepcopy(late)
+    late.set_hardware_constraints("main", {"x": heap, "y": heap})
+    for program in (late, plain):
+        program.optimize()
+    for name in ("main_8", "main_two"):
+        assert len(constraints_of(late, name)) == 2
+        assert not constraints_of(plain, name)
+    with pytest.raises(RuntimeError, match="other"):
+        late.set_hardware_constraints("other", {"x": heap})
+
+
 # executorch: compares the types of a graph's inputs and outputs with those of its delegate.
 
 
@@ -397,7 +423,7 @@ def test_messages_contain_the_phrases_that_callers_match():
         "namespace::op_name": lambda: converter.register_torch_lowering("relu"),
         "already registered": lambda: converter.register_torch_lowering("aten::relu.default"),
         "live inputs": lambda: converter.add_exported_program(exported, input_names=["a", "b"]),
-        "live outputs": lambda: converter.add_exported_program(exported, output_names=[]),
+        "live outputs": lambda: converter.add_exported_program(exported, output_names=["a", "b"]),
     }.items():
         with pytest.raises((ValueError, RuntimeError), match=phrase):
             call()

@@ -93,6 +93,14 @@ def test_narrow_integers_survive_packing(cls, bits):
     assert packed.elem.numel() == -(-values.numel() * bits // 8)
 
 
+@pytest.mark.parametrize("cls", [IntxTensor, UintxTensor])
+@pytest.mark.parametrize("value", [3, 3.0, True, 0])
+def test_python_number_is_packed_as_a_scalar(cls, value):
+    packed = cls.from_unpacked(value, 4)
+    assert packed.shape == ()
+    assert packed.unpack().item() == int(value)
+
+
 def test_narrow_floats_are_unpacked():
     packed = Float4Tensor(torch.tensor([0x10, 0x32, 0x74, 0xF9], dtype=torch.uint8))
     want = torch.tensor([0, 0.5, 1, 1.5, 2, 6, -0.5, -6])

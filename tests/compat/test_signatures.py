@@ -138,7 +138,8 @@ def test_parameters_match_the_specification(name):
         assert found.kind is parameter.kind, parameter
         # A parameter that the specification requires may have a default.
         assert parameter.default in (found.default, parameter.empty), parameter
-    assert all(extra.default is not extra.empty for extra in actual.values()), actual
+    extra = [one for one in actual.values() if one.kind is not one.VAR_KEYWORD]
+    assert all(one.default is not one.empty for one in extra), extra
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     places = [p.name for p in wanted.values() if p.kind in positional]
     given = inspect.signature(resolved(name)).parameters.values()

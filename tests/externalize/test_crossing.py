@@ -318,8 +318,8 @@ def test_forward_under_no_grad_and_autocast():
 def test_recurrent_network_inside():
     torch.manual_seed(0)
     model = Model(lambda m, x: m.net(x)[0] * 2, net=nn.LSTM(6, 4, batch_first=True))
-    program = converted(model, X[None], modules=[composite_spec(nn.LSTM, "lstm", "hidden_size")])
-    (graph,) = composites(program, "lstm")
+    program = converted(model, X[None], modules=[composite_spec(nn.LSTM, "network", "hidden_size")])
+    (graph,) = composites(program, "network")
     weights = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
     assert graph.inputs == [*weights, "input"]
     assert graph.outputs == ["output_0", "output_1", "output_2"]

@@ -5,6 +5,7 @@ import torch
 from boundary import NORM, Model, Norm, assert_agrees, composite_spec, composites, converted, graphs
 from torch import nn
 
+import coreai_torch
 from coreai_torch import ExternalizeSpec
 
 X = torch.linspace(-2, 3, 18).reshape(3, 6)
@@ -65,6 +66,37 @@ class Block(nn.Module):
 
     def forward(self, x):
         return x + self.linear(self.norm(x))
+
+
+class ReadsWeights(nn.Module):
+    """Has one norm that it calls, and two whose weights it reads or ignores."""
+
+    def __init__(self):
+        super().__init__()
+        self.called, self.read, self.ignored = Norm(), Norm(), Norm()
+
+    def forward(self, x):
+        return self.called(x) * self.read.weight
+
+
+def test_modules_that_are_never_called_are_named():
+    never = r"never calls 'read' \(Norm\), 'ignored' \(Norm\), so"
+    with pytest.warns(UserWarning, match=never):
+        program = converted(ReadsWeights(), X, modules=[NORM])
+    assert len(callees(program)) == 1
+    for half in ({}, {"precision": "float16", "calibration": [(X,)]}):
+        with pytest.warns(UserWarning, match=never):
+            coreai_torch.convert(
+                ReadsWeights().eval(), (X,), externalize_modules=[NORM], verify=False, **half
+            )
+
+
+def test_modules_that_a_branch_calls_are_not_named(recwarn):
+    def branch(model, x):
+        return torch.cond(x.sum() > 0, model.a, model.b, (x,))
+
+    converted(Model(branch, a=Norm(), b=Norm()), X, modules=[NORM])
+    assert not [one for one in recwarn if "never calls" in str(one.message)]
 
 
 def test_nested_match_is_called_from_the_outer_graph():

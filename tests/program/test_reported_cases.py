@@ -111,7 +111,7 @@ CASES = {
     ),
     "whole numbers of what has none": (
         Call(whole_numbers),
-        (torch.tensor([INF, -INF, NAN, 1e30]),),
+        (torch.tensor([NAN, 1e30, -1e30]),),
     ),
     "a range of fractions": (Call(lambda m, x: x + torch.arange(0, 1, 0.25)), (drawn(4),)),
     "flags and wide integers": (

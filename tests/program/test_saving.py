@@ -115,6 +115,13 @@ def test_failure_keeps_the_old_asset_and_leaves_no_files(tmp_path, monkeypatch, 
     assert os.listdir(tmp_path) == ["m.aimodel"]
 
 
+@pytest.fixture
+def two_renames(monkeypatch):
+    """A system that cannot exchange two folders."""
+    monkeypatch.setattr("coreai_torch.asset.replacing.exchange", lambda one, other: False)
+
+
+@pytest.mark.usefixtures("two_renames")
 def test_failed_swap_restores_the_old_asset(tmp_path, monkeypatch):
     path = tmp_path / "m.aimodel"
     program = converted(Net(), torch.ones(2, 64))
@@ -186,6 +193,7 @@ def test_optimize_keeps_results_and_can_run_twice():
         torch.testing.assert_close(once[name], value, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.usefixtures("two_renames")
 def test_asset_saved_concurrently_is_replaced(tmp_path, monkeypatch):
     path, rename = tmp_path / "m.aimodel", Path.rename
     program = converted(Net(), torch.ones(2, 64))

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from coreai_torch import TorchConverter, get_decomp_table
+from coreai_torch.asset.reading import read
 from coreai_torch.errors import (
     ExportError,
     LoweringError,
@@ -96,11 +97,20 @@ def test_clear_removes_programs_and_keeps_lowerings(program):
         converter.to_coreai()
 
 
+@pytest.mark.parametrize("empty", [[], ()])
+def test_empty_names_are_default_names(program, empty):
+    converter = TorchConverter()
+    converter.add_exported_program(program, input_names=empty, output_names=empty)
+    (function,) = read(converter.to_coreai()).functions.values()
+    assert [port.name for port in function.inputs] == ["x"]
+    assert [port.name for port in function.outputs] == ["linear"]
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         ({"input_names": ["a", "b"]}, r"input_names has 2 names.*has 1 live inputs: \['x'\]"),
-        ({"output_names": []}, r"output_names has 0 names.*has 1 live outputs: \['linear'\]"),
+        ({"output_names": ["a", "b"]}, r"output_names has 2 names.*1 live outputs: \['linear'\]"),
         ({"state_names": ["s"]}, r"state_names has 1 names.*has 0 live states: \[\]"),
         ({"input_names": "x"}, "input_names is 'x'"),
         ({"output_names": [""]}, r"output_names is \[''\]"),

@@ -28,7 +28,7 @@ WORDS = {
     r"\bholds? the numbers to\b": "compares the numbers with",
     r"\bheld to\b": "compared with",
     r"\bof (?:its|their|your|our) own\b": "separate",
-    r"\bthe run time (?:on|of|is|takes|adds)\b": "the runtime",
+    r"\b[Tt]he run time\b": "the runtime",
     r"\b(?:its|their|and) kin\b": "similar",
     r"\bin vain\b": "needlessly",
 }

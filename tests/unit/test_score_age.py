@@ -30,6 +30,7 @@ def measured():
     return found
 
 
+@pytest.mark.stored
 @pytest.mark.parametrize("name", measured())
 @pytest.mark.filterwarnings("always::provenance.StaleScoreWarning")
 def test_warn_if_a_score_is_old(name):
@@ -46,6 +47,7 @@ def test_warn_if_a_score_is_old(name):
         )
 
 
+@pytest.mark.stored
 def test_every_score_has_a_commit_and_versions():
     for name, found in measured().items():
         assert re.fullmatch(r"[0-9a-f]{7,}(-dirty)?", found["commit"]), name
@@ -53,6 +55,7 @@ def test_every_score_has_a_commit_and_versions():
             assert {"python", "torch", "coreai-core"} <= set(found), name
 
 
+@pytest.mark.stored
 @pytest.mark.parametrize("page", ["ops.md", "models.md", "benchmarks.md"])
 def test_page_prints_commit_and_versions(page):
     text = (ROOT / "docs" / page).read_text()
@@ -61,6 +64,7 @@ def test_page_prints_commit_and_versions(page):
     assert all("torch " in versions for _, versions in found)
 
 
+@pytest.mark.stored
 def test_readme_names_the_commits_of_its_scores():
     text = (ROOT / "README.md").read_text()
     for name, found in measured().items():

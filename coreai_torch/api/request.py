@@ -9,10 +9,9 @@ from typing import Any
 import torch
 
 from ..capture.export_errors import check_eager
-from ..capture.io_plan import Names
 from ..capture.prepare import Captured, Source, prepare
 from ..converter import TorchConverter, capture_rules
-from ..ports import PortRequest
+from ..ports import Ports
 from ..precision import check_names
 from ..progress import Stages
 from ..verification import Subject
@@ -20,14 +19,13 @@ from ..verification import Subject
 
 @dataclass(frozen=True)
 class Request:
-    """What to capture, and the names of its inputs, outputs and states."""
+    """What to capture, and its inputs, outputs and states."""
 
     source: Source
     args: Sequence[Any] | None
     kwargs: Mapping[str, Any] | None
     dynamic_shapes: Any
-    names: Names
-    ports: PortRequest = field(default_factory=PortRequest)
+    ports: Ports = field(default_factory=Ports)
 
     def check_eager(self) -> None:
         """Raise if the model itself fails on its inputs."""
@@ -43,10 +41,10 @@ class Request:
             self.kwargs,
             self.dynamic_shapes,
             rules=capture_rules(staging),
-            names=None if self.ports.changes_program else self.names,
+            names=None if self.ports.changes_program else self.ports.names,
             stage=stage,
         )
-        return self.ports.apply(captured, self.names)
+        return self.ports.apply(captured)
 
     def leaves(self, captured: Captured, given: Any = None) -> list[Any]:
         """Return the example inputs, or other inputs of the model, as the program takes them.
