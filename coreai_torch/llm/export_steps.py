@@ -18,7 +18,7 @@ from ..errors import ConversionError
 from . import checking
 from .checking import Check
 from .entrypoints import CrossStep, Encode, Pair, Step, layer_names
-from .pretranspose import transpose_weights
+from .pretranspose import arrange_weights
 from .program import Description
 
 # The description of a program, and the check that it must pass if `verify` is set.
@@ -55,8 +55,7 @@ def decoder(staging: TorchConverter, model: Any, options: Options) -> Staged:
         tokens = checking.trial(options.batch, options.length, vocabulary)
         logits = model(input_ids=tokens, use_cache=False).logits
         check = Check(model, programs, tokens, logits, _in_float32(model, {"input_ids": tokens}))
-    if options.turn_weights:
-        transpose_weights(programs.values())
+    arrange_weights(programs.values(), turned=options.turn_weights, embeddings=True)
     for entrypoint, program in programs.items():
         staging.add_exported_program(program, None, ["logits"], step.states, entrypoint)
     return _description(model, options, vocabulary), check
@@ -95,8 +94,7 @@ def encoder_decoder(staging: TorchConverter, model: Any, options: Options) -> St
         logits = model(**given, use_cache=False).logits
         exact = _in_float32(model, given)
         check = Check(model, programs, tokens, logits, exact, extra_inputs, encoder)
-    if options.turn_weights:
-        transpose_weights([encode, *programs.values()])
+    arrange_weights([encode, *programs.values()], turned=options.turn_weights, embeddings=True)
     names = layer_names(("cross_keys", "cross_values"), len(crossed))
     _stage_with_encoder(staging, encode, programs, source, names, step.states)
     description = _description(

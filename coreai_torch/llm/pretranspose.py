@@ -15,17 +15,30 @@ import torch
 from torch import Tensor, fx
 
 from ..compression.memory import release_mapped_pages
+from ..passes.join_products import join_products
 from ..torch_compat import aten, enable_python_dispatcher
 
 Program: TypeAlias = torch.export.ExportedProgram
 Key: TypeAlias = tuple[int, torch.Size]
 
 
-def transpose_weights(programs: Collection[Program]) -> None:
+def arrange_weights(
+    programs: Collection[Program], *, turned: bool, embeddings: bool = False
+) -> None:
+    """Join the weights of layers that read one tensor, and store them transposed if `turned`.
+
+    So are `embeddings` that are also the head, which then read columns.
+    """
+    join_products(programs, turned=turned)
+    if turned:
+        transpose_weights(programs, embeddings=embeddings)
+
+
+def transpose_weights(programs: Collection[Program], *, embeddings: bool = True) -> None:
     """Transpose the weights of linear layers, the same weights in all programs.
 
-    A weight that is also an embedding is stored once: the embedding then reads columns. A weight
-    with any other use is left unchanged.
+    A weight that is also an embedding is stored once: it is transposed with `embeddings` only, and
+    the embedding then reads columns. A weight with any other use is left unchanged.
     """
     linear: set[Key] = set()
     unchanged: set[Key] = set()
@@ -33,7 +46,10 @@ def transpose_weights(programs: Collection[Program]) -> None:
         for node, weight in _weights(program):
             if any(_is_linear(user, node) for user in node.users):
                 linear.add(_key(weight))
-            if not all(_is_linear(user, node) or _is_embedding(user, node) for user in node.users):
+            if not all(
+                _is_linear(user, node) or (embeddings and _is_embedding(user, node))
+                for user in node.users
+            ):
                 unchanged.add(_key(weight))
     transposed: dict[Key, Tensor] = {}
     for program in programs:

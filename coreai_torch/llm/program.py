@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from coreai.authoring import AIModelAsset
@@ -49,7 +48,7 @@ class Description:
 
 
 class GenerationProgram(Program):
-    """A `Program` that saves the description which `Generator` needs into its assets."""
+    """A `Program` whose assets have the description that `Generator` needs."""
 
     description: Description
 
@@ -58,11 +57,5 @@ class GenerationProgram(Program):
         """Return a program with the same module and a description."""
         described: GenerationProgram = cls._from_mlir_module(program.mlir_module)
         described.description = description
+        described.metadata = {KEY: description.to_json()}
         return described
-
-    def save_asset(self, path: Path | str, *args: Any, **kwargs: Any) -> AIModelAsset:
-        """Save like `Program.save_asset`, with the description in the metadata."""
-        asset = super().save_asset(path, *args, **kwargs)
-        text = self.description.to_json()
-        asset.update_metadata(updates=lambda metadata: metadata.set_custom(KEY, text))
-        return asset

@@ -24,6 +24,7 @@ def test_rejected_architectures_have_a_cause():
         assert (row["verdict"] == "rejected") == any(c in row["reason"] for c in causes)
 
 
+@pytest.mark.stored
 def test_page_shows_the_verdicts():
     page = bundle_verdicts.PAGE.read_text()
     assert page == bundle_verdicts.page_with_table(page, VERDICTS)

@@ -110,25 +110,24 @@ def test_missing_bundle_raises(tmp_path):
 
 
 _CRASHING_WORKER = """
-import os, runpy, sys
-sys.argv[0] = {path!r}
-module = runpy.run_path({path!r}, run_name="worker")
-call = module["Session"].call
+import os
+from coreai_torch.asset.worker import Session, serve
 
-async def crash(self, request):
-    if request["inputs"]["input_ids"].shape[1] == 1:
+call = Session.call
+
+async def crash(self, inputs, states):
+    if inputs["input_ids"].shape[1] == 1:
         os.abort()
-    return await call(self, request)
+    return await call(self, inputs, states)
 
-module["Session"].call = crash
-module["main"](sys.argv[1], sys.argv[2] == "detailed")
+Session.call = crash
 """
 
 
 def test_crash_of_the_runtime_is_a_failed_step(llama_bundle, tmp_path, monkeypatch):
-    script = tmp_path / "crashing_worker.py"
-    script.write_text(_CRASHING_WORKER.format(path=isolation.worker_path()))
-    monkeypatch.setattr(isolation, "worker_path", lambda: str(script))
+    (tmp_path / "crashing_worker.py").write_text(_CRASHING_WORKER)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(isolation, "WORKER", "crashing_worker:serve")
     report = llm.check(llama_bundle.path)
     statuses = {step.name: step.status for step in report.steps}
     assert [name for name in STEPS if statuses[name] == "failed"] == [

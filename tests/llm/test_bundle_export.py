@@ -10,7 +10,7 @@ from decoders import SMALL, decoder, prompt
 from tiny_tokenizer import END, END_TURN, SPECIAL, TEMPLATE, tiny_tokenizer
 
 from coreai_torch import llm
-from coreai_torch.errors import ConversionError
+from coreai_torch.errors import ConversionError, OverwriteError
 from coreai_torch.llm.bundle.runtime import BundleRuntime, Sequence
 from coreai_torch.llm.bundle.stops import extra_stops, fold_stops
 from coreai_torch.llm.bundle.tokenizer_folder import engine_stops, load_tokenizer, mid_turn
@@ -191,6 +191,10 @@ def test_output_folder_is_checked_first(tmp_path, llama_bundle):
     (tmp_path / "notes" / "a.txt").write_text("text")
     with pytest.raises(ConversionError, match="exists and is not a bundle"):
         llm.export("missing", tmp_path / "notes", overwrite=True)
+    (tmp_path / "notes" / "metadata.json").write_text('{"title": "Notes"}')
+    with pytest.raises(OverwriteError, match="exists and is not a bundle"):
+        llm.export("missing", tmp_path / "notes", overwrite=True)
+    assert (tmp_path / "notes" / "a.txt").read_text() == "text"
 
 
 def test_difference_from_the_model_raises(tmp_path):

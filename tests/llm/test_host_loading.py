@@ -112,6 +112,37 @@ def test_weights_are_expanded_on_request_or_if_the_memory_suffices(
     assert names.count("coreai.slice_update") > 0
 
 
+@pytest.fixture(scope="module")
+def tied(tmp_path_factory):
+    # A smaller head is transposed when it is converted.
+    model = decoder("llama", num_hidden_layers=1, vocab_size=5000, tie_word_embeddings=True)
+    path = _export(tmp_path_factory.mktemp("tied") / "tied", model)
+    return SimpleNamespace(path=path, model=model)
+
+
+def test_an_embedding_that_is_the_head_is_stored_as_rows(tied):
+    names = _names(_edited(tied))
+    assert names.count("gather_nd") == 1
+    assert "gather_along_axis" not in names
+
+
+@pytest.mark.parametrize(("memory", "count"), [(1 << 40, 0), (0, 1)])
+def test_the_head_is_transposed_at_load_if_the_memory_suffices(tied, monkeypatch, memory, count):
+    monkeypatch.setattr(host_loading, "available_memory", lambda: memory)
+    program = resources.asset_at(next(tied.path.glob("*.aimodel"))).program
+    module = mlir_module_of(program)
+    with module.context:
+        host_loading._edit(module, None)
+    ops = reading.read(program, largest=64).functions["main"].body.ops
+    constants = {op.results[0] for op in ops if op.name == "coreai.constant"}
+    turned = [o for o in ops if o.name == "coreai.transpose" and o.operands[0] in constants]
+    assert len(turned) == count
+
+
+def test_logits_of_a_tied_head_are_equal(tied):
+    _check_equal(tied.path)
+
+
 def _edited(bundle, *edits):
     """Return the ops and ports of a bundle's function after some edits."""
     program = resources.asset_at(next(bundle.path.glob("*.aimodel"))).program
@@ -145,7 +176,8 @@ def test_cache_is_read_by_two_splits_for_each_state(llama_bundle):
     ops = function.body.ops
     reads = {op.results[0] for op in ops if op.name == "coreai.read_handle"}
     assert not [op for op in ops if op.name == "coreai.slice" and op.operands[0] in reads]
-    assert _names(function).count("split") == 4
+    products = 2 * layers  # of query, key and value, and of gate and up
+    assert _names(function).count("split") == 4 + products
 
 
 def test_keys_are_not_transposed_if_the_function_does_not_write_them(llama_bundle):
@@ -162,15 +194,6 @@ def test_keys_are_not_transposed_if_the_function_does_not_write_them(llama_bundl
     ]
 
 
-def test_reshapes_are_joined(llama_bundle):
-    program = resources.asset_at(next(llama_bundle.path.glob("*.aimodel"))).program
-    module = mlir_module_of(program)
-    with module.context:
-        editor = StateEditor(module)
-        assert editor.join_reshapes() > 0
-        assert editor.join_reshapes() == 0
-
-
 def test_program_that_does_not_compile_runs_as_written(llama_bundle, monkeypatch):
     async def fail(*_):
         raise ConversionError("the edited program does not compile: broken")
@@ -181,6 +204,7 @@ def test_program_that_does_not_compile_runs_as_written(llama_bundle, monkeypatch
     assert model.generate(torch.tensor([[5, 6]]), 2).shape == (1, 4)
 
 
+@pytest.mark.stored
 def test_page_shows_the_times_of_a_token():
     rows = json.loads(llm_decode.RESULTS.read_text())
     page = llm_decode.PAGE.read_text()

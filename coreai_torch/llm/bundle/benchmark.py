@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import GenerationError
+from ...stopwatch import Stopwatch
 from .host_loading import fast_loading
 from .opening import open_bundle
 from .runtime import Sequence
@@ -36,9 +36,9 @@ def measure(
     expand_weights: bool | None = None,
 ) -> Speed:
     """Run a random prompt and decode single tokens, several times, after one warm-up."""
-    start = time.perf_counter()
+    watch = Stopwatch()
     runtime = open_bundle(bundle, load=fast_loading(expand_weights))
-    load_s = time.perf_counter() - start
+    load_s = watch.lap()
     metadata = runtime.metadata
     if prompt + tokens > metadata.max_context_length:
         raise GenerationError(
@@ -51,13 +51,12 @@ def measure(
     prompts, steps = [], []
     for _ in range(trials):
         sequence.rewind(0)
-        start = time.perf_counter()
+        watch.lap()
         sequence.append(given[:prompt])
-        prompts.append(time.perf_counter() - start)
-        start = time.perf_counter()
+        prompts.append(watch.lap())
         for token in given[prompt:].split(1):
             sequence.append(token)
-        steps.append((time.perf_counter() - start) / tokens)
+        steps.append(watch.lap() / tokens)
     step = statistics.median(steps)
     files = (Path(bundle) / metadata.asset).rglob("*")
     return Speed(

@@ -62,11 +62,23 @@ def _read_rows_shape(cache: Tensor, layer: int, end: int, heads: int, width: int
     return cache.new_empty(cache.shape[1], heads, end, width)
 
 
+@torch.library.custom_op(f"{NAMESPACE}::new_positions", mutates_args=())  # type: ignore[untyped-decorator]  # mypy does not follow torch
+def new_positions(positions: Tensor, start: int, end: int) -> Tensor:
+    """Return the positions `[1, end - start]` of the new tokens."""
+    return positions[:, start:end].clone()
+
+
+@new_positions.register_fake  # type: ignore[untyped-decorator]  # mypy does not follow torch
+def _new_positions_shape(positions: Tensor, start: int, end: int) -> Tensor:
+    return positions.new_empty(positions.shape[0], end - start)
+
+
 def register_cache_ops(converter: TorchConverter) -> None:
     """Register the lowerings of the ops in a converter."""
     converter.register_torch_lowering(f"{NAMESPACE}::write_rows")(_lower_write)
     converter.register_torch_lowering(f"{NAMESPACE}::join_rows")(_lower_join)
     converter.register_torch_lowering(f"{NAMESPACE}::read_rows")(_lower_read)
+    converter.register_torch_lowering(f"{NAMESPACE}::new_positions")(_lower_positions)
     converter.register_torch_lowering("coreai_torch::repeat_heads")(_lower_repeat)
 
 
@@ -91,6 +103,10 @@ def _lower_join(
 def _lower_read(ctx: Ctx, cache: Value, layer: int, end: Number, heads: int, width: int) -> Value:
     ends = [layer + 1, 1, heads, _position(end), width]
     return cai.shrink_dims(cai.slice_(cache, [layer, 0, 0, 0, 0], ends), [0])
+
+
+def _lower_positions(ctx: Ctx, positions: Value, start: Number, end: Number) -> Value:
+    return cai.slice_(positions, [0, _position(start)], [1, _position(end)])
 
 
 def _lower_repeat(ctx: Ctx, rows: Value, copies: int) -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 
 from ...errors import CodedError, GenerationError, NativeError
 from ...progress import stages
+from ...stopwatch import Stopwatch
 from ..converting import check_model
 from . import engine_runs
 from .engine_runs import StepError, StepSkippedError, Trial
@@ -160,7 +160,7 @@ def _reference(model: Any) -> tuple[Any, Any]:
 
 
 def _run(name: str, step: Step, subject: _Subject) -> StepResult:
-    start = time.perf_counter()
+    watch = Stopwatch()
     try:
         status, detail = OK, step(subject)
     except StepSkippedError as skipped:
@@ -174,7 +174,7 @@ def _run(name: str, step: Step, subject: _Subject) -> StepResult:
         status, detail = FAILED, str(error).partition("\n")[0]
     except (RuntimeError, ValueError, KeyError, OSError) as error:
         status, detail = FAILED, f"{type(error).__name__}: {error}"
-    return StepResult(name, status, detail, time.perf_counter() - start)
+    return StepResult(name, status, detail, watch.seconds)
 
 
 def _check_folder(subject: _Subject) -> str:

@@ -7,25 +7,23 @@ import inspect
 import json
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ...asset.replacing import check_replaceable, replacing
 from ...compression.memory import release_freed_memory, release_mapped_pages
 from ...converter import TorchConverter
-from ...errors import ConversionError
+from ...errors import ConversionError, OverwriteError
 from ...progress import Stages, stages
 from ..converting import check_model
 from . import weight_compression
 from .compute_dtype import compute_dtype
 from .int8_cache import check_cache
-from .metadata import CACHE_KEY, DTYPE_KEY, FILE, GENERATION_KEY, BundleMetadata
+from .metadata import BUNDLE, CACHE_KEY, DTYPE_KEY, FILE, GENERATION_KEY, BundleMetadata
 from .model_folder import image_settings, load_model, read_tokenizer
 from .tokenizer_folder import FOLDER, check_tokenizer, write_tokenizer
 
@@ -112,7 +110,8 @@ def export(
             request = _Request.of(source, chosen, vocabulary, context, is_static)
         with stage("compressing"):
             source = _compressed(source, compression)
-        with _replacing(bundle) as folder:
+        with replacing(bundle, BUNDLE) as folder:
+            folder.mkdir()
             write_tokenizer(source.tokenizer, folder / FOLDER, request.eos_token_ids)
             metadata = request.metadata(source, compression, kv_cache)
             if linear is not None:
@@ -335,12 +334,9 @@ def _check_output(target: Path, overwrite: bool) -> None:
         ) from error
     if not os.access(parent, os.W_OK):
         raise ConversionError(f"{parent} is not writable\n  try   pass another folder")
-    if not target.exists():
-        return
-    if not target.is_dir() or (any(target.iterdir()) and not (target / FILE).is_file()):
-        raise ConversionError(f"{target} exists and is not a bundle\n  try   pass another folder")
-    if any(target.iterdir()) and not overwrite:
-        raise ConversionError(f"{target} exists\n  try   pass overwrite=True, or another folder")
+    check_replaceable(target, BUNDLE)
+    if target.exists() and any(target.iterdir()) and not overwrite:
+        raise OverwriteError(f"{target} exists\n  try   pass overwrite=True, or another folder")
 
 
 def _load(model: Any, tokenizer: Any, dtype: str | None) -> _Source:
@@ -466,16 +462,3 @@ def _write_asset(
         program.optimize()
     with stage("saving"):
         program.save_asset(path)
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """Yield a new folder that replaces `target` on success and is removed on failure."""
-    parent = target.absolute().parent
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=parent) as scratch:
-        folder = Path(scratch) / "bundle"
-        folder.mkdir()
-        yield folder
-        if target.exists():
-            shutil.move(target, Path(scratch) / "replaced")
-        os.replace(folder, target)

@@ -18,8 +18,8 @@ from torch.export import Dim
 from ...capture.prepare import prepare
 from ...converter import TorchConverter, capture_rules
 from ...errors import ExportError
-from ..pretranspose import transpose_weights
-from .cache_ops import register_cache_ops
+from ..pretranspose import arrange_weights
+from .cache_ops import new_positions, register_cache_ops
 from .compute_dtype import compute_dtype
 from .int8_cache import COLUMNS
 from .layer_shape import LayerShape
@@ -64,8 +64,7 @@ class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         states = StackedStates(keys, values)
         arguments = {}
         if self.takes_positions:
-            last = torch.arange(query, dtype=torch.int32) + offset
-            arguments["position_ids"] = position_ids.index_select(1, last).long()
+            arguments["position_ids"] = new_positions(position_ids, offset, total).long()
         if self.linear is None:
             cache = stacked_cache(states, len(self.layers), offset, total)
         else:
@@ -109,8 +108,7 @@ def stage_main(
         states += [state.name for state in main.linear.states]
     with exportable(main.model):
         program = _captured(main, example, capture_rules(converter), max_context_length)
-    if turn_weights:
-        transpose_weights([program])
+    arrange_weights([program], turned=turn_weights)
     converter.add_exported_program(program, list(INPUTS), [LOGITS], states)
 
 

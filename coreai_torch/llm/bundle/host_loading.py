@@ -2,9 +2,8 @@
 
 The Linux runtime executes each op as it is stored. These edits keep all numbers and save time: new
 rows of the cache are returned and written here, the used rows are read in blocks of memory, keys
-are stored with the slots as the last axis, two reshapes become one, and compressed weights are
-expanded once instead of in every step. The bundle does not change, and other machines run it as it
-is written.
+are stored with the slots as the last axis, and compressed weights are expanded once instead of in
+every step. The bundle does not change, and other machines run it as it is written.
 """
 
 from __future__ import annotations
@@ -62,10 +61,12 @@ def _edit(module: Any, expand_weights: bool | None) -> None:
         expand_weights = _COPIES * editor.bytes_of(_EXPANDED) <= available_memory()
     if expand_weights:
         editor.fold(_EXPANDED, ("transpose",), evaluate)
+    # The weight of a head that is also the embedding is stored for the embedding.
+    if _COPIES * editor.bytes_of(("transpose",), constant=True) <= available_memory():
+        editor.fold(("transpose",), (), evaluate)
     if can_write():
         editor.return_rows()
     editor.split_states()
-    editor.join_reshapes()
 
 
 def available_memory() -> int:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,41 +32,15 @@ class Port:
     dtype: np.dtype[Any]
 
 
-class Ports:
-    """The ports of a function, by the names that descriptors of the runtime have."""
-
-    def __init__(self, described: Mapping[str, Mapping[str, Any]]) -> None:
-        self._ports = {
-            kind: {name: Port(*port) for name, port in ports.items()}
-            for kind, ports in described.items()
-        }
-
-    @property
-    def input_names(self) -> list[str]:
-        """Return the names of the inputs."""
-        return list(self._ports["input"])
-
-    @property
-    def output_names(self) -> list[str]:
-        """Return the names of the outputs."""
-        return list(self._ports["output"])
-
-    @property
-    def state_names(self) -> list[str]:
-        """Return the names of the states."""
-        return list(self._ports["state"])
-
-    def input_descriptor(self, name: str) -> Port:
-        """Return an input."""
-        return self._ports["input"][name]
-
-    def output_descriptor(self, name: str) -> Port:
-        """Return an output."""
-        return self._ports["output"][name]
-
-    def state_descriptor(self, name: str) -> Port:
-        """Return a state."""
-        return self._ports["state"][name]
+def _ports(described: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Return the ports of a function by the names that descriptors of the runtime have."""
+    made = SimpleNamespace()
+    for kind, ports in described.items():
+        setattr(made, f"{kind}_names", list(ports))
+        setattr(
+            made, f"{kind}_descriptor", {n: Port(*port) for n, port in ports.items()}.__getitem__
+        )
+    return made
 
 
 class KeptState:
@@ -87,18 +62,15 @@ class IsolatedFunction:
         self._source = ProgramFile(asset=asset)
         self._keys, self._forgotten = itertools.count(), list[int]()
         self._child = Isolated(self._source, entrypoint=MAIN, timeout=TIMEOUT)
-        self._owned = [self._child]
-        weakref.finalize(self, _close, self._owned)
+        weakref.finalize(self, self._child.close)
         described = self._child.describe()
         self.function_names: list[str] = described["functions"]
-        self.ports = Ports(described["ports"])
+        self.ports = _ports(described["ports"])
 
     def child(self) -> Isolated:
         """Return the running child."""
         if not self._child.alive:
-            self._child.close()
-            self._child = Isolated(self._source, entrypoint=MAIN, timeout=TIMEOUT)
-            self._owned[:] = [self._child]
+            self._child.load(self._source, entrypoint=MAIN)
         return self._child
 
     def store(self, content: Tensor) -> KeptState:
@@ -153,8 +125,3 @@ class IsolatedRuntime(BundleRuntime):
             INPUTS[1]: torch.arange(total, dtype=torch.int32)[None],
         }
         return self._isolated(feeds, states.arrays)[LOGITS][0]
-
-
-def _close(owned: list[Isolated]) -> None:
-    for child in owned:
-        child.close()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...asset.replacing import Kind
 from ...errors import GenerationError
 
 VERSION = "0.2"
@@ -121,6 +122,19 @@ class BundleMetadata:
             vision=content["vision"] if content["kind"] == "vlm" else None,
             user_data=content.get("user_data") or {},
         )
+
+
+def _foreign_names(folder: Path) -> list[str] | None:
+    """Return no names for any bundle, of other versions too; others may add files to one."""
+    try:
+        content = json.loads((folder / FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    named = isinstance(content, dict) and {"metadata_version", "assets"} <= content.keys()
+    return [] if named else None
+
+
+BUNDLE = Kind("a bundle", _foreign_names, hint="pass another folder")
 
 
 def _invalid(path: Path, reason: str) -> GenerationError:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from ....capture.copying import copied_module, with_graph
+from ....fx.programs import copied_module, with_graph
 from ....torch_compat import FakeTensorMode, pytree
 from .capturing import TOKENS
 

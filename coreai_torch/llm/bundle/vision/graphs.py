@@ -11,7 +11,7 @@ from torch.export import Dim
 
 from ....capture.prepare import prepare
 from ....converter import TorchConverter, capture_rules
-from ...pretranspose import transpose_weights
+from ...pretranspose import arrange_weights
 from ..cache_ops import read_rows, register_cache_ops, write_rows
 from ..layer_shape import LayerShape
 from ..metadata import LOGITS
@@ -114,8 +114,7 @@ def stage_vision(converter: TorchConverter, family: Family, *, turn_weights: boo
     size = family.image.size
     example = (torch.zeros(1, 3, size, size),)
     program = prepare(Vision(family), example, None, None, rules=capture_rules(converter)).program
-    if turn_weights:
-        transpose_weights([program])
+    arrange_weights([program], turned=turn_weights)
     converter.add_exported_program(program, [PIXELS], [FEATURES])
 
 
@@ -143,6 +142,5 @@ def stage_decoder(
     rules = capture_rules(converter)
     with exportable(decoder.model):
         program = prepare(decoder, example, None, sizes, rules=rules).program
-    if turn_weights:
-        transpose_weights([program])
+    arrange_weights([program], turned=turn_weights)
     converter.add_exported_program(program, [EMBEDS, POSITIONS], [LOGITS], list(STATES))
