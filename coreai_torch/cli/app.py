@@ -14,6 +14,7 @@ import typer
 
 from .. import progress
 from ..errors import REPORT_HINT, AssetError, NamingError, NativeError, SaveError
+from ..sandbox.command import can_supervise, supervised
 from . import (
     bench,
     check,
@@ -27,6 +28,7 @@ from . import (
     llm,
     llm_running,
     ops,
+    place,
     report,
     run,
     split,
@@ -35,7 +37,7 @@ from . import (
     verify,
 )
 from .console import ERROR, INTERRUPTED, USAGE, json_only_stdout, print_error, print_warning
-from .supervisor import accept_interruption, can_supervise, supervised, was_interrupted
+from .interruption import accept_interruption, was_interrupted
 from .verbosity import Quiet, Verbose, apply_verbosity, silence_libraries, with_verbosity
 
 _HELP = """Convert PyTorch models to Core AI, and check their numbers against PyTorch.
@@ -67,6 +69,7 @@ for _command in (
     verify,
     inspect,
     lint,
+    place,
     report,
     run,
     bench,
@@ -155,7 +158,7 @@ def _outcome(given: list[str], as_json: bool) -> int:
             return _failed(abort.__cause__, as_json)
         return _interrupted(given, as_json)
     except _WRONG_PATHS as wrong:
-        print_error(str(wrong), "usage", as_json=as_json)
+        print_error(str(wrong), getattr(wrong, "code", "usage"), as_json=as_json)
         return USAGE
     except SystemExit as stop:
         if any(word in _COMPLETION for word in given) or _COMPLETE in os.environ:

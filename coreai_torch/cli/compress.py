@@ -16,6 +16,7 @@ import typer
 from .console import (
     Checkpoint,
     DType,
+    Force,
     Inputs,
     Json,
     Source,
@@ -142,7 +143,7 @@ class _Call:
             arguments |= goal
         return compress_model(loaded.model_or_exported, self.scheme(), **arguments)
 
-    def run(self, output: Path, verify: bool) -> tuple[CompressionReport, int]:
+    def run(self, output: Path, verify: bool, overwrite: bool) -> tuple[CompressionReport, int]:
         """Compress, convert and save; return the report and the bytes of the asset."""
         from ..errors import ConversionError
         from .model_source import load
@@ -153,7 +154,7 @@ class _Call:
             for _ in range(_TRIES):
                 loaded = load(self.source, **self.load)
                 report = self.compress(loaded, aim, table)
-                _convert(loaded, output, verify)
+                _convert(loaded, output, verify, overwrite)
                 file_bytes = _file_bytes(output)
                 if self.target is None or file_bytes <= self.target:
                     return report, file_bytes
@@ -165,7 +166,7 @@ class _Call:
         )
 
 
-def _convert(loaded: Loaded, output: Path, verify: bool) -> None:
+def _convert(loaded: Loaded, output: Path, verify: bool, overwrite: bool) -> None:
     from .. import convert as convert_model
     from ..converter import TorchConverter
 
@@ -176,6 +177,7 @@ def _convert(loaded: Loaded, output: Path, verify: bool) -> None:
         dynamic_shapes=loaded.dynamic_shapes,
         verify=verify,
         output=output,
+        overwrite=overwrite,
         converter=TorchConverter().register_custom_kernels(loaded.kernels),
     )
 
@@ -234,10 +236,11 @@ def compress(
         Path | None, typer.Option(help="JSON file of the measured errors, written and reused.")
     ] = None,
     verify: Annotated[bool, typer.Option(help="Compare the program with PyTorch.")] = True,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Compress, convert and save."""
-    check_asset_path(output)
+    check_asset_path(output, force)
     if source.endswith(".pt2"):
         raise typer.BadParameter("compress needs the model: an exported program cannot be changed")
     target = parse_bytes(target_bytes) if target_bytes else None
@@ -255,7 +258,7 @@ def compress(
         sensitivity,
     )
     call.scheme()
-    report, file_bytes = call.run(output, verify)
+    report, file_bytes = call.run(output, verify, force)
     data = {
         "output": output,
         "bytes": file_bytes,

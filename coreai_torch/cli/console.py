@@ -23,6 +23,14 @@ from ..formatting import size as size
 OK, FAILED, USAGE, ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Size = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--size",
+        help="Dynamic sizes by name, as h=480,w=640, or one number for all; "
+        "without it those of the example inputs.",
+    ),
+]
 Inputs = Annotated[
     list[str] | None,
     typer.Option(
@@ -48,7 +56,18 @@ DType = Annotated[
     str, typer.Option(help="Convert the model and its float inputs: float16, bfloat16, float32.")
 ]
 Target = Annotated[
-    str, typer.Option(help="Rewrite what fails on neural_engine, gpu, cpu, or any of them.")
+    str,
+    typer.Option(
+        help="Rewrite what fails on neural_engine, gpu, cpu, or any of them; linux emits the forms "
+        "that its runtime runs fastest."
+    ),
+]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="Guard infinities, NaN and overflow at any cost.")
+]
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Delete what is at the output path, whatever it is.")
 ]
 
 
@@ -57,6 +76,7 @@ class Verify(StrEnum):
 
     QUICK = "quick"
     FULL = "full"
+    ACCEPT_UNJUDGED = "accept-unjudged"
     NONE = "none"
 
 
@@ -159,13 +179,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
-def check_asset_path(path: Path) -> None:
+def check_asset_path(path: Path, overwrite: bool) -> None:
     """Reject the path of an asset that cannot be written; this is wrong usage."""
     from ..asset.program import check_path
-    from ..errors import ConversionError
+    from ..errors import ConversionError, OverwriteError
 
     try:
-        check_path(path)
+        check_path(path, overwrite=overwrite)
+    except OverwriteError:
+        raise
     except ConversionError as error:
         data = error_data(str(error), error.code)
         raise typer.BadParameter(f"{data['message']}; try  {data['hint']}") from error

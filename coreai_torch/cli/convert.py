@@ -12,6 +12,8 @@ import typer
 from .console import (
     Checkpoint,
     DType,
+    Exact,
+    Force,
     Inputs,
     Json,
     Source,
@@ -74,7 +76,7 @@ def convert(
         str, typer.Option(help="Names of the states, separated by commas.")
     ] = "",
     verify: Annotated[
-        Verify, typer.Option(help="Compare the program with PyTorch: quick, full or none.")
+        Verify, typer.Option(help="How to compare the program with PyTorch; none skips it.")
     ] = Verify.QUICK,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="The same as --verify none.")
@@ -97,6 +99,7 @@ def convert(
     calibration: Calibration = None,
     half_ports: HalfPorts = False,
     target: Target = "",
+    exact: Exact = False,
     safe: Annotated[
         bool, typer.Option("--safe/--no-safe", help="Whether --target rewrites anything.")
     ] = True,
@@ -112,6 +115,7 @@ def convert(
         list[str] | None,
         typer.Option("--size", help="x=1,3,64,64: an entry point of this size; can be repeated."),
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Convert and save."""
@@ -121,7 +125,7 @@ def convert(
     from .model_source import load
 
     skipped = no_verify or verify is Verify.NONE
-    check_asset_path(output)
+    check_asset_path(output, force)
     described = parse_metadata(metadata or ())
     loaded = load(source, inputs or (), checkpoint=checkpoint, dtype=dtype)
     mode = TorchConverter.Mode.DEBUG if debug else TorchConverter.Mode.RELEASE
@@ -139,13 +143,14 @@ def convert(
         **half_options(precision, keep, calibration, half_ports),
         converter=converter.register_custom_kernels(loaded.kernels),
         target=target or None,
+        exact=exact,
         safe=safe,
         skip_rewrites=no_rewrite or (),
         metadata=described,
         **port_options(outputs, image, bool_ports, labels),
         sizes=parse_sizes(sizes or ()),
     )
-    program.save_asset(output)
+    program.save_asset(output, overwrite=force)
     data, lines = _result(program, output, verified=not skipped)
     if precision:
         reports = program.precision_report

@@ -1,9 +1,9 @@
-"""The program of a guard process: `python -m coreai_torch.cli.fleet_worker`."""
+"""The program of a guard process, which `fleet.isolating` starts."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..fleet.libraries import build
 from ..fleet.plan import LIBRARIES
 from ..fleet.steps import run_steps
 from ..fleet.task import Task
+from ..sandbox.channel import Channel
 
 # What the first conversion of a process imports; together this takes several seconds.
 _PRELOADED = (
@@ -21,8 +22,8 @@ _PRELOADED = (
     "torch._export",
     "torch.export._trace",
     "torch._functorch.aot_autograd",
-    "coreai_torch.pipeline",
-    "coreai_torch.linting",
+    "coreai_torch.api",
+    "coreai_torch.targets.lint",
     "coreai_torch.cli.model_source",
 )
 
@@ -51,13 +52,8 @@ def load(task: Task) -> Any:
     return model_source.Loaded(model, (), example)
 
 
-if __name__ == "__main__":
-    given = sys.argv[1:]
-    if given == ["--once"]:
-        guard.once(work)
-    else:
-        versions()  # cached before the fork
-        preloaded = _PRELOADED if given[0] == "--torch" else ()
-        place = given.index("--folder") + 1
-        sys.path.append(given[place])  # for the modules of the plan
-        guard.serve(work, "coreai_torch.cli.fleet_worker", (*preloaded, *given[place + 1 :]))
+def serve(channel: Channel, folder: str, needs_torch: bool, preload: Sequence[str]) -> None:
+    """Run the tasks that the channel brings; `folder` has the modules of the plan."""
+    versions()  # cached before the fork
+    sys.path.append(folder)
+    guard.serve(channel, work, (*(_PRELOADED if needs_torch else ()), *preload))

@@ -56,12 +56,15 @@ def _describe(asset: Path, contents: Summary) -> Iterator[str]:
 
 
 def _metadata(metadata: Mapping[str, Any]) -> Iterator[str]:
-    from ..asset.metadata import labels_of
+    from ..asset.metadata import IMAGES, LABELS, image_text, images_of, labels_of
 
-    labels = labels_of(dict(metadata))
+    labels, images = labels_of(dict(metadata)), images_of(metadata)
+    described = {LABELS: labels, IMAGES: images}
     if metadata:
         yield "\nmetadata"
-        yield from table([(k, v) for k, v in metadata.items() if k != "labels" or not labels], "")
+        yield from table([(k, v) for k, v in metadata.items() if not described.get(k)], "")
+    for name, image in images.items():
+        yield f"  image {name}: {image_text(image)}"
     for output, texts in labels.items():
         more = ", ..." if len(texts) > 5 else ""
         yield f"  labels of {output}: {len(texts)} ({', '.join(texts[:5])}{more})"

@@ -12,7 +12,7 @@ import typer
 from .console import Inputs, Json, answer, counted
 
 if TYPE_CHECKING:
-    from ..linting import Finding
+    from ..targets.lint import Finding
 
 HELP = """List constructs that are known to fail, to give wrong numbers or to be slow on devices.
 
@@ -43,18 +43,19 @@ def lint(
     as_json: Json = False,
 ) -> None:
     """Search a program."""
-    from ..linting import UNITS
-    from ..linting import lint as find
+    from ..targets.lint import UNITS
+    from ..targets.lint import lint as find
 
     targets = [unit.strip() for unit in target.split(",")] if target else UNITS
-    found = find(_program(model, inputs or ()), target=targets, os=os)
+    found = find(program_of(model, inputs or ()), target=targets, os=os)
     fatal = ("error", "warning") if strict else ("error",)
     data = {"findings": [dataclasses.asdict(finding) for finding in found]}
     ok = all(finding.severity not in fatal for finding in found)
     answer(data, _describe(model, found), as_json=as_json, ok=ok)
 
 
-def _program(model: str, inputs: Any) -> Any:
+def program_of(model: str, inputs: Any) -> Any:
+    """Return the path of an asset, or the converted program of a model."""
     if Path(model).suffix == ".aimodel":
         return Path(model)
     from .. import TorchConverter, convert

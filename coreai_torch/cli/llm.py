@@ -109,7 +109,9 @@ def export(
         Cache, typer.Option(help="int8 halves the cache; the default (pipelined) engine runs it.")
     ] = Cache.FLOAT,
     verify: Annotated[bool, typer.Option(help="Compare the bundle with the model.")] = True,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing bundle.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", "--force", help="Replace an existing bundle.")
+    ] = False,
     image_size: Annotated[
         int | None, typer.Option(min=1, help="Height and width of images, if the model takes any.")
     ] = None,

@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from ..errors import NativeError
+from ..sandbox.call import call
+from ..sandbox.child import Ended
 
 if TYPE_CHECKING:
     from ..debugging.benchmarker import BenchmarkResult
     from ..debugging.trace import Trace
 
+Sizes: TypeAlias = "Mapping[str, int] | int | None"  # by name, or of all dynamic sizes
 _Result = TypeVar("_Result")
 
 
-def profiled(asset: Path, function: str, runs: int, size: int) -> BenchmarkResult:
+def profiled(asset: Path, function: str, runs: int, size: Sizes) -> BenchmarkResult:
     """Return the times of calls, modules and ops; inputs are random."""
     return _in_child(_benchmarked, asset, function, runs, size)
 
 
-def traced(asset: Path, function: str, runs: int, size: int) -> Trace:
+def traced(asset: Path, function: str, runs: int, size: Sizes) -> Trace:
     """Return the steps of calls; inputs are random."""
     return _in_child(_traced, asset, function, runs, size)
 
 
 def _in_child(run: Callable[..., _Result], asset: Path, *arguments: Any) -> _Result:
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
-    from ..errors import NativeError
-
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=_silent) as pool:
-        try:
-            return pool.submit(run, asset, *arguments).result()
-        except BrokenProcessPool:
-            raise NativeError(
-                f"the native code crashed while it profiled {asset}\n"
-                "  try   run coreai-torch bench, which names the op, or omit --profile and --trace"
-            ) from None
+    try:
+        return call(run, asset, *arguments)
+    except Ended:
+        raise NativeError(
+            f"the native code crashed while it profiled {asset}\n"
+            "  try   run coreai-torch bench, which names the op, or omit --profile and --trace"
+        ) from None
 
 
-def _silent() -> None:
-    """Silence the runtime, which prints to standard output."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-
-
-def _benchmarked(asset: Path, function: str, runs: int, size: int) -> BenchmarkResult:
+def _benchmarked(asset: Path, function: str, runs: int, size: Sizes) -> BenchmarkResult:
     import asyncio
 
     from ..debugging.benchmarker import benchmark_coreai_program
@@ -58,7 +47,7 @@ def _benchmarked(asset: Path, function: str, runs: int, size: int) -> BenchmarkR
     return asyncio.run(benchmark_coreai_program(**given))
 
 
-def _traced(asset: Path, function: str, runs: int, size: int) -> Trace:
+def _traced(asset: Path, function: str, runs: int, size: Sizes) -> Trace:
     import asyncio
 
     from ..debugging.trace import trace_coreai_program
@@ -66,15 +55,16 @@ def _traced(asset: Path, function: str, runs: int, size: int) -> Trace:
     return asyncio.run(trace_coreai_program(**_arguments(asset, function, runs, size)))
 
 
-def _arguments(asset: Path, function: str, runs: int, size: int) -> dict[str, Any]:
+def _arguments(asset: Path, function: str, runs: int, size: Sizes) -> dict[str, Any]:
+    from ..asset.port_sizes import PortSizes
     from ..interpreter import to_torch
     from ..verification.timing import drawn
 
-    signature = to_torch(asset).functions[function]
+    signature, sizes = to_torch(asset).functions[function], PortSizes.of(asset, function, size)
     return {
         "coreai_program": asset,
-        "inputs": {name: drawn(type_, size) for name, type_ in signature.inputs.items()},
-        "states": {name: drawn(type_, size) * 0 for name, type_ in signature.states.items()},
+        "inputs": {n: drawn(t, sizes.shape(n, t)) for n, t in signature.inputs.items()},
+        "states": {n: drawn(t, sizes.shape(n, t)) * 0 for n, t in signature.states.items()},
         "num_runs": runs,
         "function_name": function,
     }

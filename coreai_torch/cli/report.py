@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import Inputs, Json, answer, check_function, counted, size
+from .console import Inputs, Json, Size, answer, check_function, counted, size
 
 if TYPE_CHECKING:
     from ..verification import Verdict
@@ -36,9 +36,7 @@ def report(
     inputs: Inputs = None,
     profile: Annotated[bool, typer.Option("--profile", help="Time modules and ops.")] = False,
     runs: Annotated[int, typer.Option(min=1, help="Calls to time.")] = 20,
-    length: Annotated[
-        int, typer.Option("--size", min=1, help="Value of dynamic sizes for --profile.")
-    ] = 1,
+    length: Size = None,
     function: Annotated[str, typer.Option(help="The function to verify and time.")] = "main",
     code: Annotated[
         bool, typer.Option("--code", help="Include source lines from this machine.")
@@ -46,6 +44,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the page."""
+    from ..asset.port_sizes import parse_sizes
     from ..progress import stages
     from ..report import summarize, write_page
     from .profiling import profiled
@@ -62,7 +61,7 @@ def report(
                 verdict = _verified(asset, source, inputs or [], function)
         if profile:
             with stage("profiling"):
-                timing = profiled(asset, function, runs, length)
+                timing = profiled(asset, function, runs, parse_sizes(length or ()))
     written = write_page(output, asset, verdict=verdict, timing=timing, code=code)
     ops, page_bytes = sum(f.ops for f in contents.functions), written.stat().st_size
     checked = None if verdict is None else verdict.ok

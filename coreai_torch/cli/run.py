@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +28,10 @@ HELP = """Run an asset on tensors, images or audio from files.
 
 Tensors in a file with several tensors are matched with inputs by name; a model with one input needs
 no name. Images become floats between
-0 and 1 in the layout of the input, audio becomes floats between -1 and 1. States start as zeros and
+0 and 1 in the layout of the input, or the pixels of an input that was converted as an image: its
+layout and its channel order (RGB, BGR, RGBA, BGRA or GRAY) are read from the asset. The alpha of a
+picture is dropped, as PIL drops it, unless the input takes it. Audio becomes floats between -1 and
+1. States start as zeros and
 are saved with the outputs. The program runs in a separate process.
 """
 
@@ -52,6 +56,9 @@ def run(
     ] = None,
     function: Annotated[str, typer.Option(help="The function to call.")] = "main",
     engine: Annotated[RunBy, typer.Option(help="The engine that runs it.")] = RunBy.RUNTIME,
+    any_size: Annotated[
+        bool, typer.Option("--any-size", help="Only warn about sizes outside the stored range.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run one call."""
@@ -61,7 +68,7 @@ def run(
     if (asset / "manifest.json").is_file():
         results = _run_parts(asset, given or [], engine)
     else:
-        results = _run_asset(asset, given or [], function, engine)
+        results = _run_asset(asset, given or [], function, engine, any_size)
     written = _write(results, output or [])
     outputs = {n: {"dtype": _dtype(v), "shape": list(v.shape)} for n, v in results.items()}
     lines = table(
@@ -72,7 +79,7 @@ def run(
 
 
 def _run_asset(
-    asset: Path, given: list[str], function: str, engine: RunBy
+    asset: Path, given: list[str], function: str, engine: RunBy, any_size: bool
 ) -> dict[str, torch.Tensor]:
     from ..interpreter import to_torch
     from ..numerics.arrays import array, tensor
@@ -82,7 +89,8 @@ def _run_asset(
     functions = to_torch(asset).functions
     check_function(asset, functions, function)
     signature = functions[function]
-    inputs = _inputs(signature, given)
+    inputs = _inputs(signature, given, _images(asset))
+    _check_sizes(asset, function, inputs, any_size)
     states = {name: _zeros(name, type_) for name, type_ in signature.states.items()}
     runner = start(
         Engine(engine),
@@ -100,24 +108,51 @@ def _run_asset(
     return {n: tensor(v) for n, v in {**raw, **final_states}.items()}
 
 
+def _check_sizes(
+    asset: Path, function: str, inputs: Mapping[str, torch.Tensor], any_size: bool
+) -> None:
+    """Reject inputs outside the sizes that the program was converted for, or warn about them."""
+    from ..asset.port_sizes import PortSizes
+    from ..errors import ConversionError
+
+    sizes = PortSizes.of(asset, function)
+    for name, value in inputs.items():
+        try:
+            sizes.check(name, value.shape)
+        except ConversionError as error:
+            if not any_size:
+                raise typer.BadParameter(f"{error}, or pass --any-size") from None
+            warnings.warn(str(error).partition("\n")[0], stacklevel=2)
+
+
 def _run_parts(folder: Path, given: list[str], engine: RunBy) -> dict[str, torch.Tensor]:
     from .. import load_parts
 
+    images = {n: v for part in folder.glob("*.aimodel") for n, v in _images(part).items()}
     with load_parts(folder, engine=str(engine)) as parts:
         for name, type_ in parts.states.items():
             parts.set_state(name, _zeros(name, type_))
-        outputs = parts(_inputs(parts, given))
+        outputs = parts(_inputs(parts, given, images))
         return {**outputs, **{name: parts.state(name) for name in parts.states}}
 
 
-def _inputs(signature: Function | Parts, given: list[str]) -> dict[str, torch.Tensor]:
+def _images(asset: Path) -> dict[str, dict[str, Any]]:
+    """Return the arguments of the image inputs that an asset stores."""
+    from ..asset.metadata import images_of, read_metadata
+
+    return images_of(read_metadata(asset))
+
+
+def _inputs(
+    signature: Function | Parts, given: list[str], images: Mapping[str, Mapping[str, Any]]
+) -> dict[str, torch.Tensor]:
     from .tensors import fitted, named, read
 
     found: dict[str, torch.Tensor] = {}
     for text in given:
         name, is_named, file = text.rpartition("=")
         path = Path(file)
-        tensors = read(path)
+        tensors = read(path, with_alpha=True)
         if is_named and name not in signature.inputs:
             near = nearest(name, signature.inputs)
             known = list(signature.inputs)
@@ -126,7 +161,7 @@ def _inputs(signature: Function | Parts, given: list[str]) -> dict[str, torch.Te
         for port, value in single.items():
             if port in signature.inputs:
                 type_ = signature.inputs[port]
-                found[port] = fitted(value, path, type_.dtype, type_.shape)
+                found[port] = fitted(value, path, type_.dtype, type_.shape, images.get(port))
     missing = [n for n in signature.inputs if n not in found]
     if missing:
         raise typer.BadParameter(f"missing inputs {missing}; try  {missing[0]}=file.npz")

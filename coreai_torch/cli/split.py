@@ -12,6 +12,7 @@ import typer
 from .console import (
     Checkpoint,
     DType,
+    Force,
     Inputs,
     Json,
     Source,
@@ -63,6 +64,7 @@ def split(
     verify: Annotated[
         Verify, typer.Option(help="Compare each part with PyTorch: quick, full or none.")
     ] = Verify.QUICK,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Split and save."""
@@ -83,6 +85,7 @@ def split(
         loaded.args,
         loaded.kwargs,
         output=output,
+        overwrite=force,
         parts=parts,
         max_bytes=limit,
         dynamic_shapes=loaded.dynamic_shapes,

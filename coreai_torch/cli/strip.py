@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .console import Json, answer, check_asset_path, size
+from .console import Force, Json, answer, check_asset_path, size
 
 HELP = """Remove debug info from an asset: file names, source lines, module paths.
 
@@ -24,6 +24,7 @@ def strip(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The .aimodel to write.")
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Remove debug info."""
@@ -31,8 +32,8 @@ def strip(
 
     before = _bytes(asset)
     target = output or asset
-    check_asset_path(target)
-    stripped(asset, target)
+    check_asset_path(target, force)
+    stripped(asset, target, overwrite=force)
     after = _bytes(target)
     data = {"output": target, "bytes_before": before, "bytes_after": after}
     answer(data, f"{target}: {size(before)} became {size(after)}", as_json=as_json, ok=True)

@@ -32,13 +32,17 @@ _FORMATS = "supported formats are .npz, .safetensors, .png and .wav"
 _RATE = 16_000  # sample rate of written audio
 
 
-def read(path: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a file by name; images and audio have the name of the file."""
+def read(path: Path, *, with_alpha: bool = False) -> dict[str, torch.Tensor]:
+    """Return the tensors of a file by name; images and audio have the name of the file.
+
+    The alpha of a picture is dropped unless `with_alpha` is true.
+    """
     if not path.is_file():
         raise typer.BadParameter(f"the file {path} does not exist")
     reader = _reader(path)
     try:
-        return reader(path)
+        found = reader(path)
+        return found if with_alpha or reader is not _read_image else _opaque(found)
     except typer.BadParameter:
         raise
     except Exception as cause:  # each format raises other errors; an empty file is an EOFError
@@ -97,15 +101,21 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _read_image(path: Path) -> dict[str, torch.Tensor]:
-    """Return bytes of shape [height, width, channels]."""
+    """Return bytes of shape [height, width, channels]: gray, RGB or RGBA, as the file has them."""
     import numpy as np
     import torch
     from PIL import Image
 
     with Image.open(path) as image:
-        rgb = image if image.mode in ("L", "RGB") else image.convert("RGB")
-        pixels = torch.from_numpy(np.array(rgb, copy=True))
+        has_alpha = image.mode in ("LA", "PA") or "transparency" in image.info
+        known = "RGBA" if has_alpha else "RGB"
+        plain = image if image.mode in ("L", "RGB", "RGBA") else image.convert(known)
+        pixels = torch.from_numpy(np.array(plain, copy=True))
     return {path.stem: pixels.reshape(pixels.shape[0], pixels.shape[1], -1)}
+
+
+def _opaque(pictures: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: pixels[..., :3].contiguous() for name, pixels in pictures.items()}
 
 
 def _read_audio(path: Path) -> dict[str, torch.Tensor]:
@@ -122,14 +132,22 @@ def _read_audio(path: Path) -> dict[str, torch.Tensor]:
     return {path.stem: samples.reshape(-1, channels)}
 
 
-def fitted(tensor: torch.Tensor, path: Path, dtype: torch.dtype, shape: tuple[Any, ...]) -> Any:
-    """Convert an image or audio to the layout of an input; only cast other tensors."""
+def fitted(
+    tensor: torch.Tensor,
+    path: Path,
+    dtype: torch.dtype,
+    shape: tuple[Any, ...],
+    image: Mapping[str, Any] | None = None,
+) -> Any:
+    """Convert an image or audio to the layout of an input; only cast other tensors.
+
+    `image` are the arguments of an image input, which say the layout and the channel order.
+    """
     suffix = path.suffix.lower()
     if suffix in (".png", ".jpg", ".jpeg"):
+        tensor = _picture(tensor, *_wanted_pixels(shape, image))
         if dtype.is_floating_point:
             tensor = tensor.to(dtype) / 255
-        if len(shape) >= 3 and shape[-3] in (1, 3) and shape[-1] not in (1, 3):
-            tensor = tensor.movedim(-1, 0)
     elif suffix == ".wav":
         tensor = tensor.movedim(-1, 0) if tensor.shape[1] > 1 else tensor[:, 0]
     while tensor.dim() < len(shape):
@@ -143,6 +161,38 @@ def fitted(tensor: torch.Tensor, path: Path, dtype: torch.dtype, shape: tuple[An
             f"{path} has sizes {list(tensor.shape)}, the input has [{', '.join(map(str, sizes))}]"
         )
     return _cast(tensor, path, dtype).contiguous()
+
+
+_COLORS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
+
+
+def _wanted_pixels(shape: tuple[Any, ...], image: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Return the layout and the channel order of an input, which its sizes say if nothing else."""
+    if image is not None:
+        return image["layout"], image["color"]
+    planar = len(shape) >= 3 and shape[-3] in _COLORS and shape[-1] not in (1, 3)
+    count = shape[-3 if planar else -1] if len(shape) >= 3 else 0
+    return "CHW" if planar else "HWC", _COLORS.get(count, "")
+
+
+def _picture(pixels: torch.Tensor, layout: str, color: str) -> torch.Tensor:
+    """Return pixels `[height, width, channels]` in another layout and channel order.
+
+    An empty order keeps the channels but alpha, which is dropped. An opaque one is added.
+    """
+    import torch
+
+    if color == "GRAY" and pixels.shape[-1] > 1:
+        weights = torch.tensor([19595, 38470, 7471])  # of ITU-R 601, in the rounding of PIL
+        luma = (pixels[..., :3].int() * weights).sum(-1, keepdim=True)
+        pixels = ((luma + 0x8000) >> 16).to(torch.uint8)
+    elif not color:
+        pixels = pixels[..., :3]
+    elif color != "GRAY":
+        alpha = pixels[..., 3:] if pixels.shape[-1] == 4 else torch.full_like(pixels[..., :1], 255)
+        channels = torch.cat([pixels[..., :3].expand(*pixels.shape[:-1], 3), alpha], -1)
+        pixels = channels[..., ["RGBA".index(name) for name in color]]
+    return pixels.movedim(-1, 0) if layout == "CHW" else pixels
 
 
 def _cast(tensor: torch.Tensor, path: Path, dtype: torch.dtype) -> torch.Tensor:

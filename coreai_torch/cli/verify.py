@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from .console import Checkpoint, DType, Inputs, Json, Source, answer, check_function
+from .ports import Images, port_options
 
 HELP = """Run PyTorch and the program on the same inputs; exit with code 1 if the numbers differ.
 
@@ -36,6 +38,7 @@ class Mode(StrEnum):
 
     QUICK = "quick"
     FULL = "full"
+    ACCEPT_UNJUDGED = "accept-unjudged"
 
 
 def verify(
@@ -68,6 +71,14 @@ def verify(
         float | None,
         typer.Option(min=0, help="Time limit for generated inputs; 60, or 5 if quick."),
     ] = None,
+    draw: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How to draw an input that has rules, as ids=segment_ids: offsets, lengths, "
+            "segment_ids, mask, probabilities, permutation, angles, sorted, fixed; repeatable."
+        ),
+    ] = None,
+    image: Images = None,
     as_json: Json = False,
 ) -> None:
     """Compare the program with PyTorch."""
@@ -89,6 +100,8 @@ def verify(
             loaded.kwargs,
             dynamic_shapes=loaded.dynamic_shapes,
             entrypoint_name=function,
+            inputs=_strategies(draw or ()),
+            images=port_options("", image, "bool", None)["images"],
             converter=TorchConverter().register_custom_kernels(loaded.kernels),
             trials=TrialPlan(seeds, sizes, edges, steps),
             tolerance=tolerance,
@@ -98,3 +111,14 @@ def verify(
             seconds=seconds,
         )
     answer(verdict.as_dict(), str(verdict), as_json=as_json, ok=verdict.ok)
+
+
+def _strategies(texts: Sequence[str]) -> dict[str, str]:
+    """Return how to draw each input, by name."""
+    found = {}
+    for text in texts:
+        name, equals, strategy = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text!r} names no strategy; try  --draw {text}=sorted")
+        found[name] = strategy
+    return found

@@ -69,7 +69,7 @@ class Limits:
     only: Rules
     skip: Rules
     least: int
-    block_size: int | None = None  # of candidates without one
+    block_size: int | None = None  # used for candidates that name no block size
     scaled_inputs: bool = False  # AWQ stores a factor for each input
 
 

@@ -49,7 +49,8 @@ class Sensitivity:
     rows: list[SensitivityRow] = field(default_factory=list)
     model: str = ""  # digest of the weights that were measured
     data: str = ""  # digest of the inputs, or the name of the metric
-    additive: bool = False  # a metric: errors add up; otherwise their squares do
+    # Whether errors of single weights are added, as for a metric, or their squares.
+    additive: bool = False
 
     def find(self, weight: str, scheme: str | Spec) -> SensitivityRow | None:
         """Return the row of a weight and a scheme, or None."""

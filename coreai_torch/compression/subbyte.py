@@ -61,14 +61,17 @@ def _keeps_dtype(x: torch.Tensor, kwargs: dict[str, Any]) -> bool:
 class Float4Tensor(SubbyteTensor):
     """4-bit floats (E2M1), two to a byte along the last axis, the first in the low half.
 
-    In torch it has the dtype and shape of its bytes: uint8, half as long on the last axis.
+    In torch it has the shape of its values, and the dtype of its bytes, uint8.
     """
 
     @staticmethod
     def __new__(cls: Any, elem: torch.Tensor) -> Float4Tensor:
         _check_bytes(cls, elem)
+        if elem.ndim == 0:
+            raise ValueError("Float4Tensor needs an axis for pairs of values, not a scalar")
+        shape = (*elem.shape[:-1], 2 * elem.shape[-1])
         tensor: Float4Tensor = make_wrapper_subclass(
-            cls, elem.shape, strides=elem.stride(), dtype=torch.uint8, device=elem.device
+            cls, shape, dtype=torch.uint8, device=elem.device
         )
         return tensor
 
@@ -129,9 +132,9 @@ class _PackedIntegers(SubbyteTensor):
         return cls(pack(values, bits), bits, values.shape)
 
     @classmethod
-    def from_unpacked(cls, unpacked: torch.Tensor, nbits: int) -> _PackedIntegers:
-        """Pack like `from_values`; the name that coreai-opt 0.3.0 calls."""
-        return cls.from_values(unpacked, nbits)
+    def from_unpacked(cls, unpacked: torch.Tensor | float, nbits: int) -> _PackedIntegers:
+        """Pack like `from_values`, also a Python number; the name that coreai-opt 0.3.0 calls."""
+        return cls.from_values(torch.as_tensor(unpacked), nbits)
 
     @property
     def nbits(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from coreai.runtime import NDArray, Profiler
 from ..asset import reading
 from ..errors import ConversionError
 from ..numerics.arrays import array
+from ..stopwatch import call_seconds, timed_calls
 from .graph import enclosing_modules, operation_ids
 from .inspector import CoreAIInspector, Inputs
 from .runtime import Executed, running
@@ -147,10 +147,13 @@ async def benchmark_coreai_program(
     handles = {name: NDArray(array(value)) for name, value in initial.items()}
     async with running(coreai_program, program) as session:
         function = session.load(function_name)
-        seconds = await _timed(function, feeds, handles, num_runs)
+        counts = {"warmup": _WARM_UP, "runs": num_runs}
+        seconds = await call_seconds(function, feeds, handles, **counts)
         clock = _Clock(session.executed)
         profiled = session.load(function_name, profiler=clock.profiler())
-        await _timed(profiled, feeds, handles, num_runs, after_warm_up=clock.reset)
+        async for number, _, _ in timed_calls(profiled, feeds, handles, **counts):
+            if number == -1:
+                clock.reset()
     places = {number: op for _, op, number in operation_ids(program)}
     rows = [
         OperationTiming(number, op.name, op.place.module, spent / num_runs / 1e6, calls / num_runs)
@@ -159,25 +162,6 @@ async def benchmark_coreai_program(
     ]
     rows.sort(key=lambda row: -row.milliseconds)
     return BenchmarkResult(tuple(seconds), tuple(rows), function_name)
-
-
-async def _timed(
-    function: Any,
-    feeds: Mapping[str, NDArray],
-    states: Mapping[str, NDArray],
-    runs: int,
-    after_warm_up: Any = None,
-) -> list[float]:
-    """Return the seconds of each call; call `after_warm_up` once before the first timed one."""
-    seconds = []
-    for number in range(-_WARM_UP, runs):
-        if number == 0 and after_warm_up is not None:
-            after_warm_up()
-        began = time.perf_counter()
-        await (function(feeds, state=states) if states else function(feeds))
-        if number >= 0:
-            seconds.append(time.perf_counter() - began)
-    return seconds
 
 
 class _Clock:

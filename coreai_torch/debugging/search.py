@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import ArgumentTypeError
+from ..numerics.bisect import Search
 from .graph import Graph, Key, Operation
-from .search_strategy import SearchStrategy
 
-Strategy: TypeAlias = Callable[[Graph], SearchStrategy]  # as `LevelOrderStrategy.bisection`
+Strategy: TypeAlias = Callable[[Graph], Search[Key]]  # as `LevelOrderStrategy.bisection`
 Look: TypeAlias = Callable[[list[Operation]], Awaitable[Mapping[Key, bool]]]
 
 
@@ -32,7 +32,8 @@ async def run_search(graph: Graph, strategy: Strategy, look: Look) -> Found:
     search = strategy(graph)
     seen, runs = 0, 0
     while batch := search.next_batch():
-        passed = await look(batch)
+        passed = await look([graph.by_key[key] for key in batch])
         seen, runs = seen + len(passed), runs + 1
         search.report(passed)
-    return Found(search.failed(), seen, runs)
+    failed = set(search.failed())
+    return Found([one for one in graph if one.key in failed], seen, runs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from ..asset.contents import short_name
 from ..asset.reading import Op, Program
 from ..errors import ConversionError
 from ..numerics.arrays import array
+from ..stopwatch import timed_calls
 from .graph import operation_ids
 from .inspector import CoreAIInspector, Inputs
 from .runtime import Executed, running
@@ -177,19 +177,17 @@ async def trace_coreai_program(
     given, initial = CoreAIInspector(coreai_program, function_name, states=states).feeds(inputs)
     feeds = {name: NDArray(array(value)) for name, value in given.items()}
     handles = {name: NDArray(array(value)) for name, value in initial.items()}
-    calls = []
+    calls, first = [], 0
     async with running(coreai_program, program) as session:
         recorder = _Recorder(session.executed)
         function = session.load(function_name, profiler=recorder.profiler())
-        for number in range(-_WARM_UP, num_runs):
-            if number == 0:
-                recorder.steps.clear()
-            first = len(recorder.steps)
-            began = time.perf_counter_ns()
-            await (function(feeds, state=handles) if handles else function(feeds))
-            ended = time.perf_counter_ns()
+        timed = timed_calls(function, feeds, handles, warmup=_WARM_UP, runs=num_runs)
+        async for number, began, ended in timed:
             if number >= 0:
                 calls.append(_bounds(recorder.steps[first:], began, ended))
+            elif number == -1:
+                recorder.steps.clear()
+            first = len(recorder.steps)
     known = {number for _, _, number in operation_ids(program)}
     steps = tuple(step for step in recorder.steps if step.operation in known)
     return Trace(program, function_name, tuple(calls), steps)

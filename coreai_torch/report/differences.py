@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..asset.reading import Function, Op, Program, Source, read
-from ..asset.summary import ops_of
+from ..asset.changed_constants import changed_constants, executed, line
+from ..asset.reading import Function, Program, Source, read
 from ..debugging.graph import digest
 
 _CONTEXT = 2  # equal ops shown around those that differ
@@ -61,35 +60,30 @@ def _between(name: str, first: Program, second: Program) -> list[Difference]:
     weights = [_weights(p.functions[name], p) for p in (first, second)]
     if weights[0] != weights[1]:
         lost, new = weights[0] - weights[1], weights[1] - weights[0]
-        text = f"{lost.total()} constants of the first are not in the second, {new.total()} are new"
-        found.append(Difference(a.name, "weights", text))
+        found.append(Difference(a.name, "weights", _described(name, first, second, lost, new)))
     return found
 
 
-def _executed(function: Function, program: Program, depth: int = 0) -> Iterator[tuple[int, Op]]:
-    """Yield the ops of a function and, after each call, those of the called graph."""
-    for op in ops_of(function.body):
-        yield depth, op
-        if op.name == "coreai.invoke":
-            yield from _executed(program.functions[op.attributes["callee"]], program, depth + 1)
+def _described(
+    name: str, first: Program, second: Program, lost: Counter[str], new: Counter[str]
+) -> str:
+    """Name the constants that differ, and count those without a counterpart."""
+    changed, same = changed_constants(first, second, name)
+    lines = [str(change) for change in changed]
+    if not same or not changed:
+        total = f"{lost.total()} constants of the first are not in the second"
+        lines.append(f"{total}, {new.total()} are new")
+    return "\n".join(lines)
 
 
 def _lines(function: Function, program: Program) -> list[str]:
     return [
-        "  " * depth + _line(op)
-        for depth, op in _executed(function, program)
+        "  " * depth + line(op)
+        for depth, op in executed(function, program)
         if op.name != "coreai.constant"
     ]
 
 
-def _line(op: Op) -> str:
-    operands = ", ".join(str(t) for t in op.operand_types)
-    results = ", ".join(str(t) for t in op.types)
-    shown = {k: v for k, v in op.attributes.items() if k != "callee"}
-    attributes = " ".join(f"{k}={v}" for k, v in sorted(shown.items()))
-    return f"{op.name.removeprefix('coreai.')}({operands}) -> {results} {attributes}".rstrip()
-
-
 def _weights(function: Function, program: Program) -> Counter[str]:
-    constants = (op for _, op in _executed(function, program) if op.name == "coreai.constant")
+    constants = (op for _, op in executed(function, program) if op.name == "coreai.constant")
     return Counter(f"{op.types[0]} {digest(op.attributes['value'])}" for op in constants)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..asset.annotations import annotation
 from ..asset.reading import Program, Source
-from ..linting import Finding, lint, lint_program
-from ..rewrites import METADATA
+from ..targets.lint import Finding, lint, lint_program
+from ..targets.rewrites import METADATA
 
 Hazard = Finding
 

@@ -11,7 +11,7 @@ from ..asset.html_page import assemble, page_file, write
 from ..asset.markup import Markup, element, joined, script_data
 from ..asset.reading import Program, Source, read
 from ..asset.summary import file_bytes, summary_of
-from ..linting import lint_program
+from ..targets.lint import lint_program
 from . import sections
 from .costs import Costs
 from .graph_data import SMALL, graph_data

@@ -10,14 +10,14 @@ from ..asset.contents import dtypes, op_counts, pills, signature
 from ..asset.markup import Markup, bar, element, joined, table
 from ..asset.summary import Summary
 from ..formatting import counted, duration, quantity, shares, size
-from ..rewrites import REWRITES
+from ..targets.rewrites import REWRITES
 from .costs import Costs
 from .origin import Origin
 from .times import Part, Times
 
 if TYPE_CHECKING:
-    from ..linting import Finding
     from ..numerics.output_error import OutputError
+    from ..targets.lint import Finding
     from ..verification.verdict import Trial, Verdict
 
 _KINDS, _MODULES = 12, 24  # rows in the tables of times; the flame graph shows all modules

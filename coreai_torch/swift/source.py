@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..asset.figures import FunctionSummary, PortSummary
-from ..asset.metadata import labels_of, read_metadata
+from ..asset.metadata import image_text, images_of, labels_of, read_metadata
 from ..asset.reading import Source
 from ..asset.summary import summarize
 from ..errors import ConversionError
@@ -117,10 +118,21 @@ def swift_source(source: Source, name: str | None = None) -> str:
         "",
         *_declarations(summary.functions),
     ]
-    taken = {"ScalarType", "Size", "Port", "Tensor", "Labels", "assetName", "metadata", model}
+    taken = {
+        "ScalarType",
+        "Size",
+        "Port",
+        "Tensor",
+        "Images",
+        "Labels",
+        "assetName",
+        "metadata",
+        model,
+    }
     names = identifiers([type_name(f.name) for f in summary.functions], taken)
     for identifier, function in zip(names, summary.functions, strict=True):
         lines += ["", *_function(identifier, function)]
+    lines += _images(images_of(metadata))
     lines += _labels(labels_of(metadata))
     lines += _metadata({k: v for k, v in metadata.items() if isinstance(v, str)})
     return "\n".join([*lines, "}", ""])
@@ -191,6 +203,20 @@ def _values(title: str, ports: Sequence[PortSummary]) -> Iterator[str]:
     yield from (f"                self.{name} = {name}" for name, _ in fields)
     yield "            }"
     yield "        }"
+
+
+def _images(images: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Write the layout and the channel order of the pixels of each image input."""
+    if not images:
+        return
+    yield ""
+    yield "    /// The order of the axes and of the channels of the pixels of each image input."
+    yield "    public enum Images {"
+    for name, image in zip(identifiers(images), images.values(), strict=True):
+        layout, order = text(image["layout"]), text(image["color"])
+        yield f"        /// {comment(image_text(image))}"
+        yield f"        public static let {name} = (layout: {layout}, channelOrder: {order})"
+    yield "    }"
 
 
 def _labels(labels: Mapping[str, Sequence[str]]) -> Iterator[str]:

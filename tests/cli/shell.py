@@ -90,6 +90,11 @@ def kernels():
     return Calls(), (torch.ones(3),)
 
 
+def pictures():
+    torch.manual_seed(0)
+    return nn.Conv2d(3, 2, 2).eval()
+
+
 def number():
     return 3
 """

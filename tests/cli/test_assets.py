@@ -229,3 +229,32 @@ def test_lint_reports_findings_and_exits_with_1_on_errors(shell, tmp_path):
     assert shell("lint", asset, "--strict").code == 1
     assert "HAZ06" not in shell("lint", asset, "--target", "gpu").out
     assert shell("lint", asset, "--target", "npu").code == 3
+
+
+class TwoLayers(nn.Module):
+    def __init__(self, width=24):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def test_diff_names_the_weight_that_changed(shell, tmp_path):
+    one, two = TwoLayers(), TwoLayers()
+    with torch.no_grad():
+        two.body[2].weight[3, :2] += 0.5
+        two.body[0].bias[1] += 0.25
+    first = saved(tmp_path / "one.aimodel", one, torch.ones(2, 24))
+    second = saved(tmp_path / "two.aimodel", two, torch.ones(2, 24))
+    result = shell("diff", first, second, "--json")
+    (difference,) = result.json["differences"]
+    bias, weight = sorted(difference["description"].splitlines())
+    assert "'body.2.weight' of module 'body.2'" in bias + weight
+    lines = {"weight" in line: line for line in (bias, weight)}
+    assert "2 of 576 elements differ, by at most 0.5" in lines[True]
+    assert "first read by decomposable.broadcasting_batch_matmul" in lines[True]
+    assert "a constant of module 'body.0'" in lines[False]
+    assert "1 of 24 elements differ, by at most 0.25" in lines[False]
+    assert "first read by decomposable.broadcasting_add" in lines[False]

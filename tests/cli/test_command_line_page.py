@@ -28,7 +28,7 @@ def test_every_command_on_the_page_works(shell, tmp_path):
     (tmp_path / "models.py").write_text(model)
     pixels = np.zeros((16, 16, 3), np.uint8)
     Image.fromarray(pixels).save(tmp_path / "photo.png")
-    assert len(COMMANDS) == 13
+    assert len(COMMANDS) == 14
     for command in COMMANDS:
         script, *arguments = shlex.split(command)
         assert script == "coreai-torch"
@@ -38,6 +38,7 @@ def test_every_command_on_the_page_works(shell, tmp_path):
             "check",
             "compress",
             "lint",
+            "place",
             "inspect",
             "report",
             "doctor",

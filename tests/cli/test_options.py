@@ -124,6 +124,27 @@ def test_metadata_is_stored(shell):
     assert shell("convert", *NET, "-o", "n.aimodel", "--metadata", "author").code == 2
 
 
+def test_convert_accepts_outputs_that_are_not_judged_only_if_asked(shell):
+    Path("since.py").write_text(
+        "import torch\n"
+        "class Since(torch.nn.Module):\n"
+        "    def forward(self, t):\n"
+        "        return (t - 1.7e9).float()\n"
+        "def net():\n"
+        "    return Since(), (torch.tensor([1.7e9 + 12.3, 1.7e9 + 99.5], dtype=torch.float64),)\n"
+    )
+    call = ("convert", "since.py:net", "-o", "since.aimodel", "-q")
+    refused = shell(*call)
+    assert refused.code == 3
+    assert "CAT303" in refused.err
+    assert "since.py" in refused.err
+    assert not Path("since.aimodel").exists()
+    assert shell(*call, "--verify", "accept-unjudged").code == 0
+    compared = ("verify", "since.py:net", "since.aimodel", "--mode")
+    assert shell(*compared, "quick").code == 1
+    assert shell(*compared, "accept-unjudged").code == 0
+
+
 def test_compress_converts_with_compressed_weights(shell):
     Path("wide.py").write_text(
         "import torch\ndef net():\n    return torch.nn.Linear(64, 64), (torch.ones(1, 64),)\n"
@@ -254,3 +275,18 @@ def test_unknown_factory_names_the_nearest_one(shell):
     result = shell("check", "models.py:nett", "--json")
     assert result.json["error"]["message"].endswith("did you mean 'net'?")
     assert result.json["error"]["message"].startswith("models.py has no 'nett'")
+
+
+def test_verify_reads_images_and_draws_by_rules(shell):
+    picture = ["models.py:pictures", "-i", "input=f32[1,3,4,4]"]
+    image = ["--image", "input color=BGR mean=0.5 std=0.25"]
+    assert shell("convert", *picture, *image, "--no-verify", "-o", "net.aimodel").code == 0
+    few = ["--sizes", "0", "--seeds", "1", "--no-edges"]
+    assert shell("verify", *picture, "net.aimodel", *few).code == 0
+    other = ["--image", "input color=RGB mean=0.5 std=0.25"]
+    assert shell("verify", *picture, "net.aimodel", *few, *other).code == 1
+    assert shell("verify", *picture, *few, "--draw", "input=sorted").code == 0
+    refused = shell("verify", *picture, *few, "--draw", "input=shuffled", "--json")
+    assert refused.code == 3
+    assert refused.json["error"]["code"] == "CAT302"
+    assert shell("verify", *picture, *few, "--draw", "x").code == 2

@@ -216,9 +216,9 @@ def test_truncated_bytecode_without_hash_is_reported(shell, tmp_path):
 
 @pytest.mark.parametrize("path", ["", ".", "net", "models.py/net.aimodel"])
 def test_unwritable_path_is_rejected_before_conversion(shell, monkeypatch, path):
-    from coreai_torch.pipeline import converting
+    from coreai_torch.api import converting
 
-    monkeypatch.setattr(converting, "stage_source", None)  # the first step of a conversion
+    monkeypatch.setattr(converting, "capture", None)  # the first step of a conversion
     result = shell("convert", "models.py:with_args", "-o", path, "--json")
     assert result.code in (2, 3)
     assert os.listdir() == ["models.py"]

@@ -1,0 +1,79 @@
+"""`coreai-torch place`: estimate which unit of a device runs each op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import Inputs, Json, answer, counted
+from .lint import program_of
+
+if TYPE_CHECKING:
+    from ..targets.placing import Placement
+
+HELP = """Estimate which compute unit runs each op, and where the work changes units.
+
+\b
+  coreai-torch place net.aimodel --target neural_engine
+  coreai-torch place models.py:net -i "x=f16[1,3,224,224]" --max-regions 1
+  coreai-torch place net.aimodel --target gpu --json
+
+A region is a run of ops on one unit; each border between regions costs time. The rules come from
+public reports, which the output names; this project measured none of them on a device. With
+--max-regions the exit code is 1 if there are more.
+"""
+
+
+class Unit(StrEnum):
+    """A compute unit that an app asks for."""
+
+    NEURAL_ENGINE = "neural_engine"
+    GPU = "gpu"
+
+
+def place(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="An .aimodel, an exported program (.pt2), or file.py:factory.", show_default=False
+        ),
+    ],
+    inputs: Inputs = None,
+    target: Annotated[Unit, typer.Option(help="The unit to run on.")] = Unit.NEURAL_ENGINE,
+    max_regions: Annotated[
+        int | None, typer.Option(help="Exit with 1 if a function has more regions.", min=0)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Estimate the placement."""
+    from ..targets import placement
+
+    found = placement(program_of(model, inputs or ()), str(target))
+    ok = max_regions is None or found.regions <= max_regions
+    answer(found.to_dict(), _describe(model, found), as_json=as_json, ok=ok)
+
+
+def _describe(model: str, found: Placement) -> Iterator[str]:
+    yield f"{model} on {found.target}: {counted(found.regions, 'region')}, {found.note}"
+    units = ", ".join(f"{counted(count, 'op')} on {unit}" for unit, count in found.units.items())
+    yield f"  {units}"
+    for border in found.borders:
+        yield f"  region {border.before} to {border.after}: {border.bytes:,} bytes"
+    for change in found.changes:
+        yield f"\n{counted(change.saved, 'region')} fewer if {counted(change.ops, 'op')} ran there"
+        yield f"  at    {change.first.name}, {change.first.place or 'no module recorded'}"
+        for rule in change.rules:
+            yield f"  why   {rule.reason} ({rule.confidence} confidence)"
+            yield f"  try   {rule.hint}"
+            yield f"  from  {rule.source}"
+            yield f"  code  {rule.code}"
+    notes = {rule.code: rule for op in found.ops for rule in op.notes}
+    for rule in notes.values():
+        count = sum(rule in op.notes for op in found.ops)
+        yield f"\nnote: {rule.reason}, {counted(count, 'time')}"
+        yield f"  try   {rule.hint}"
+        yield f"  from  {rule.source} ({rule.confidence} confidence)"
+        yield f"  code  {rule.code}"

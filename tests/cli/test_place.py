@@ -1,0 +1,39 @@
+"""`coreai-torch place`."""
+
+from __future__ import annotations
+
+import pytest
+
+MODEL = """
+import torch
+from torch import nn
+
+
+def net():
+    layers = nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4), nn.Conv2d(4, 4, 1)
+    return nn.Sequential(*layers).half().eval(), (torch.ones(1, 3, 4, 4).half(),)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(MODEL)
+
+
+def test_place_lists_regions_borders_and_what_to_change(shell):
+    result = shell("place", "nets.py:net")
+    assert result.code == 0
+    assert "3 regions, an estimate from public reports" in result.out
+    assert "2 regions fewer if 1 op ran there" in result.out
+    assert "group_norm, module '1'" in result.out
+
+
+@pytest.mark.parametrize(("most", "code"), [("3", 0), ("2", 1)])
+def test_more_regions_than_allowed_exit_with_1(shell, most, code):
+    result = shell("place", "nets.py:net", "--max-regions", most, "--json")
+    assert (result.code, result.json["regions"]) == (code, {"main": 3})
+
+
+def test_an_unknown_unit_is_wrong_usage(shell):
+    assert shell("place", "nets.py:net", "--target", "tpu").code == 2
