@@ -6,18 +6,21 @@ CONSTRAINTS := constraints.txt
 TORCHVISION := 0.28.0
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: clients rewrites demo test test-newest op test-plain-torch lint sweep bench bench-ops model-sizes mutants docs clean matrix matrix-quick zoo precision
+.PHONY: clients rewrites demo test check-pages test-newest op test-plain-torch lint sweep bench bench-ops bench-forms forms model-sizes mutants docs clean matrix matrix-quick zoo precision
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
 
 test: $(VENV)/.test                     ## all tests but the long sweeps
-	$(PYTEST) -n auto --dist loadgroup -m "not slow"
+	$(PYTEST) -n auto --dist loadgroup -m "not slow and not stored"
 
 # tests/lean_torch.py patches torch internals so that decompositions take a third of the time. This
 # target runs the same tests on unpatched torch; it takes several minutes longer than `make test`.
 test-plain-torch: $(VENV)/.test         ## all tests but the long sweeps, without patches of torch
-	PLAIN_TORCH=1 $(PYTEST) -n auto --dist loadgroup -m "not slow"
+	PLAIN_TORCH=1 $(PYTEST) -n auto --dist loadgroup -m "not slow and not stored"
+
+check-pages: $(VENV)/.test              ## generated pages and stored figures are those of the code
+	$(PYTEST) -m stored
 
 test-newest:                            ## the same tests with the newest torch and model libraries
 	$(MAKE) test VENV=.venv-newest CONSTRAINTS=constraints-newest.txt TORCHVISION=0.29.2
@@ -61,6 +64,12 @@ bench: $(VENV)/.test
 
 bench-ops: $(VENV)/.test                ## single ops at real sizes into docs/benchmarks.md
 	$(BIN)/python -m benchmarks.ops
+
+bench-forms: $(VENV)/.test              ## forms of target="linux" beside the plain ones into docs/linux.md
+	$(BIN)/python -W ignore -m benchmarks.linux_forms
+
+forms: $(VENV)/.test                    ## ops of models and calls, beside the published converter's, into docs/forms.md
+	$(BIN)/python -W ignore -m benchmarks.forms
 
 zoo: $(VENV)/.test                      ## every model of the zoo as a fleet run, into docs/models.md
 	$(BIN)/python tests/models/page.py --all

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 torch.set_num_threads(1)  # the workers of pytest-xdist share the cores
 # Tests compare programs before and after `optimize()`, so saving must not call it.
 os.environ["COREAI_TORCH_OPTIMIZE"] = "0"
-# A fork of a process that imported everything takes 0.1 s; tests/program/test_native_step.py forks.
+# A fork of a process that imported everything takes 0.1 s; tests/sandbox/test_step.py forks.
 os.environ["COREAI_TORCH_FORK"] = "0"
 
 import lazy_import  # noqa: E402

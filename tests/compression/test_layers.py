@@ -199,10 +199,12 @@ def test_compression_ops_accept_packed_integers():
     assert torch.equal(PalettizeModule(packed, lut)(), plain)
 
 
-def test_float4_has_shape_and_dtype_of_its_bytes():
+def test_float4_has_the_shape_of_its_values_and_the_dtype_of_its_bytes():
     bytes_ = torch.tensor([[0x21, 0x9F]], dtype=U8)
     packed = Float4Tensor(bytes_)
-    assert (packed.shape, packed.dtype) == (bytes_.shape, U8)
+    assert (packed.shape, packed.dtype) == (packed.unpack().shape, U8) == ((1, 4), U8)
+    assert packed.numel() == 4
+    assert packed.clone().shape == (1, 4)
     assert packed.unpack().tolist() == [[0.5, 1.0, -6.0, -0.5]]
     assert packed.elem is bytes_
     module = nn.Module()
@@ -217,6 +219,7 @@ def test_float4_has_shape_and_dtype_of_its_bytes():
     ("make", "error", "message"),
     [
         (lambda: Float4Tensor(torch.zeros(2)), TypeError, "packed bytes"),
+        (lambda: Float4Tensor(torch.tensor(1, dtype=U8)), ValueError, "not a scalar"),
         (lambda: UintxTensor(torch.zeros(2, dtype=U8), 5), ValueError, "5 bits"),
         (lambda: UintxTensor(torch.zeros(2, dtype=U8), 4, (3, 3)), ValueError, "takes 5 bytes"),
     ],

@@ -146,6 +146,13 @@ SECTIONS = (
         ("Finding", "Rule", "rules_for"),
     ),
     Section(
+        "Placement",
+        "coreai_torch.targets.placing",
+        "An estimate of the unit that runs each op: [placement](placement.md). "
+        "`placement` is a name of `coreai_torch.targets` too.",
+        ("placement", "Placement", "PlacedOp", "Border", "Change", "PlacementRule"),
+    ),
+    Section(
         "Supported ops",
         "coreai_torch.supported_ops",
         "The data of `coreai-torch ops` and of [the op table](ops.md).",

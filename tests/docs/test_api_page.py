@@ -78,6 +78,7 @@ def documented():
                     yield f"{name}.{part}", member
 
 
+@pytest.mark.stored
 def test_pages_are_up_to_date():
     made = dict(api_page.pages())
     stale = [

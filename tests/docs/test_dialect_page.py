@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
+
 from coreai_torch.ir import dialect
 from tests.docs import dialect_page
 
 
+@pytest.mark.stored
 def test_pages_are_up_to_date():
     made = dict(dialect_page.pages())
     stale = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.docs import tutorial_page
 
 
@@ -12,6 +14,7 @@ def test_notebook_runs(tmp_path, monkeypatch):
     assert (tmp_path / "shapes.aimodel").is_dir()
 
 
+@pytest.mark.stored
 def test_page_is_up_to_date():
     assert tutorial_page.PAGE.read_text() == tutorial_page.page(tutorial_page.cells()), (
         "run: python -m tests.docs.tutorial_page"

@@ -100,7 +100,8 @@ def page(kept: Verdicts, measured: Runs) -> Iterator[str]:
         yield _tally(library, kept)
     yield ""
     yield (
-        "*Ops* counts the ops of the optimized program without constants. *s* is the CPU time "
+        "*Ops* counts the ops of the optimized program without constants; [forms](forms.md) "
+        "compares them with those of the published converter. *s* is the CPU time "
         "from building the model to the comparison. *error* is the largest difference relative to "
         "the largest value of the output. *composites* are calls that the compiler knows by name."
     )

@@ -16,6 +16,7 @@ def kept():
     return page.load()
 
 
+@pytest.mark.stored
 def test_every_verdict_names_a_recorded_run(kept):
     commits = [run["commit"] for run in page.runs()]
     assert len(set(commits)) == len(commits)
@@ -39,5 +40,6 @@ def test_errors_are_within_tolerance(kept):
         assert row.refused or verdict["error"] <= row.tolerance, name
 
 
+@pytest.mark.stored
 def test_page_is_up_to_date(kept):
     assert page.PAGE.read_text() == "\n".join(page.page(kept, page.runs())) + "\n"

@@ -29,6 +29,7 @@ def test_model_at_its_published_size(name):
     assert not verdict.failure, f"{verdict.failure}\n{verdict.trace}"
 
 
+@pytest.mark.stored
 def test_stored_verdicts_pass():
     stored = published_sizes.load()
     assert {v["commit"] for v in stored["models"].values()} == {r["commit"] for r in stored["runs"]}

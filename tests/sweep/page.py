@@ -8,6 +8,7 @@ from typing import Any
 from coreai_torch.supported_ops import supported
 
 from .. import provenance
+from ..forms import stored, words
 from . import entries
 from .known_refusals import KNOWN_REFUSALS
 from .outcome import ATTEMPTED, Kind
@@ -169,15 +170,26 @@ def _registry() -> Iterator[str]:
     yield ""
     yield (
         "Ops with a lowering or a decomposition in the converter, and the dtypes of their cases; "
-        "*dynamic*: the cases also run with dynamic sizes. Ops that torch's default "
-        "decompositions turn into these convert too."
+        "*dynamic*: the cases also run with dynamic sizes; *form*: the ops that its cases convert "
+        "to, without constants. Ops that torch's default decompositions turn into these convert "
+        "too."
     )
     yield ""
+    forms = words.by_op(stored.read())
     rows = (
-        (f"`{op.name}`", op.how, ", ".join(op.dtypes), "yes" if op.dynamic else "", op.notes)
+        (
+            *(f"`{op.name}`", op.how, forms.get(_short(op.name), "")),
+            *(", ".join(op.dtypes), "yes" if op.dynamic else "", op.notes),
+        )
         for op in supported()
     )
-    yield from _table(("op", "how", "dtypes", "dynamic", "notes"), rows)
+    yield from _table(("op", "how", "form", "dtypes", "dynamic", "notes"), rows)
+
+
+def _short(op: str) -> str:
+    """Return the name of an op in the names of its cases: `flip` for `aten.flip.default`."""
+    namespace, _, rest = op.removesuffix(".default").partition(".")
+    return rest if namespace == "aten" else f"{namespace}::{rest}"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from .outcome import Kind, Outcome, Verdict
 ROOT = Path(__file__).parents[2]
 PATIENCE = 300  # seconds that a sample may take
 _ENTRY_PATIENCE = 1800  # and all samples of an entry
-_PRELOADED = ["torch", "coreai_torch", "coreai_torch.pipeline", "tests.sweep.preloaded"]
+_PRELOADED = ["torch", "coreai_torch", "coreai_torch.api", "tests.sweep.preloaded"]
 
 Samples = set[tuple[str, int]]  # (dtype, index)
 Row = Mapping[str, Any]

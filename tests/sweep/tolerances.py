@@ -19,9 +19,9 @@ LOOSENED: dict[tuple[str, torch.dtype], tuple[float, float, str]] = {
     ),
 }
 
-# Entries that are matrix products. Their 16-bit samples keep shapes and arguments, but have small
-# integers as values, whose sum does not depend on the order: the Linux runtime accumulates float16
-# products in float16, devices and torch in float32.
+# Entries that are matrix products or cumulative sums. Their 16-bit samples keep shapes and
+# arguments, but have small integers as values, whose sum does not depend on the order: the Linux
+# runtime accumulates these in 16 bits, devices and torch in float32.
 PRODUCTS = (
     "__rmatmul__",
     "addbmm",
@@ -30,6 +30,7 @@ PRODUCTS = (
     "addmv",
     "baddbmm",
     "bmm",
+    "cumsum",
     "einsum",
     "inner",
     "linalg.multi_dot",
