@@ -7,9 +7,9 @@ the last key. Other forms that torch accepts are converted to this one outside o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -256,6 +256,7 @@ _PENALTY = (0.0, -1.5, -_INF, 2.0, 0.5, -_INF, 1.0)
 
 @lowers(
     aten.scaled_dot_product_attention.default,
+    ignore=("enable_gqa",),  # heads are shared wherever their numbers differ
     cases=[
         case(*_QKV),
         case(f32(2, 3, 4), f32(2, 5, 4), f32(2, 5, 6)),
@@ -297,9 +298,10 @@ def scaled_dot_product_attention(
     key: Value,
     value: Value,
     attn_mask: Value | None,
-    **options: bool,
+    is_causal: bool,
+    scale: float | None,
 ) -> Value:
-    return attention(ctx, query, key, value, attn_mask, options, products)
+    return attention(ctx, query, key, value, attn_mask, is_causal, scale, products)
 
 
 def attention(
@@ -308,11 +310,10 @@ def attention(
     key: Value,
     value: Value,
     attn_mask: Value | None,
-    options: Mapping[str, Any],
+    is_causal: bool,
+    scale: float | None,
     logits: Logits,
 ) -> Value:
-    """Emit the composite; `options` are the other arguments of the op."""
-    is_causal, scale = options["is_causal"], options["scale"]
     lengths = [ctx.fake(name).shape[-2] for name in ("query", "key")]
     if statically_known_true(lengths[1] == 0):
         dims = [*cai.sizes(query)[:-1], cai.size(value, value.type.rank - 1)]

@@ -42,11 +42,14 @@ def load() -> None:
 
 def _define_ops() -> None:
     global _library
-    _library = torch.library.Library("torchvision", "DEF")
+    _library = torch.library.Library("torchvision", "FRAGMENT")
+    functions = {"nms": nms, "roi_align": roi_align}
     for name, schema in _SCHEMAS.items():
+        if hasattr(torch.ops.torchvision, name):  # a test has defined it
+            continue
         _library.define(name + schema)
-    _library.impl("nms", nms, "CPU")
-    _library.impl("roi_align", roi_align, "CPU")
+        if name in functions:
+            _library.impl(name, functions[name], "CPU")
 
 
 def models(path: str) -> Any:
