@@ -15,6 +15,7 @@ from ..capture.io_plan import IOPlan
 from ..errors import ConversionError
 from ..ir.types import narrow
 from ..passes.externalize.cut import is_number
+from ..torch_compat import aten
 
 _CANDIDATES = 400  # positions that are compared; their pairs take the time
 _PASSED = torch.Tensor | torch.SymInt  # what a part can return; not the tuple of several results
@@ -149,14 +150,17 @@ def _crossing(steps: Steps, plan: IOPlan) -> tuple[list[int], set[int]]:
             crossing[cut] += 1
         if _is_unbacked(node) or not isinstance(node.meta["val"], _PASSED):
             blocked.update(cuts)
-        if _is_fused(node):
+        if _may_be_fused(node, steps):
             blocked.add(at)
     return crossing, blocked
 
 
-def _is_fused(node: fx.Node) -> bool:
-    """Return whether a node is a batch norm, which is fused into the convolution before it."""
-    return "batch_norm" in str(node.target)
+def _may_be_fused(node: fx.Node, steps: Steps) -> bool:
+    """Return whether `fuse_batch_norm` may merge a node into the layer before it."""
+    if "batch_norm" in str(node.target):
+        return True
+    is_known = [a in steps.weights or a in steps.constants for a in node.all_input_nodes]
+    return node.target is aten.mul.Tensor and any(is_known)
 
 
 def _is_unbacked(node: fx.Node) -> bool:

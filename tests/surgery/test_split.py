@@ -185,9 +185,7 @@ def test_constants_do_not_cross_and_batch_norms_stay_fused(tmp_path):
     assert [len(part.inputs) for part in manifest.parts] == [1, 1, 1]
     assert "table" in manifest.shared_weights
     with coreai_torch.load_parts(tmp_path / "net") as net:
-        got, want = net(x)["y"], run(whole, {"x": x})["y"]
-    # A scale per channel is fused into its convolution unless a cut divides them.
-    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+        assert same_bytes(net(x)["y"], run(whole, {"x": x})["y"])
 
 
 @pytest.mark.parametrize(
