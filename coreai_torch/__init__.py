@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ._import_hook import after_import
 
 if TYPE_CHECKING:
-    from .api import convert
+    from .api import convert, prepare
+    from .asset.loaded import load
     from .asset.metadata import read_metadata
     from .compression.compressing import compress
     from .compression.measuring import sensitivity
@@ -47,7 +48,9 @@ __all__ = [
     "generate_composite_decl",
     "get_decomp_table",
     "lint",
+    "load",
     "load_parts",
+    "prepare",
     "read_metadata",
     "sensitivity",
     "split",
@@ -70,6 +73,8 @@ _HOME = {
     "generate_composite_decl": "ir.composite",
     "get_decomp_table": "converter",
     "lint": "targets.lint",
+    "load": "asset.loaded",
+    "prepare": "api",
     "sensitivity": "compression.measuring",
     "load_parts": "surgery",
     "read_metadata": "asset.metadata",
@@ -88,6 +93,7 @@ _SUBMODULES = (
     "compression",
     "debugging",
     "errors",
+    "integrations",
     "interpreter",
     "ir",
     "kernels",

@@ -1,5 +1,6 @@
 """`convert`: turn a model or an exported program into a verified, saved Core AI program."""
 
 from .converting import convert
+from .preparing import prepare
 
-__all__ = ["convert"]
+__all__ = ["convert", "prepare"]

@@ -7,7 +7,7 @@ accepts the same models and exported programs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -19,17 +19,17 @@ from .io_plan import IOPlan, Names, plan
 from .scaled_noise import remove_scaled_noise
 from .validate import Rules, undecomposed
 
-Source: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
+Source: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram | Captured"
 _SILENT = Stages(None)
 
 
 @dataclass(frozen=True)
 class Captured:
-    """A decomposed program with its inputs and outputs, and the source that it was made from."""
+    """A decomposed program, the plan of its inputs, states and outputs, and its source."""
 
     program: torch.export.ExportedProgram
     plan: IOPlan
-    source: Source
+    source: torch.nn.Module | torch.export.ExportedProgram
     original: Captured | None = None  # before its inputs or outputs were changed
 
     @property
@@ -49,12 +49,15 @@ def prepare(
     names: Names | None = None,
     stage: Stages = _SILENT,
 ) -> Captured:
-    """Return a decomposed program for a model or an exported program.
+    """Return a decomposed program for a model or an exported program; a captured one as it is.
 
     A model is exported with `args`, `kwargs` and `dynamic_shapes`, and decomposed. An exported
     program is decomposed only if it contains ops that the decomposition table replaces and no
     lowering supports, whatever it was decomposed with before.
     """
+    if isinstance(source, Captured):
+        reject_dynamic_shapes(dynamic_shapes)
+        return source if names is None else replace(source, plan=plan(source.program, names))
     if isinstance(source, torch.nn.Module):
         with stage("exporting"):
             program = export(source, args, kwargs, dynamic_shapes)

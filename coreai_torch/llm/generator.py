@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import tempfile
-import time
-import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +16,7 @@ from coreai.runtime import NDArray
 from torch import Tensor
 
 from ..asset import resources
+from ..asset.runtime_thread import RuntimeThread, load_model
 from ..asset.worker import to_numpy
 from ..errors import GenerationError
 from . import request_checks
@@ -28,10 +24,6 @@ from .program import Description, GenerationProgram
 
 Arrays: TypeAlias = dict[str, NDArray]
 Processor: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-
-# A thread of the runtime (coreai-core 1.0.0b3) may request the interpreter lock while Python shuts
-# down, which aborts the process; seconds to wait for it.
-EXIT_DELAY = 0.1
 
 
 class Generator:
@@ -45,11 +37,7 @@ class Generator:
         resources_to_close = ExitStack()
         asset = _asset(source, resources_to_close)
         self.description = Description.from_asset(asset)
-        # The thread has its own event loop: a notebook already runs one in the main thread.
-        self._thread = ThreadPoolExecutor(1, "coreai-generator")
-        self._loop = asyncio.new_event_loop()
-        weakref.finalize(self, _release, self._thread, self._loop, resources_to_close)
-        atexit.register(time.sleep, EXIT_DELAY)
+        self._wait = RuntimeThread("coreai-generator", resources_to_close).wait
         # Keep the model: functions return garbage once it is garbage-collected.
         self._model = self._wait(load_model(asset))
         names = self._model.function_names
@@ -194,9 +182,6 @@ class Generator:
         results = self._wait(function(feeds | source, state=self._states))
         return _tensor(results["logits"]).float()
 
-    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self._thread.submit(self._loop.run_until_complete, work).result()
-
 
 def _asset(source: GenerationProgram | AIModelAsset | Path | str, stack: ExitStack) -> AIModelAsset:
     """Return a saved asset; a program is saved to a folder that `stack` removes."""
@@ -216,18 +201,6 @@ def _asset(source: GenerationProgram | AIModelAsset | Path | str, stack: ExitSta
         f"Generator cannot run a {type(source).__name__}\n"
         f"  try   pass {request_checks.CONVERT}, an asset that was saved from it, or its path"
     )
-
-
-async def load_model(asset: AIModelAsset) -> Any:
-    """Load the model; it does not need the files that the context removes on exit."""
-    async with asset.executable() as model:
-        return model
-
-
-def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop, stack: ExitStack) -> None:
-    thread.shutdown()
-    loop.close()
-    stack.close()
 
 
 def _array(value: Tensor, port: Any) -> NDArray:

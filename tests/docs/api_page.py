@@ -30,6 +30,7 @@ OMITTED = {"extra_repr"}
 
 # Returned by other calls: omit the signature of the constructor.
 RETURNED = {"Comparator", "Ctx", "Function", "LevelOrderStrategy", "Module", "Program", "Validator"}
+RETURNED |= {"LoadedProgram"}
 RETURNED |= {
     "llm.GenerationProgram",
     "llm.BundleReport",
@@ -93,6 +94,12 @@ SECTIONS = (
         "The methods of converted programs, which are objects of `AIProgram` of "
         "`coreai.authoring`; `str` gives the MLIR.",
         ("Program",),
+    ),
+    Section(
+        "Loaded programs",
+        "coreai_torch.asset.loaded",
+        "The result of `load`.",
+        ("LoadedProgram", "LoadedFunction", "Port"),
     ),
     Section(
         "Composite ops",
@@ -194,6 +201,12 @@ SECTIONS = (
         ("export", "check", "BundleReport", "load", "LanguageModel", "evaluate")
         + ("EvaluationReport", "convert", "GenerationProgram", "Generator"),
         prefix="llm.",
+    ),
+    Section(
+        "Models of transformers",
+        "coreai_torch.integrations.transformers",
+        "The backend `coreai` of `transformers.exporters`: [guide](transformers-guide.md).",
+        ("CoreAIExporter", "CoreAIConfig", "CoreAIModelRunner", "register"),
     ),
     Section(
         "Validator",

@@ -21,7 +21,7 @@ import torch  # noqa: F401
 SMALL = {"coreai", "torch", "numpy", "rich", "typer", "sympy"}
 # A fork copies the page tables of these, so they are imported for the packages that use them only.
 LARGE = {"transformers", "tokenizers", "safetensors", "dask", "distributed", "pyarrow", "yaml"}
-USERS = ("coreai_torch.llm.", "coreai_torch.fleet.")
+USERS = ("coreai_torch.llm.", "coreai_torch.fleet.", "coreai_torch.integrations.")
 ROOT = Path(__file__).parents[2] / "coreai_torch"
 
 

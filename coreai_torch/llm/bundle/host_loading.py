@@ -18,9 +18,9 @@ from coreai.authoring import AIModelAsset
 from ...asset.array_memory import can_write
 from ...asset.host_program import can_edit, load_edited
 from ...asset.host_states import StateEditor
+from ...asset.runtime_thread import load_model
 from ...errors import ConversionError
 from ...interpreter.plan import evaluate
-from ..generator import load_model
 
 Load: TypeAlias = Callable[[AIModelAsset], Awaitable[Any]]
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import math
-import time
-import weakref
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +12,10 @@ from coreai.runtime import NDArray
 from torch import Tensor
 
 from ...asset import resources
+from ...asset.runtime_thread import RuntimeThread, load_model
 from ...asset.worker import to_numpy
 from ...errors import GenerationError
 from ...numerics.arrays import array, tensor
-from ..generator import EXIT_DELAY, load_model
 from .host_loading import Load
 from .metadata import DTYPE_KEY, INPUTS, KEYS, LOGITS, MAIN, BundleMetadata
 from .states import States
@@ -86,11 +81,7 @@ class BundleRuntime:
         self._load()
 
     def _load(self) -> None:
-        # The thread has its own event loop: a notebook already runs one in the main thread.
-        self._thread = ThreadPoolExecutor(1, "coreai-bundle")
-        self._loop = asyncio.new_event_loop()
-        weakref.finalize(self, _release, self._thread, self._loop)
-        atexit.register(time.sleep, EXIT_DELAY)
+        self._wait = RuntimeThread("coreai-bundle").wait
         # Keep the model: functions return garbage once it is garbage-collected.
         self._model = self._wait(self.load_asset(resources.asset_at(self.asset)))
         self.function_names = list(self._model.function_names)
@@ -169,9 +160,6 @@ class BundleRuntime:
         states.write(found, total)
         return found[LOGITS][0]
 
-    def _wait(self, work: Any) -> Any:
-        return self._thread.submit(self._loop.run_until_complete, work).result()
-
 
 class TorchRuntime(BundleRuntime):
     """The same function, computed op by op in torch, on the CPU or a GPU."""
@@ -249,8 +237,3 @@ class Sequence:
 def _next_slots(slots: int) -> int:
     """Return a quarter more slots, in multiples of 64."""
     return FIRST_SLOTS_HERE * -(-(slots + slots // 4 + 1) // FIRST_SLOTS_HERE)
-
-
-def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop) -> None:
-    thread.shutdown()
-    loop.close()

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
-import time
-import weakref
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +12,10 @@ from coreai.runtime import NDArray
 from torch import Tensor
 
 from ....asset import resources
+from ....asset.runtime_thread import RuntimeThread, load_model
 from ....asset.worker import to_numpy
 from ....errors import GenerationError
 from ....numerics.arrays import array, tensor
-from ...generator import EXIT_DELAY, load_model
 from ..host_loading import Load
 from ..metadata import MAIN
 
@@ -29,11 +24,7 @@ class NativeFunction:
     """A function on the runtime of this machine."""
 
     def __init__(self, asset: Path, load: Load = load_model) -> None:
-        # The thread has its own event loop: a notebook already runs one in the main thread.
-        self._thread = ThreadPoolExecutor(1, "coreai-vision")
-        self._loop = asyncio.new_event_loop()
-        weakref.finalize(self, _release, self._thread, self._loop)
-        atexit.register(time.sleep, EXIT_DELAY)
+        self._wait = RuntimeThread("coreai-vision").wait
         # Keep the model: functions return garbage once it is garbage-collected.
         self._model = self._wait(load(resources.asset_at(asset)))
         self.function_names = list(self._model.function_names)
@@ -55,9 +46,6 @@ class NativeFunction:
         """Return the shape and the dtype of a state."""
         port = self.ports.state_descriptor(name)
         return tuple(map(int, port.shape)), tensor(np.zeros(1, dtype=port.dtype)).dtype
-
-    def _wait(self, work: Any) -> Any:
-        return self._thread.submit(self._loop.run_until_complete, work).result()
 
 
 class TorchFunction:
@@ -93,8 +81,3 @@ def _check_main(asset: Path, names: list[str]) -> None:
             f"{asset} has the functions {names}, but not {MAIN!r}\n"
             "  try   export the bundle again with coreai_torch.llm.export"
         )
-
-
-def _release(thread: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop) -> None:
-    thread.shutdown()
-    loop.close()

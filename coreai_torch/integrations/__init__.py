@@ -1,0 +1,1 @@
+"""Converters for the export interfaces of other libraries, each imported on its own."""

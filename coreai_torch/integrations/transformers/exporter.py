@@ -1,0 +1,186 @@
+"""`CoreAIExporter`: from a model of transformers to a Core AI program."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from coreai.authoring import AIModelAsset, AIProgram
+from transformers.exporters import auto
+from transformers.exporters.base import EXPORT_MANIFEST_FILE
+from transformers.exporters.configs import DynamoConfig
+from transformers.exporters.exporter_dynamo import DynamoExporter
+
+from ... import TorchConverter, compress, convert, prepare
+from ...errors import ConversionError
+from ...torch_compat import pytree
+from .config import FORMAT, CoreAIConfig
+from .runner import CoreAIModelRunner
+from .structure import KEY, Recorder, Result, Structure, names_of_leaves
+
+_FILES = ("main.mlirb", "main.hash", "metadata.json")  # of an asset
+
+
+class CoreAIExporter(DynamoExporter):  # type: ignore[misc]  # mypy does not follow transformers
+    """Export a model of transformers to a verified Core AI program.
+
+    ```text
+    exported = CoreAIExporter().export(model, inputs, CoreAIConfig())
+    exported.save_pretrained("exported")  # model.aimodel, export.json, config.json
+    logits = ExportedModel.from_pretrained("exported")(**inputs).logits
+    ```
+    """
+
+    export_format = FORMAT
+    config_class = CoreAIConfig
+    program_suffix = ".aimodel"
+
+    required_packages = ("torch", "coreai_torch")
+    tested_versions: dict[str, str] = {}  # noqa: RUF012  as in the base class
+
+    def __init__(self) -> None:
+        """Register the backend, so that the results run."""
+        super().__init__()
+        register()
+
+    def export_program(
+        self,
+        model: torch.nn.Module,
+        sample_inputs: MutableMapping[str, Any],
+        config: CoreAIConfig,
+    ) -> tuple[AIProgram, Any]:
+        """Export, convert and verify one graph; return it with its metadata."""
+        if config.compression is not None:
+            model = copy.deepcopy(model)
+            compress(model, config.compression)
+        recorder = Recorder()
+        with _recording(model, recorder, states=config.states):
+            exported, metadata = super().export_program(
+                model, sample_inputs, config=_for_dynamo(config)
+            )
+        metadata.out_spec, metadata.out_constants = recorder.spec, recorder.constants
+        return _converted(exported, recorder, config), metadata
+
+    @classmethod
+    def save_program(cls, program: AIProgram | AIModelAsset, path: Path | str) -> None:
+        """Write an asset; one that is there is replaced."""
+        path = _final(Path(path))
+        if isinstance(program, AIProgram):
+            program.save_asset(path)
+        elif Path(program.path).resolve() != path.resolve():
+            shutil.rmtree(path, ignore_errors=True)
+            shutil.copytree(program.path, path)
+
+    @classmethod
+    def load_program(cls, path: Path | str) -> AIModelAsset:
+        """Read an asset."""
+        return AIModelAsset.load(Path(path))
+
+    @classmethod
+    def program_files(cls, filename: str) -> list[str]:
+        """Return the files of an asset, which is a folder."""
+        return [f"{filename}/{name}" for name in _FILES]
+
+
+def register() -> None:
+    """Register the backend `coreai`, so that the auto classes of transformers find it."""
+    known = auto.EXPORT_BACKENDS.get(FORMAT)
+    if known is None or known.exporter is not CoreAIExporter:
+        auto.register_backend(CoreAIExporter, CoreAIModelRunner)
+
+
+def _for_dynamo(config: CoreAIConfig) -> DynamoConfig:
+    """Return the options of the export alone; quantizers of the FX graph accept its format."""
+    return DynamoConfig(
+        dynamic=config.dynamic,
+        strict=config.strict,
+        dynamic_shapes=config.dynamic_shapes,
+        prefer_deferred_runtime_asserts_over_guards=(
+            config.prefer_deferred_runtime_asserts_over_guards
+        ),
+        quantizer=config.quantizer,
+    )
+
+
+@contextmanager
+def _recording(model: torch.nn.Module, recorder: Recorder, *, states: bool) -> Iterator[None]:
+    """Let the forward of a model return the tensors alone that are no arguments, by name."""
+    original = model.forward
+
+    def forward(**arguments: Any) -> dict[str, Any]:
+        if not states:  # what the model writes is a copy, which is returned
+            arguments = pytree.tree_map_only(torch.Tensor, torch.clone, arguments)
+        held = pytree.tree_leaves(arguments)  # so that no id is used again
+        names = zip(held, names_of_leaves(arguments), strict=True)
+        known = {id(leaf): name for leaf, name in names if name and states}
+        return recorder.tensors_of(original(**arguments), known)
+
+    model.forward = forward
+    try:
+        yield
+    finally:
+        model.forward = original
+
+
+def _converted(
+    exported: torch.export.ExportedProgram, recorder: Recorder, config: CoreAIConfig
+) -> AIProgram:
+    converter = TorchConverter(recognize=config.recognize, target=config.target, exact=config.exact)
+    captured = prepare(exported, converter=converter)
+    ports = _names_of_ports(exported)
+    plan = captured.plan
+    inputs = [ports.get(port.node.name, port.name) for port in plan.inputs]
+    states = [ports.get(port.node.name, port.name) for port in plan.states]
+    results = [_beside(states, result) for result in recorder.results]
+    outputs = [result.output for result in results if result.output]
+    program = convert(
+        captured,
+        input_names=inputs,
+        output_names=outputs,
+        state_names=states,
+        precision=config.precision,
+        converter=converter,
+        verify=config.verify,
+    )
+    structure = Structure(tuple(inputs), tuple(states), tuple(results))
+    program.metadata[KEY] = json.dumps(structure.as_dict())
+    return program
+
+
+def _beside(states: Sequence[str], result: Result) -> Result:
+    """Return a result with another name than the states, as a program requires."""
+    if result.output not in states:
+        return result
+    return replace(result, output=f"output.{result.output}")
+
+
+def _names_of_ports(exported: torch.export.ExportedProgram) -> dict[str, str]:
+    """Return the path of each argument by the name of its placeholder."""
+    _, kwargs = exported.example_inputs
+    names, placeholders = names_of_leaves(kwargs), exported.graph_signature.user_inputs
+    if len(names) != len(placeholders):
+        raise ConversionError(
+            f"the program has {len(placeholders)} inputs for {len(names)} arguments\n"
+            "  try   pass inputs of types that transformers registers with torch's pytree"
+        )
+    return {str(p): name for p, name in zip(placeholders, names, strict=True) if name}
+
+
+def _final(path: Path) -> Path:
+    """Return where to write an asset for `save_pretrained`.
+
+    It writes to a new folder and renames each file over the old one, which fails for
+    folders that are not empty. An old asset is replaced in one step instead.
+    """
+    folder = path.parent.parent
+    staged = path.parent.name.startswith(tempfile.gettempprefix())
+    old = folder / path.name
+    return old if staged and (folder / EXPORT_MANIFEST_FILE).exists() and old.is_dir() else path
