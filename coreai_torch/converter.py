@@ -49,7 +49,7 @@ from .passes.recognize import (
 )
 from .precision import Precision, PrecisionReport, set_report
 from .progress import progress
-from .targets import Target, registry_of, rewrites
+from .targets import Rewriting, Target, registry_of, rewrites
 
 
 def get_decomp_table() -> dict[Any, Callable[..., Any]]:
@@ -126,7 +126,7 @@ class TorchConverter:
         self._decompositions = OwnDecompositions(decompositions)
         self._dump_passes = None if dump_passes is None else Path(dump_passes)
         self._reports: dict[str, RecognitionReport] = {}
-        self._rewrites = chosen.rewrites()
+        self._unit, self._rewrites = chosen.unit, chosen.rewrites()
         self._precision = Precision.of(precision)
         for entry in recognized_composites.lowerings() if self._composites else ():
             self._registry.add(entry)
@@ -217,7 +217,7 @@ class TorchConverter:
         for one in chosen:
             overflow.warn(one.program)
             narrowed_floats.warn(one.program)
-        done: list[rewrites.Rewritten] = []
+        rewriting = Rewriting(self._unit, self._rewrites)
         with progress("converting", sum(len(one.program.graph.nodes) for one in chosen)) as advance:
             program = build(
                 chosen,
@@ -227,11 +227,11 @@ class TorchConverter:
                 dump_passes=self._dump_passes,
                 optimize_at_save=self._optimize is None,
                 exact=self._exact,
-                finish=(fold_emitted, lambda m: done.extend(rewrites.apply(m, self._rewrites))),
+                finish=(fold_emitted, rewriting),
             )
         set_report(program, {c.entrypoint: c.precision for c in chosen if c.precision is not None})
-        program.rewrites = tuple(done)
-        program.metadata |= rewrites.as_metadata(done)
+        program.rewrites, program.regions = tuple(rewriting.done), rewriting.regions
+        program.metadata |= rewrites.as_metadata(rewriting.done)
         sizes = {one.entrypoint: size_ranges(one.program, one.plan) for one in chosen}
         program.metadata |= {SIZES: sizes} if any(sizes.values()) else {}
         program.metadata |= {FORM: {"exact": True}} if self._exact else {}
@@ -260,7 +260,7 @@ class TorchConverter:
         other = self._copy()
         if target.unit is not None:
             other._registry = self._registry.with_base(registry_of(target.unit))
-            other._rewrites = target.rewrites()
+            other._unit, other._rewrites = target.unit, target.rewrites()
         other._exact = self._exact or target.exact
         return other
 

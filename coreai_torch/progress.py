@@ -98,6 +98,11 @@ class Stages:
             yield
         self._console.print(f"{name:<12}{over:>14}  {watch.seconds:7.1f} s  {peak_memory():>7,} MB")
 
+    def note(self, text: object) -> None:
+        """Print a line on a terminal."""
+        if self._console is not None:
+            self._console.print(str(text))
+
     def _waiting(self, what: str) -> Any:
         """Return a line that shows time and memory while the stage runs."""
         from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn

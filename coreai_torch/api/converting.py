@@ -101,6 +101,8 @@ def convert(
             one.stage(staging)
         with stage("converting", ops=sum(one.nodes for one in found), live=False):
             result = staging.to_coreai()
+        if result.regions is not None:
+            stage.note(result.regions)
         result.metadata |= described
         options.ports.describe(found[0].captured, result)
         set_report(result, {one.name: one.report for one in found if one.report is not None})

@@ -28,6 +28,7 @@ class Keywords(TypedDict, total=False):
     exact: bool
     safe: bool
     skip_rewrites: Collection[str]
+    extra_rewrites: Collection[str]
 
 
 class NamedKeywords(Keywords, total=False):

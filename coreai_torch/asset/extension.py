@@ -41,6 +41,7 @@ def converted(mlir_module: Any, *, optimize_at_save: bool = False, tested: bool 
     program.metadata = {}
     program.port_notes = ()
     program.rewrites = ()
+    program.regions = None
     return cast(Program, program)
 
 

@@ -39,6 +39,7 @@ class Program(AIProgram):  # type: ignore[misc]  # coreai-core ships no types th
     metadata: dict[str, Any]  # saved in the asset, with that given to `save_asset`
     port_notes: tuple[str, ...] = ()  # inputs and outputs whose dtype differs from the model's
     rewrites: Sequence[Any] = ()  # what `target` rewrote, one `Rewritten` for each place
+    regions: Any = None  # `RegionCounts` for a target that placement can be estimated for
 
     @property
     def mlir_module(self) -> Any:

@@ -159,10 +159,20 @@ def read(source: Source, *, largest: int | None = None) -> Program:
             f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind} is not a Core AI program\n"
             f"  try   {hint}pass an AIProgram, an AIModelAsset or the path of an .aimodel"
         )
-    operations = mlir_module_of(source).body.operations
+    return read_module(mlir_module_of(source), largest=largest, blobs=blobs)
+
+
+def read_module(
+    module: Any,
+    *,
+    largest: int | None = None,
+    blobs: Mapping[str, torch.Tensor] | None = None,
+) -> Program:
+    """Read a raw module, which may still be open; `blobs` are the files of its constants."""
+    operations = module.body.operations
     graphs = [op for op in operations if op.operation.name == "coreai.graph"]
     values: dict[tuple[str, Type], torch.Tensor] = {}
-    read_ = (_Reader(blobs, largest, values).function(graph) for graph in graphs)
+    read_ = (_Reader(blobs or {}, largest, values).function(graph) for graph in graphs)
     return Program({function.name: function for function in read_})
 
 

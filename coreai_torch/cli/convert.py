@@ -107,6 +107,10 @@ def convert(
         list[str] | None,
         typer.Option(help="The id of a rewrite to leave out, as HAZ11; can be repeated."),
     ] = None,
+    rewrite: Annotated[
+        list[str] | None,
+        typer.Option(help="The id of a rewrite on request, as PLACE15; can be repeated."),
+    ] = None,
     outputs: Outputs = "",
     image: Images = None,
     bool_ports: BoolPorts = "bool",
@@ -146,6 +150,7 @@ def convert(
         exact=exact,
         safe=safe,
         skip_rewrites=no_rewrite or (),
+        extra_rewrites=rewrite or (),
         metadata=described,
         **port_options(outputs, image, bool_ports, labels),
         sizes=parse_sizes(sizes or ()),
@@ -175,6 +180,9 @@ def _result(program: Program, output: Path, *, verified: bool) -> tuple[dict[str
     }
     checked = "numbers equal PyTorch's" if verified else "numbers not checked"
     lines = [f"{output}: {counted(count, 'op')}, {size(contents.file_bytes or 0)}, {checked}"]
+    if program.regions is not None:
+        data["regions"] = dataclasses.asdict(program.regions)
+        lines.append(str(program.regions))
     if program.rewrites:
         data["rewrites"] = [dataclasses.asdict(one) for one in program.rewrites]
         lines.append(f"{counted(len(program.rewrites), 'rewrite')} for the target:")

@@ -7,6 +7,7 @@ from importlib import import_module
 from ..lowering.registry import BUILTIN, LINUX, Registry
 from .options import Target
 from .placing import placement
+from .rewriting import Rewriting
 
 
 def registry_of(target: str | None) -> Registry:
@@ -17,4 +18,4 @@ def registry_of(target: str | None) -> Registry:
     return LINUX
 
 
-__all__ = ["Target", "placement", "registry_of"]
+__all__ = ["Rewriting", "Target", "placement", "registry_of"]

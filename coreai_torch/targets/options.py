@@ -23,12 +23,14 @@ class Target:
             that takes more than two ops; the page of ops lists what differs without it.
         safe: False applies no rewrites.
         skip_rewrites: ids of rewrites to leave out, as ["HAZ11"].
+        extra_rewrites: ids of rewrites that apply on request only, as ["PLACE15"].
     """
 
     unit: str | None = None
     exact: bool = False
     safe: bool = True
     skip_rewrites: Collection[str] = ()
+    extra_rewrites: Collection[str] = ()
 
     def __post_init__(self) -> None:
         """Raise for an unknown unit or rewrite."""
@@ -49,4 +51,6 @@ class Target:
 
     def rewrites(self) -> tuple[Rewrite, ...]:
         """Return the rewrites for the unit."""
-        return rewrites.chosen(self.unit, safe=self.safe, without=self.skip_rewrites)
+        return rewrites.chosen(
+            self.unit, safe=self.safe, without=self.skip_rewrites, also=self.extra_rewrites
+        )

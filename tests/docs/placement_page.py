@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from coreai_torch.targets.placing import RULES, PlacementRule
+from tests.targets import bar
 
 PAGE = Path(__file__).parents[2] / "docs" / "placement.md"
+_MODELS = (
+    'Estimated regions of models in float16 with float16 ports and `target="neural_engine"`, as '
+    "lowered and with the rewrites, from `python -m tests.targets.bar`. Models of transformers "
+    "have few layers and small pictures. *Ops elsewhere* says why an op leaves the unit."
+)
 _MARK = "<!-- made by `python -m tests.docs.placement_page`; do not edit below -->"
 
 
@@ -15,7 +21,10 @@ def page() -> str:
     head = PAGE.read_text().partition(_MARK)[0]
     heads = ("code", "units", "effect", "construct", "what to do", "confidence", "report")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    return "\n".join([head + _MARK, "", *lines, *map(_row, RULES)]) + "\n"
+    rules = [*lines, *map(_row, RULES)]
+    return (
+        "\n".join([head + _MARK, "", *rules, "", "## Models", "", _MODELS, "", *bar.lines()]) + "\n"
+    )
 
 
 def _row(rule: PlacementRule) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coreai_torch.targets.lint import RULES
+from coreai_torch.targets.placing import RULES as PLACEMENT_RULES
 from coreai_torch.targets.rewrites import REWRITES
 from tests.rewrites import score
 
@@ -29,12 +30,14 @@ def page() -> str:
         "| id | units | construct | emitted | places | report |",
         "|---|---|---|---|---|---|",
     ]
-    rules = {rule.code: rule for rule in RULES}
+    problems = {rule.code: (rule.reason, rule.source) for rule in PLACEMENT_RULES}
+    problems |= {rule.code: (rule.problem, rule.source) for rule in RULES}
     for rewrite in sorted(REWRITES, key=lambda rewrite: rewrite.code):
-        rule = rules[rewrite.code]
+        problem, source = problems[rewrite.code]
+        emitted = f"{rewrite.summary}{'; on request' if rewrite.on_request else ''}"
         units = ", ".join(rewrite.units)
         places = str(score.places(rewrite.code))
-        cells = (rewrite.code, units, rule.problem, rewrite.summary, places, rule.source)
+        cells = (rewrite.code, units, problem, emitted, places, source)
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "## Score", "", _SCORE, "", *score.lines()]
     return "\n".join([head + _MARK, "", *lines]) + "\n"

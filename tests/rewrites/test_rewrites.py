@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import runtime
@@ -13,10 +14,14 @@ import coreai_torch
 from coreai_torch import errors, get_decomp_table
 from coreai_torch.asset.reading import read
 from coreai_torch.targets.lint import RULES, lint_program
+from coreai_torch.targets.placing import RULES as PLACEMENT_RULES
+from coreai_torch.targets.placing import placement_of
 from coreai_torch.targets.rewrites import REWRITES, chosen
 
 from .cases import CASES, Call, converter
 
+ON_REQUEST = [rewrite.code for rewrite in REWRITES if rewrite.on_request]
+ALL = coreai_torch.Target("any", extra_rewrites=ON_REQUEST)
 ROWS = [pytest.param(*case, id=f"{case[0]}-{i}") for i, case in enumerate(CASES)]
 TOLERANCE = {torch.float16: (2e-3, 1e-3), torch.float32: (1e-5, 1e-6)}
 
@@ -33,14 +38,17 @@ def converted(code, program, **options):
 
 
 def found(program) -> set[str]:
-    return {finding.code for finding in lint_program(read(program))}
+    source = read(program)
+    ops = [op for unit in ("neural_engine", "gpu") for op in placement_of(source, unit).ops]
+    placed = {rule.code for op in ops for rule in (*op.rules, *op.notes)}
+    return placed | {finding.code for finding in lint_program(source)}
 
 
 @pytest.mark.parametrize(("code", "model", "inputs"), ROWS)
 def test_rewrite_removes_the_hazard_and_keeps_the_numbers(code, model, inputs):
     program = exported(model, inputs)
     assert code in found(converted(code, program))
-    rewritten = converted(code, program, target="any")
+    rewritten = converted(code, program, target=ALL)
     assert code in [one.code for one in rewritten.rewrites]
     assert code not in found(rewritten)
     rewritten.optimize()
@@ -60,15 +68,16 @@ def test_rewrite_removes_the_hazard_and_keeps_the_numbers(code, model, inputs):
 def test_rewrite_can_be_skipped(rewrite):
     code, model, inputs = next(case for case in CASES if case[0] == rewrite.code)
     program = exported(model, inputs)
-    skipped = converted(code, program, target="any", skip_rewrites=[code])
+    skipped = converted(code, program, target=replace(ALL, skip_rewrites=[code]))
     assert code not in [one.code for one in skipped.rewrites]
 
 
 def test_every_rewrite_belongs_to_a_rule():
-    rules = {rule.code: rule for rule in RULES}
+    rules = {rule.code: rule for rule in (*PLACEMENT_RULES, *RULES)}
     for rewrite in REWRITES:
         assert set(rewrite.units) == set(rules[rewrite.code].units)
-        assert rules[rewrite.code].rewrite == rewrite.summary
+    for rule in RULES:
+        assert rule.rewrite == next((r.summary for r in REWRITES if r.code == rule.code), "")
     assert {case[0] for case in CASES} == {rewrite.code for rewrite in REWRITES}
 
 

@@ -87,6 +87,7 @@ CASES = {
     ],
     "PLACE13": [(F.silu, X), (F.relu, X)],
     "PLACE14": [(F.gelu, X), (lambda x: F.gelu(x, approximate="tanh"), X)],
+    "PLACE15": [(nn.Linear(4, 5).half(), SQUARE), (nn.Conv2d(3, 4, 1).half(), X)],
     "HAZ08": [(loop, X), (lambda x: x * 2, X)],
     "HAZ15": [(lambda x: x.argmax(-1), X), (lambda x: x.amax(-1), X)],
     "HAZ52": [(lambda x, i: x[i], X, ROWS), (lambda x: x[:1], X)],
@@ -114,7 +115,8 @@ def hand_made(name, *types, constants=(), **attributes):
     given = [*types, *(type_ for type_, _ in constants)]
     computed = op(name, operands, [200], [types[0]], given, **attributes)
     ports = [made.Port(f"x{n}", type_) for n, type_ in enumerate(types)]
-    return made.program(made.function([*listed, computed], ports))
+    returned = op("output", [200], [], [], [types[0]])
+    return made.program(made.function([*listed, computed, returned], ports))
 
 
 WIDE = tensor("f16", 2, 70_000)

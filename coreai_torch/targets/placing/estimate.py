@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...asset.reading import DYNAMIC, Op, Program, Source, Type, bytes_of, read
+from ...asset.reading import DYNAMIC, Op, Program, Source, Type, bytes_of, read, read_module
 from ...asset.summary import ops_of
 from ...errors import ConversionError
 from ..lint.view import FunctionView, ProgramView, kind
@@ -142,6 +142,25 @@ def placement_of(program: Program, target: str) -> Placement:
     return Placement(target, tuple(ops), runs, tuple(borders), tuple(changes[:_SHOWN]))
 
 
+@dataclass(frozen=True)
+class RegionCounts:
+    """The estimated regions of a program as it was lowered, and after the rewrites of a target."""
+
+    target: str
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        """Return one line."""
+        count = f"{self.after} region{'' if self.after == 1 else 's'}"
+        return f"{self.target}: {count}, {self.before} without rewrites; {ESTIMATE}"
+
+
+def count_regions(module: Any, target: str) -> int:
+    """Return the estimated regions of a raw module."""
+    return placement_of(read_module(module, largest=_READ), target).regions
+
+
 class _Graph:
     """The computing ops of one function, numbered in order."""
 
@@ -202,15 +221,26 @@ class _Graph:
 
 
 def _computing(view: FunctionView) -> Iterator[Op]:
-    """Yield the ops that compute from inputs; the others are evaluated once, when loaded."""
+    """Yield the ops that compute outputs from inputs; those on constants run once, when loaded."""
     constants: set[int] = set()
-    for op in view.function.body.ops:
+    for op in _used(view.function.body.ops):
         if kind(op) == "output":
             continue
         if not op.regions and kind(op) != "read_handle" and constants.issuperset(op.operands):
             constants.update(op.results)
             continue
         yield op
+
+
+def _used(ops: Sequence[Op]) -> list[Op]:
+    """Return the ops that an output or an effect depends on."""
+    needed: set[int] = set()
+    found = []
+    for op in reversed(ops):
+        if not op.results or needed.intersection(op.results):
+            needed.update(value for value, _ in _reads(op))
+            found.append(op)
+    return found[::-1]
 
 
 def _reads(op: Op) -> Iterator[tuple[int, Type]]:

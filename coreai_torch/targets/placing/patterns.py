@@ -119,6 +119,13 @@ def is_product_of_product(program: ProgramView, view: FunctionView, op: Op) -> b
     return any(one is not None and _multiplies_computed(view, one) for one in before)
 
 
+def is_linear(program: ProgramView, view: FunctionView, op: Op) -> bool:
+    """Return whether rows are multiplied with a constant matrix."""
+    if kind(op) != "batch_matmul" or not view.is_constant(op.operands[1]):
+        return False
+    return len(op.operand_types[1].shape) == 2 and len(op.operand_types[0].shape) < 4
+
+
 def _multiplies_computed(view: FunctionView, op: Op) -> bool:
     return kind(op) == "batch_matmul" and not any(map(view.is_constant, op.operands[:2]))
 

@@ -143,6 +143,11 @@ RULES: tuple[PlacementRule, ...] = (
         'nn.GELU(approximate="tanh")', _BINARY, "low", patterns.is_exact_gelu,
     ),
     PlacementRule(
+        "PLACE15", _NE, "slow", "a product with a constant matrix, which may leave the unit; "
+        "others saw it run there", 'a 1x1 convolution: extra_rewrites=["PLACE15"]',
+        f"{_RULES}; {_FORGE}", "low", patterns.is_linear,
+    ),
+    PlacementRule(
         "HAZ09", ("neural_engine", "cpu"), "leaves", "a Metal kernel, which runs on the GPU alone",
         "write it in torch", "coreai-model-zoo, compute units and authoring", "high",
         of_kind("metal4_kernel"),

@@ -17,16 +17,23 @@ TARGETS = ("neural_engine", "gpu", "cpu", "any", "linux")
 
 
 def chosen(
-    target: str | None, *, safe: bool = True, without: Collection[str] = ()
+    target: str | None,
+    *,
+    safe: bool = True,
+    without: Collection[str] = (),
+    also: Collection[str] = (),
 ) -> tuple[Rewrite, ...]:
-    """Return the rewrites for a target: those about its unit, or all of them for `"any"`."""
+    """Return the rewrites for a target: those about its unit, or all of them for `"any"`.
+
+    `also` are the codes of rewrites that apply on request only.
+    """
     if target is not None and target not in TARGETS:
         raise ConversionError(
             f"target is {target!r}\n  try   pass one of {', '.join(map(repr, TARGETS))}"
         )
     codes = [rewrite.code for rewrite in REWRITES]
-    left_out = [without] if isinstance(without, str) else list(without)
-    for code in left_out:
+    left_out, asked = ([x] if isinstance(x, str) else list(x) for x in (without, also))
+    for code in (*left_out, *asked):
         if code not in codes:
             raise ConversionError(
                 f"no rewrite has the id {code!r}\n  try   pass one of {', '.join(sorted(codes))}"
@@ -36,7 +43,9 @@ def chosen(
     return tuple(
         rewrite
         for rewrite in REWRITES
-        if (target == "any" or target in rewrite.units) and rewrite.code not in left_out
+        if (target == "any" or target in rewrite.units)
+        and rewrite.code not in left_out
+        and (not rewrite.on_request or rewrite.code in asked)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -15,7 +15,7 @@ _LAYOUT = (
     *("broadcast_in_dims", "broadcast_to", "broadcast"),
 )
 _COMBINING = ("and", "or", "xor", "bitwise_and", "bitwise_or", "bitwise_xor")
-_LOGIC = (*_COMBINING, "not")
+LOGIC = (*_COMBINING, "not")
 _COMPARISONS = ("equal", "not_equal", "greater")
 _DEPTH = 8
 
@@ -24,14 +24,14 @@ def combined(op: Operation) -> Sequence[Value] | None:
     """Replace the cast of any combination of masks."""
     if not _is_mask_as_number(op):
         return None
-    return [_as_number(op.operands[0], d.dtype(op.results[0]))]
+    return [as_number(op.operands[0], d.dtype(op.results[0]))]
 
 
 def combined_integers(op: Operation) -> Sequence[Value] | None:
     """Replace the cast of a combination of integer comparisons."""
     if not _is_mask_as_number(op):
         return None
-    through = (*_LAYOUT, *_LOGIC)
+    through = (*_LAYOUT, *LOGIC)
     return combined(op) if is_computed_by(op, _compares_integers, through, _DEPTH) else None
 
 
@@ -48,16 +48,18 @@ def _compares_integers(op: Operation) -> bool:
     return kind(op) in _COMPARISONS and d.is_integer(op.operands[0])
 
 
-def _as_number(mask: Value, target: torch.dtype) -> Value:
-    """Return a mask as zeros and ones, with logic as arithmetic."""
+def as_number(
+    mask: Value, target: torch.dtype, leaf: Callable[[Value, torch.dtype], Value] = d.raw_cast
+) -> Value:
+    """Return a mask as zeros and ones, with logic as arithmetic; `leaf` gives those of others."""
     op = producer(mask)
-    if op is None or kind(op) not in (*_LAYOUT, *_LOGIC):
-        return d.raw_cast(mask, target)
+    if op is None or kind(op) not in (*_LAYOUT, *LOGIC):
+        return leaf(mask, target)
     if kind(op) in _LAYOUT:
-        inner = _as_number(op.operands[0], target)
+        inner = as_number(op.operands[0], target, leaf)
         type_ = d.RankedTensorType.get(mask.type.shape, inner.type.element_type)
         return rebuilt(op, [inner, *list(op.operands)[1:]], [type_])[0]
-    parts = [_as_number(value, target) for value in op.operands]
+    parts = [as_number(value, target, leaf) for value in op.operands]
     if kind(op) == "not":
         return d.sub(d.like(parts[0], 1), parts[0])
     if kind(op) in ("and", "bitwise_and"):

@@ -18,14 +18,16 @@ Apply: TypeAlias = Callable[[Operation], Sequence[Value] | None]
 class Rewrite:
     """A construct that is reported to fail on devices, and the ops to emit in its place.
 
-    `code` is that of the lint rule about the construct. `apply` gets one op, emits ops before it
-    and returns the values that replace its results, or returns None and emits nothing.
+    `code` is that of the rule about the construct, of lint or of placement. `apply` gets one op,
+    emits ops before it and returns the values that replace its results, or returns None and emits
+    nothing. `on_request` rewrites apply only if their code is asked for.
     """
 
     code: str
     units: tuple[str, ...]
     summary: str
     apply: Apply
+    on_request: bool = False
 
 
 @dataclass(frozen=True)

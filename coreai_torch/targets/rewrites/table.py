@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from . import (
+    activations,
     attention,
     broadcasts,
     cast_round_trips,
+    constant_products,
+    key_blocks,
+    layout,
     masks,
     ordering,
     products,
     rank,
     rounding,
+    selection,
     transposed_convolution,
     writes,
 )
@@ -19,6 +24,18 @@ from .rewrite import Rewrite
 _ALL = ("cpu", "gpu", "neural_engine")
 
 REWRITES: tuple[Rewrite, ...] = (
+    Rewrite(
+        "PLACE10",
+        ("neural_engine",),
+        "-40000 in place of -inf in constant masks that hide not all keys",
+        selection.finite_mask,
+    ),
+    Rewrite(
+        "PLACE08",
+        ("neural_engine",),
+        "attention to blocks of 16,384 keys, and their mean",
+        key_blocks.apply,
+    ),
     Rewrite(
         "HAZ37",
         ("gpu", "neural_engine"),
@@ -42,6 +59,37 @@ REWRITES: tuple[Rewrite, ...] = (
         ("neural_engine",),
         "probabilities of values below 512 are multiplied by 64, the product by 1/64",
         products.scaled_attention,
+    ),
+    Rewrite(
+        "PLACE01",
+        ("neural_engine",),
+        "masks of float16 comparisons and their selections as products",
+        selection.products,
+    ),
+    Rewrite(
+        "PLACE02",
+        ("gpu", "neural_engine"),
+        "products with constant matrices that copy elements",
+        constant_products.nearest,
+    ),
+    Rewrite(
+        "PLACE03",
+        ("neural_engine",),
+        "products with constant matrices that mix neighbors",
+        constant_products.linear,
+    ),
+    Rewrite(
+        "PLACE05",
+        ("neural_engine",),
+        "a product with a triangular matrix for static lengths",
+        constant_products.running_sum,
+    ),
+    Rewrite("PLACE13", ("neural_engine",), "a product with the sigmoid", activations.silu),
+    Rewrite(
+        "PLACE14",
+        ("neural_engine",),
+        "a product with the sigmoid of a polynomial, for float16",
+        activations.gelu,
     ),
     Rewrite("HAZ06", ("neural_engine",), "sort and argmax in float32", ordering.in_float32),
     Rewrite(
@@ -87,4 +135,11 @@ REWRITES: tuple[Rewrite, ...] = (
         writes.blended,
     ),
     Rewrite("HAZ07", ("neural_engine",), "neighboring axes are merged", rank.apply),
+    Rewrite(
+        "PLACE15",
+        ("neural_engine",),
+        "a 1x1 convolution of (B, C, 1, S), and the ops between two of them in that layout",
+        layout.apply,
+        on_request=True,
+    ),
 )
