@@ -30,12 +30,7 @@ def add(x: Operand, y: Operand) -> Value:
 
     Booleans are not accepted: use `logical_or`.
 
-    Args:
-        x: a tensor of floats, integers or complex numbers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats, integers or complex numbers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x, y: dialect.add(x, y), [1.0, 2.0], [10.0, 20.0])
@@ -50,12 +45,7 @@ def add(x: Operand, y: Operand) -> Value:
 def sub(x: Operand, y: Operand) -> Value:
     """Return `x - y`; integers wrap.
 
-    Args:
-        x: a tensor of floats, integers or complex numbers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats, integers or complex numbers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.sub(1, x), [1.0, 2.0])
@@ -70,12 +60,7 @@ def mul(x: Operand, y: Operand) -> Value:
 
     Booleans are not accepted: use `logical_and`.
 
-    Args:
-        x: a tensor of floats, integers or complex numbers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats, integers or complex numbers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.mul(x, 0.5), [1.0, 3.0])
@@ -90,12 +75,7 @@ def div(x: Operand, y: Operand) -> Value:
 
     The process aborts on an integer division by zero: guard the divisor with `where`.
 
-    Args:
-        x: a tensor of floats, integers or complex numbers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats, integers or complex numbers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.div(x, 2), [1.0, 3.0])
@@ -110,12 +90,7 @@ def floor_divide(x: Operand, y: Operand) -> Value:
 
     The process aborts on an integer division by zero.
 
-    Args:
-        x: a tensor of floats or integers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats or integers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.floor_divide(x, 2), [-3, 3])
@@ -130,12 +105,7 @@ def modulo(x: Operand, y: Operand) -> Value:
 
     The process aborts on an integer division by zero.
 
-    Args:
-        x: a tensor of floats or integers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats or integers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.modulo(x, 3), [-4.0, 4.0])
@@ -148,12 +118,7 @@ def modulo(x: Operand, y: Operand) -> Value:
 def maximum(x: Operand, y: Operand) -> Value:
     """Return the larger of `x` and `y` for each element.
 
-    Args:
-        x: a tensor of floats or integers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats or integers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.maximum(x, 0), [-1.0, 2.0])
@@ -166,12 +131,7 @@ def maximum(x: Operand, y: Operand) -> Value:
 def minimum(x: Operand, y: Operand) -> Value:
     """Return the smaller of `x` and `y` for each element.
 
-    Args:
-        x: a tensor of floats or integers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats or integers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.minimum(x, 0), [-1.0, 2.0])
@@ -186,12 +146,7 @@ def pow_(x: Operand, y: Operand) -> Value:
 
     `pow` is another name of this function.
 
-    Args:
-        x: a tensor of floats, integers or complex numbers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes floats, integers or complex numbers; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.pow(x, 2), [2.0, 3.0])
@@ -228,11 +183,7 @@ def abs_(x: Value) -> Value:
 
     `abs` is another name of this function.
 
-    Args:
-        x: a tensor of floats or integers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or integers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.abs, [-1.5, 2.0])
@@ -247,11 +198,7 @@ def round_(x: Value) -> Value:
 
     `round` is another name of this function.
 
-    Args:
-        x: a tensor of floats or integers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or integers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.round, [0.5, 1.5, 1.7])
@@ -285,11 +232,7 @@ def matmul(x: Value, y: Value) -> Value:
 def real_part(x: Value) -> Value:
     """Return the real part of each element.
 
-    Args:
-        x: a tensor of complex numbers.
-
-    Returns:
-        A float32 tensor in the sizes of `x`.
+    Takes complex numbers; returns float32.
 
     Examples:
         >>> evaluate(dialect.real_part, [1 + 2j])
@@ -304,11 +247,7 @@ def real_part(x: Value) -> Value:
 def imaginary_part(x: Value) -> Value:
     """Return the imaginary part of each element.
 
-    Args:
-        x: a tensor of complex numbers.
-
-    Returns:
-        A float32 tensor in the sizes of `x`.
+    Takes complex numbers; returns float32.
 
     Examples:
         >>> evaluate(dialect.imaginary_part, [1 + 2j])

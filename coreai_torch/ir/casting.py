@@ -51,11 +51,7 @@ def dtype(x: Value) -> torch.dtype:
 def is_float(x: Value) -> bool:
     """Return whether the elements are floats.
 
-    Args:
-        x: a tensor of any element type.
-
-    Returns:
-        A Python bool, known at conversion.
+    The result is a Python bool, known at conversion.
 
     Examples:
         >>> evaluate(dialect.is_float, [1.0])
@@ -68,11 +64,7 @@ def is_float(x: Value) -> bool:
 def is_bool(x: Value) -> bool:
     """Return whether the elements are booleans.
 
-    Args:
-        x: a tensor of any element type.
-
-    Returns:
-        A Python bool, known at conversion.
+    The result is a Python bool, known at conversion.
 
     Examples:
         >>> evaluate(dialect.is_bool, [True])
@@ -85,11 +77,7 @@ def is_bool(x: Value) -> bool:
 def is_complex(x: Value) -> bool:
     """Return whether the elements are complex numbers.
 
-    Args:
-        x: a tensor of any element type.
-
-    Returns:
-        A Python bool, known at conversion.
+    The result is a Python bool, known at conversion.
 
     Examples:
         >>> evaluate(dialect.is_complex, [1 + 2j])
@@ -102,11 +90,7 @@ def is_complex(x: Value) -> bool:
 def is_integer(x: Value) -> bool:
     """Return whether the elements are integers; booleans are not.
 
-    Args:
-        x: a tensor of any element type.
-
-    Returns:
-        A Python bool, known at conversion.
+    The result is a Python bool, known at conversion.
 
     Examples:
         >>> evaluate(dialect.is_integer, [1])
@@ -151,11 +135,7 @@ def _broadcasting(op: type, *operands: Value) -> Value:
 def trunc(x: Value) -> Value:
     """Round each element towards zero; infinities become NaN.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.trunc, [-1.7, 1.7])

@@ -15,11 +15,7 @@ from .operands import check_choice, vocabulary
 def acos(x: Value) -> Value:
     """Return the arc cosine of each element, in radians.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.acos, [1.0, 0.0])
@@ -32,11 +28,7 @@ def acos(x: Value) -> Value:
 def acosh(x: Value) -> Value:
     """Return the inverse hyperbolic cosine of each element.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.acosh, [1.0, 2.0])
@@ -49,11 +41,7 @@ def acosh(x: Value) -> Value:
 def asin(x: Value) -> Value:
     """Return the arc sine of each element, in radians.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.asin, [0.0, 1.0])
@@ -66,11 +54,7 @@ def asin(x: Value) -> Value:
 def asinh(x: Value) -> Value:
     """Return the inverse hyperbolic sine of each element.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.asinh, [0.0, 1.0])
@@ -83,11 +67,7 @@ def asinh(x: Value) -> Value:
 def atan(x: Value) -> Value:
     """Return the arc tangent of each element, in radians.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.atan, [0.0, 1.0])
@@ -100,11 +80,7 @@ def atan(x: Value) -> Value:
 def atanh(x: Value) -> Value:
     """Return the inverse hyperbolic tangent of each element.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.atanh, [0.0, 0.5])
@@ -117,11 +93,7 @@ def atanh(x: Value) -> Value:
 def cos(x: Value) -> Value:
     """Return the cosine of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.cos, [0.0, 1.0])
@@ -134,11 +106,7 @@ def cos(x: Value) -> Value:
 def cosh(x: Value) -> Value:
     """Return the hyperbolic cosine of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.cosh, [0.0, 1.0])
@@ -151,11 +119,7 @@ def cosh(x: Value) -> Value:
 def erf(x: Value) -> Value:
     """Return the error function of each element.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.erf, [0.0, 1.0])
@@ -168,11 +132,7 @@ def erf(x: Value) -> Value:
 def exp(x: Value) -> Value:
     """Return e to the power of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.exp, [0.0, 1.0])
@@ -185,11 +145,7 @@ def exp(x: Value) -> Value:
 def log(x: Value) -> Value:
     """Return the natural logarithm of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.log, [1.0, 10.0])
@@ -202,11 +158,7 @@ def log(x: Value) -> Value:
 def rsqrt(x: Value) -> Value:
     """Return one over the square root of each element.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.rsqrt, [4.0, 16.0])
@@ -219,11 +171,7 @@ def rsqrt(x: Value) -> Value:
 def sigmoid(x: Value) -> Value:
     """Return `1 / (1 + exp(-x))` of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.sigmoid, [0.0, 2.0])
@@ -236,11 +184,7 @@ def sigmoid(x: Value) -> Value:
 def silu(x: Value) -> Value:
     """Return `x * sigmoid(x)` of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.silu, [0.0, 2.0])
@@ -253,11 +197,7 @@ def silu(x: Value) -> Value:
 def sin(x: Value) -> Value:
     """Return the sine of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.sin, [0.0, 1.0])
@@ -270,11 +210,7 @@ def sin(x: Value) -> Value:
 def sinh(x: Value) -> Value:
     """Return the hyperbolic sine of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.sinh, [0.0, 1.0])
@@ -287,11 +223,7 @@ def sinh(x: Value) -> Value:
 def sqrt(x: Value) -> Value:
     """Return the square root of each element; negative numbers give NaN.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.sqrt, [4.0, 2.0])
@@ -304,11 +236,7 @@ def sqrt(x: Value) -> Value:
 def tan(x: Value) -> Value:
     """Return the tangent of each element.
 
-    Args:
-        x: a tensor of floats or complex numbers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or complex numbers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.tan, [0.0, 1.0])
@@ -321,11 +249,7 @@ def tan(x: Value) -> Value:
 def tanh(x: Value) -> Value:
     """Return the hyperbolic tangent of each element.
 
-    Args:
-        x: a tensor of floats.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.tanh, [0.0, 1.0])
@@ -338,11 +262,7 @@ def tanh(x: Value) -> Value:
 def relu(x: Value) -> Value:
     """Return `max(x, 0)` of each element.
 
-    Args:
-        x: a tensor of floats or integers.
-
-    Returns:
-        A tensor of the type of `x`.
+    Takes floats or integers; returns the type of `x`.
 
     Examples:
         >>> evaluate(dialect.relu, [-1.0, 2.0])

@@ -18,12 +18,7 @@ from .reassociation import is_computed_from_constants
 def equal(x: Operand, y: Operand) -> Value:
     """Return whether `x == y`; NaN equals nothing.
 
-    Args:
-        x: a tensor of floats, integers or booleans, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        A bool tensor in the broadcast sizes.
+    Takes floats, integers or booleans; returns booleans in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.equal(x, 2), [1.0, 2.0])
@@ -37,12 +32,7 @@ def equal(x: Operand, y: Operand) -> Value:
 def not_equal(x: Operand, y: Operand) -> Value:
     """Return whether `x != y`.
 
-    Args:
-        x: a tensor of floats, integers or booleans, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        A bool tensor in the broadcast sizes.
+    Takes floats, integers or booleans; returns booleans in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.not_equal(x, 2), [1.0, 2.0])
@@ -75,12 +65,7 @@ def _differ(x: Value, y: Value) -> Value:
 def greater(x: Operand, y: Operand) -> Value:
     """Return whether `x > y`.
 
-    Args:
-        x: a tensor of floats or integers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        A bool tensor in the broadcast sizes.
+    Takes floats or integers; returns booleans in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.greater(x, 1), [1.0, 2.0])
@@ -93,12 +78,7 @@ def greater(x: Operand, y: Operand) -> Value:
 def less(x: Operand, y: Operand) -> Value:
     """Return whether `x < y`.
 
-    Args:
-        x: a tensor of floats or integers, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        A bool tensor in the broadcast sizes.
+    Takes floats or integers; returns booleans in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.less(x, 2), [1.0, 2.0])
@@ -111,12 +91,7 @@ def less(x: Operand, y: Operand) -> Value:
 def logical_and(x: Operand, y: Operand) -> Value:
     """Return whether both of `x` and `y` are true.
 
-    Args:
-        x: a bool tensor, or a bool.
-        y: a bool tensor, or a bool; sizes broadcast.
-
-    Returns:
-        A bool tensor in the broadcast sizes.
+    Takes booleans; returns booleans in the broadcast sizes.
 
     Examples:
         >>> evaluate(dialect.logical_and, [True, True, False], [True, False, False])
@@ -129,12 +104,7 @@ def logical_and(x: Operand, y: Operand) -> Value:
 def logical_or(x: Operand, y: Operand) -> Value:
     """Return whether at least one of `x` and `y` is true.
 
-    Args:
-        x: a bool tensor, or a bool.
-        y: a bool tensor, or a bool; sizes broadcast.
-
-    Returns:
-        A bool tensor in the broadcast sizes.
+    Takes booleans; returns booleans in the broadcast sizes.
 
     Examples:
         >>> evaluate(dialect.logical_or, [True, True, False], [True, False, False])
@@ -147,12 +117,7 @@ def logical_or(x: Operand, y: Operand) -> Value:
 def logical_xor(x: Operand, y: Operand) -> Value:
     """Return whether exactly one of `x` and `y` is true.
 
-    Args:
-        x: a bool tensor, or a bool.
-        y: a bool tensor, or a bool; sizes broadcast.
-
-    Returns:
-        A bool tensor in the broadcast sizes.
+    Takes booleans; returns booleans in the broadcast sizes.
 
     Examples:
         >>> evaluate(dialect.logical_xor, [True, True, False], [True, False, False])
@@ -182,12 +147,7 @@ def logical_not(x: Value) -> Value:
 def bitwise_and(x: Operand, y: Operand) -> Value:
     """Return the bitwise and of `x` and `y`.
 
-    Args:
-        x: a tensor of integers or booleans, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes integers or booleans; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.bitwise_and(x, 6), [3, 5])
@@ -200,12 +160,7 @@ def bitwise_and(x: Operand, y: Operand) -> Value:
 def bitwise_or(x: Operand, y: Operand) -> Value:
     """Return the bitwise or of `x` and `y`.
 
-    Args:
-        x: a tensor of integers or booleans, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes integers or booleans; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.bitwise_or(x, 6), [3, 5])
@@ -218,12 +173,7 @@ def bitwise_or(x: Operand, y: Operand) -> Value:
 def bitwise_xor(x: Operand, y: Operand) -> Value:
     """Return the bitwise exclusive or of `x` and `y`.
 
-    Args:
-        x: a tensor of integers or booleans, or a number.
-        y: a tensor of the element type of `x`, or a number; sizes broadcast.
-
-    Returns:
-        The element type of `x`, in the broadcast sizes.
+    Takes integers or booleans; returns their type in the broadcast sizes.
 
     Examples:
         >>> evaluate(lambda x: dialect.bitwise_xor(x, 6), [3, 5])

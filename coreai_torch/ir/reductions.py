@@ -39,12 +39,7 @@ def reduce_max(x: Value, axes: Sequence[int]) -> Value:
 
     An empty axis gives minus infinity.
 
-    Args:
-        x: a tensor of floats or integers.
-        axes: the axes to reduce; an empty list returns `x`.
-
-    Returns:
-        A tensor of the element type of `x`; the reduced axes have size one.
+    Takes floats or integers. The reduced axes have size one; an empty list of axes returns `x`.
 
     Examples:
         >>> evaluate(lambda x: dialect.reduce_max(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
@@ -81,12 +76,7 @@ def reduce_min(x: Value, axes: Sequence[int]) -> Value:
 
     An empty axis gives infinity.
 
-    Args:
-        x: a tensor of floats or integers.
-        axes: the axes to reduce; an empty list returns `x`.
-
-    Returns:
-        A tensor of the element type of `x`; the reduced axes have size one.
+    Takes floats or integers. The reduced axes have size one; an empty list of axes returns `x`.
 
     Examples:
         >>> evaluate(lambda x: dialect.reduce_min(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
@@ -102,12 +92,7 @@ def reduce_product(x: Value, axes: Sequence[int]) -> Value:
 
     An empty axis gives one.
 
-    Args:
-        x: a tensor of floats or integers.
-        axes: the axes to reduce; an empty list returns `x`.
-
-    Returns:
-        A tensor of the element type of `x`; the reduced axes have size one.
+    Takes floats or integers. The reduced axes have size one; an empty list of axes returns `x`.
 
     Examples:
         >>> evaluate(lambda x: dialect.reduce_product(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
@@ -123,12 +108,7 @@ def reduce_sum(x: Value, axes: Sequence[int]) -> Value:
 
     An empty axis gives zero.
 
-    Args:
-        x: a tensor of floats or integers.
-        axes: the axes to reduce; an empty list returns `x`.
-
-    Returns:
-        A tensor of the element type of `x`; the reduced axes have size one.
+    Takes floats or integers. The reduced axes have size one; an empty list of axes returns `x`.
 
     Examples:
         >>> evaluate(lambda x: dialect.reduce_sum(x, [1]), [[1.0, 2.0], [3.0, 4.0]])
@@ -144,12 +124,7 @@ def all_(x: Value, axes: Sequence[int]) -> Value:
 
     `all` is another name of this function. An empty axis gives True.
 
-    Args:
-        x: a bool tensor.
-        axes: the axes to reduce; an empty list returns `x`.
-
-    Returns:
-        A bool tensor; the reduced axes have size one.
+    Takes booleans. The reduced axes have size one; an empty list of axes returns `x`.
 
     Examples:
         >>> evaluate(lambda x: dialect.all(x, [1]), [[True, False], [True, True]])
@@ -165,12 +140,7 @@ def any_(x: Value, axes: Sequence[int]) -> Value:
 
     `any` is another name of this function. An empty axis gives False.
 
-    Args:
-        x: a bool tensor.
-        axes: the axes to reduce; an empty list returns `x`.
-
-    Returns:
-        A bool tensor; the reduced axes have size one.
+    Takes booleans. The reduced axes have size one; an empty list of axes returns `x`.
 
     Examples:
         >>> evaluate(lambda x: dialect.any(x, [1]), [[True, False], [False, False]])

@@ -3,7 +3,7 @@
 Only the conversion imports `transformers`; running a saved asset does not need it.
 """
 
-from .bundle.conformance import BundleReport, check
+from .bundle.checks.running import BundleReport, check
 from .bundle.evaluation import EvaluationReport, evaluate
 from .bundle.exporting import export
 from .bundle.language_model import LanguageModel

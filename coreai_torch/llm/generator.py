@@ -8,18 +8,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import ml_dtypes
-import numpy as np
 import torch
 from coreai.authoring import AIModelAsset
 from coreai.runtime import NDArray
 from torch import Tensor
 
 from ..asset import resources
-from ..asset.runtime_thread import RuntimeThread, load_model
-from ..asset.worker import to_numpy
 from ..errors import GenerationError
 from . import request_checks
+from .native import NativeModel
 from .program import Description, GenerationProgram
 
 Arrays: TypeAlias = dict[str, NDArray]
@@ -37,14 +34,13 @@ class Generator:
         resources_to_close = ExitStack()
         asset = _asset(source, resources_to_close)
         self.description = Description.from_asset(asset)
-        self._wait = RuntimeThread("coreai-generator", resources_to_close).wait
-        # Keep the model: functions return garbage once it is garbage-collected.
-        self._model = self._wait(load_model(asset))
-        names = self._model.function_names
-        self._functions = {name: self._model.load_function(name) for name in names}
+        self._model = NativeModel(asset, resources=resources_to_close)
         # States are never cleared: the model's masks hide the values of earlier sequences.
-        ports = self._functions["decode"].desc
-        self._states = {name: _zeros(ports.state_descriptor(name)) for name in ports.state_names}
+        states = self._model.states("decode")
+        self._states = {
+            name: self._model.store(torch.zeros(shape, dtype=dtype))
+            for name, (shape, dtype) in states.items()
+        }
 
     def generate(
         self,
@@ -125,12 +121,11 @@ class Generator:
     def _encode(self, value: Any, mask: Any) -> Arrays:
         """Return keys and values of a source, and its mask, by the names of decoder inputs."""
         feeds = request_checks.source(value, mask, self.description)
-        function = self._functions["encode"]
-        ports = function.desc
+        ports = self._model.ports("encode")
         arrays = {n: _array(t, ports.input_descriptor(n)) for n, t in feeds.items()}
-        results = self._wait(function(arrays))
-        encoded = {name: results[name] for name in ports.output_names}
-        if request_checks.MASK in self._functions["decode"].desc.input_names:
+        results = self._model("encode", arrays, {})
+        encoded = {name: self._model.store(results[name]) for name in ports.output_names}
+        if request_checks.MASK in self._model.ports("decode").input_names:
             encoded[request_checks.MASK] = arrays[request_checks.MASK]
         return encoded
 
@@ -174,13 +169,9 @@ class Generator:
 
     def _logits(self, tokens: Tensor, position: int, source: Arrays) -> Tensor:
         """Add the tokens to the cache and return the logits after the last one."""
-        function = self._functions["decode" if tokens.shape[1] == 1 else "prefill"]
-        feeds = {
-            "input_ids": NDArray(tokens.to(torch.int32).contiguous().numpy()),
-            "position": NDArray(np.array([position], dtype=np.int32)),
-        }
-        results = self._wait(function(feeds | source, state=self._states))
-        return _tensor(results["logits"]).float()
+        function = "decode" if tokens.shape[1] == 1 else "prefill"
+        given = {"input_ids": tokens.to(torch.int32), "position": torch.tensor([position])}
+        return self._model(function, given | source, self._states)["logits"].float()
 
 
 def _asset(source: GenerationProgram | AIModelAsset | Path | str, stack: ExitStack) -> AIModelAsset:
@@ -206,14 +197,3 @@ def _asset(source: GenerationProgram | AIModelAsset | Path | str, stack: ExitSta
 def _array(value: Tensor, port: Any) -> NDArray:
     """Convert to the port's dtype: programs have no 64-bit integers, and may use half floats."""
     return NDArray(value.detach().cpu().contiguous().numpy().astype(port.dtype))
-
-
-def _tensor(array: NDArray) -> Tensor:
-    values = to_numpy(array)
-    if values.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(values.view(np.uint16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(np.array(values, copy=True))
-
-
-def _zeros(port: Any) -> NDArray:
-    return NDArray(np.zeros(port.shape, dtype=port.dtype))

@@ -15,8 +15,8 @@ from tiny_tokenizer import END, END_TURN, tiny_tokenizer
 from coreai_torch import llm
 from coreai_torch.cli import main
 from coreai_torch.errors import GenerationError
-from coreai_torch.llm.bundle import engine_runs
-from coreai_torch.llm.bundle.engine_runs import StepError, StepSkippedError, Trial
+from coreai_torch.llm.bundle.checks import runs
+from coreai_torch.llm.bundle.checks.trial import StepError, StepSkippedError, Trial
 from coreai_torch.llm.bundle.states import States
 from coreai_torch.verification import isolation
 
@@ -98,10 +98,11 @@ def test_damaged_bundle_fails_at_its_step(llama_bundle, tmp_path, damage, step, 
 
 
 def _cheap_steps(bundle):
-    from coreai_torch.llm.bundle import conformance
+    from coreai_torch.llm.bundle.checks import running
 
-    subject = conformance._Subject(bundle)
-    return [conformance._run(name, step, subject) for name, step in conformance._STEPS[:3]]
+    subject = running.Subject(bundle)
+    steps = running.STEPS["llm"]
+    return [running._run(name, steps[name], subject) for name in STEPS[:3]]
 
 
 def test_missing_bundle_raises(tmp_path):
@@ -181,13 +182,13 @@ class _Fake:
 
 
 RUNS = [
-    engine_runs.decode,
-    engine_runs.grow,
-    engine_runs.chunks,
-    engine_runs.dirty,
-    engine_runs.rewind,
-    engine_runs.warm_up,
-    engine_runs.many_slots,
+    runs.decode,
+    runs.grow,
+    runs.chunks,
+    runs.dirty,
+    runs.rewind,
+    runs.warm_up,
+    runs.many_slots,
 ]
 
 
@@ -199,13 +200,13 @@ def test_correct_engine_passes(run):
 @pytest.mark.parametrize(
     ("run", "fault"),
     [
-        (engine_runs.decode, "offset"),
-        (engine_runs.grow, "second"),
-        (engine_runs.chunks, "offset"),
-        (engine_runs.dirty, "leak"),
-        (engine_runs.rewind, "offset"),
-        (engine_runs.warm_up, "second"),
-        (engine_runs.many_slots, "slots"),
+        (runs.decode, "offset"),
+        (runs.grow, "second"),
+        (runs.chunks, "offset"),
+        (runs.dirty, "leak"),
+        (runs.rewind, "offset"),
+        (runs.warm_up, "second"),
+        (runs.many_slots, "slots"),
     ],
 )
 def test_faulty_engine_fails(run, fault):
@@ -215,8 +216,8 @@ def test_faulty_engine_fails(run, fault):
 
 def test_growth_is_skipped_for_a_short_context():
     with pytest.raises(StepSkippedError, match="a context of 64 never outgrows 256 slots"):
-        engine_runs.grow(Trial(_Fake(context=64), None))
-    assert "64 tokens in chunks of 21" in engine_runs.chunks(Trial(_Fake(context=64), None))
+        runs.grow(Trial(_Fake(context=64), None))
+    assert "64 tokens in chunks of 21" in runs.chunks(Trial(_Fake(context=64), None))
 
 
 def test_other_model_fails(llama_bundle):
@@ -224,7 +225,7 @@ def test_other_model_fails(llama_bundle):
 
     other = decoder("llama", max_position_embeddings=2048, rope_parameters={"rope_theta": 100.0})
     with pytest.raises(StepError, match="differ from transformers"):
-        engine_runs.decode(Trial(BundleRuntime(llama_bundle.path), other))
+        runs.decode(Trial(BundleRuntime(llama_bundle.path), other))
 
 
 def test_command_checks_and_sets_the_exit_code(llama_bundle, tmp_path, capsys):

@@ -13,8 +13,8 @@ from tiny_tokenizer import END, tiny_tokenizer
 from coreai_torch import llm
 from coreai_torch.errors import ConversionError
 from coreai_torch.llm.bundle.int8_cache import pack_rows, unpack_rows
+from coreai_torch.llm.bundle.reference import difference, eager_logits
 from coreai_torch.llm.bundle.runtime import BundleRuntime, Sequence
-from coreai_torch.llm.bundle.verifying import difference, eager_logits
 
 # Of the largest logit. The weights of this model are ten times larger than usual, so its attention
 # is sharp: rounding alone changes the logits by 0.033 in torch, and by 0.005 with usual weights.

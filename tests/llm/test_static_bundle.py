@@ -17,15 +17,10 @@ from coreai_torch import llm
 from coreai_torch.asset import reading
 from coreai_torch.cli import main
 from coreai_torch.errors import ConversionError, GenerationError
-from coreai_torch.llm.bundle.engine_runs import StepError, Trial
-from coreai_torch.llm.bundle.static import conformance, names
-from coreai_torch.llm.bundle.static.runtime import (
-    Block,
-    StaticRuntime,
-    StaticTorchRuntime,
-    blocks,
-    causal_mask,
-)
+from coreai_torch.llm.bundle.checks import static
+from coreai_torch.llm.bundle.checks.trial import StepError, Trial
+from coreai_torch.llm.bundle.static import names
+from coreai_torch.llm.bundle.static.runtime import Block, StaticRuntime, blocks, causal_mask
 
 # These import transformers.
 _STATIC = "coreai_torch.llm.bundle.static"
@@ -69,7 +64,7 @@ def static_bundle(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runtime(static_bundle):
-    return StaticTorchRuntime(static_bundle.path)
+    return StaticRuntime(static_bundle.path, "torch")
 
 
 def test_metadata_of_a_static_bundle(static_bundle):
@@ -281,7 +276,7 @@ def test_weights_beyond_float16_are_rejected():
         in_half(model, is_own=True)
 
 
-class _Faulty(StaticTorchRuntime):
+class _Faulty(StaticRuntime):
     """A runtime with one wrong function."""
 
     wrong = "none"
@@ -297,15 +292,15 @@ class _Faulty(StaticTorchRuntime):
 @pytest.mark.parametrize(
     ("run", "wrong", "message"),
     [
-        (conformance.prefill, "prompt_opt_256_64", "after prompt_opt"),
-        (conformance.every_size, "extend_512_16", "extend_512_16"),
-        (conformance.every_size, "prompt_opt_256_16", "after prompt_opt_256_16"),
-        (conformance.aligned_blocks, "extend_256_8", "token by token"),
-        (conformance.end_of_context, "extend_512_8", "differ from transformers"),
+        (static.prefill, "prompt_opt_256_64", "after prompt_opt"),
+        (static.every_size, "extend_512_16", "extend_512_16"),
+        (static.every_size, "prompt_opt_256_16", "after prompt_opt_256_16"),
+        (static.aligned_blocks, "extend_256_8", "token by token"),
+        (static.end_of_context, "extend_512_8", "differ from transformers"),
     ],
 )
 def test_faulty_function_fails_its_step(static_bundle, run, wrong, message):
-    faulty = _Faulty(static_bundle.path)
+    faulty = _Faulty(static_bundle.path, "torch")
     faulty.wrong = wrong
     with pytest.raises(StepError, match=message):
         run(Trial(faulty, static_bundle.model))

@@ -16,12 +16,12 @@ from coreai_torch import llm
 from coreai_torch.cli import main
 from coreai_torch.errors import ConversionError, GenerationError
 from coreai_torch.llm.bundle.opening import open_bundle
+from coreai_torch.llm.bundle.reference import difference
 from coreai_torch.llm.bundle.runtime import Sequence
 from coreai_torch.llm.bundle.vision.families import family_of
 from coreai_torch.llm.bundle.vision.family import Step
 from coreai_torch.llm.bundle.vision.images import to_pixels
 from coreai_torch.llm.bundle.vision.prompts import ImagePrompt
-from coreai_torch.llm.bundle.vision.verifying import difference
 
 SIZE, TOKENS, CONTEXT = 32, 16, 128
 PLACEHOLDER = "<|im_start|>"

@@ -10,8 +10,8 @@ from ...errors import GenerationError
 from ...stopwatch import Stopwatch
 from .host_loading import fast_loading
 from .opening import open_bundle
+from .reference import random_tokens
 from .runtime import Sequence
-from .verifying import random_tokens
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from .host_loading import fast_loading
 from .model_folder import load_model
 from .opening import open_bundle
 from .prompt_cache import fingerprint, folder_hash
+from .reference import eager_logits, with_cache
 from .runtime import BundleRuntime
 from .runtime import Sequence as Tokens
 from .tokenizer_folder import FOLDER, load_tokenizer
-from .verifying import eager_logits, with_cache
 from .weight_compression import compressed_like, is_known
 
 Scorer: TypeAlias = Callable[[Tensor], Tensor]

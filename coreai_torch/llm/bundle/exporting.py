@@ -21,10 +21,10 @@ from ...errors import ConversionError, OverwriteError
 from ...progress import Stages, stages
 from ..converting import check_model
 from . import weight_compression
-from .compute_dtype import compute_dtype
 from .int8_cache import check_cache
 from .metadata import BUNDLE, CACHE_KEY, DTYPE_KEY, FILE, GENERATION_KEY, BundleMetadata
-from .model_folder import image_settings, load_model, read_tokenizer
+from .model_folder import eos_token_ids, image_settings, load_model, read_tokenizer
+from .reference import compute_dtype
 from .tokenizer_folder import FOLDER, check_tokenizer, write_tokenizer
 
 _SUFFIXES = (".aimodel", ".aimodelc")
@@ -162,7 +162,7 @@ def _write_decoder(
         _write_asset(converter, folder / metadata.asset, stage)
     (folder / FILE).write_text(metadata.to_json(), "utf-8")
     if options.verify:
-        from .verifying import verify_bundle
+        from .checks.running import verify_bundle
 
         with stage("verifying"):
             verify_bundle(folder, source.model)
@@ -178,7 +178,8 @@ def _write_vision(
     stage: Stages,
 ) -> None:
     """Write the three assets and the metadata of a vision-language model, and verify it."""
-    from .vision import exporting, verifying
+    from .checks.running import verify_bundle
+    from .vision import exporting
 
     parts = exporting.parts(family, layers, metadata, turn_weights=options.turn_weights)
     for name, add in parts.items():
@@ -191,7 +192,7 @@ def _write_vision(
     exporting.write_turn_end(folder / FOLDER, source.tokenizer)
     if options.verify:
         with stage("verifying"):
-            verifying.verify_bundle(folder, family)
+            verify_bundle(folder, source.model, family)
 
 
 def _family(model: Any, image_size: int | None) -> Any:
@@ -284,16 +285,6 @@ class _Request:
             is_static=self.is_static,
             user_data=facts,
         )
-
-
-def eos_token_ids(model: Any) -> tuple[int, ...]:
-    """Return the tokens that end the output of a model."""
-    ends = model.generation_config.eos_token_id
-    if ends is None:
-        ends = model.config.get_text_config(decoder=True).eos_token_id
-    if ends is None:
-        return ()
-    return (int(ends),) if isinstance(ends, int) else tuple(int(one) for one in ends)
 
 
 def _is_static(target: str) -> bool:

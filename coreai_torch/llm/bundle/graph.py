@@ -20,10 +20,10 @@ from ...converter import TorchConverter, capture_rules
 from ...errors import ExportError
 from ..pretranspose import arrange_weights
 from .cache_ops import new_positions, register_cache_ops
-from .compute_dtype import compute_dtype
 from .int8_cache import COLUMNS
 from .layer_shape import LayerShape
 from .metadata import INPUTS, KEYS, LOGITS, VALUES
+from .reference import compute_dtype
 from .replacements import exportable
 from .stacked_cache import StackedStates, stacked_cache
 

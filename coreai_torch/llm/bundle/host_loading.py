@@ -9,9 +9,8 @@ every step. The bundle does not change, and other machines run it as it is writt
 from __future__ import annotations
 
 import warnings
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from coreai.authoring import AIModelAsset
 
@@ -21,8 +20,7 @@ from ...asset.host_states import StateEditor
 from ...asset.runtime_thread import load_model
 from ...errors import ConversionError
 from ...interpreter.plan import evaluate
-
-Load: TypeAlias = Callable[[AIModelAsset], Awaitable[Any]]
+from ..native import Load
 
 _EXPANDED = (
     "blockwise_shift_scale",

@@ -87,3 +87,13 @@ def read_tokenizer(tokenizer: Any) -> Any:
             f"{tokenizer} contains no tokenizer that transformers can load: {_sentence(error)}\n"
             "  try   pass tokenizer=..., a fast tokenizer or its folder"
         ) from error
+
+
+def eos_token_ids(model: Any) -> tuple[int, ...]:
+    """Return the tokens that end the output of a model."""
+    ends = model.generation_config.eos_token_id
+    if ends is None:
+        ends = model.config.get_text_config(decoder=True).eos_token_id
+    if ends is None:
+        return ()
+    return (int(ends),) if isinstance(ends, int) else tuple(int(one) for one in ends)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import runtime
-from .host_loading import Load
+from ..native import Load
+from .engines import check_engine
 from .metadata import BundleMetadata
 from .runtime import BundleRuntime
 
@@ -19,16 +19,18 @@ def open_bundle(
     runtime in a child process, so that a crash of the native code is an exception here.
     """
     metadata = BundleMetadata.read(Path(bundle))
+    if metadata.is_static and engine == "isolated":
+        engine = "torch"
+    if engine != "isolated":
+        check_engine(engine, device)
     if metadata.is_static:
-        from .static.runtime import open_static
+        from .static.runtime import StaticRuntime
 
-        return open_static(bundle, "torch" if engine == "isolated" else engine, device)
+        # The Linux runtime of coreai-core 1.0.0b3 takes interleaved states only as arrays that
+        # `NDArray.from_descriptor` allocates, and gives no access to their content.
+        return StaticRuntime(bundle, "torch", device)
     if metadata.kind == "vlm":
         from .vision.runtime import VisionRuntime
 
         return VisionRuntime(bundle, engine, device, load)
-    if engine == "isolated":
-        from .isolated import IsolatedRuntime
-
-        return IsolatedRuntime(bundle)
-    return runtime.open_bundle(bundle, engine, device, load)
+    return BundleRuntime(bundle, engine, device, load)

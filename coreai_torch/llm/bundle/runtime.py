@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from coreai.runtime import NDArray
 from torch import Tensor
 
-from ...asset import resources
-from ...asset.runtime_thread import RuntimeThread, load_model
-from ...asset.worker import to_numpy
 from ...errors import GenerationError
-from ...numerics.arrays import array, tensor
-from .host_loading import Load
+from ..native import Load
+from .engines import Model, open_model
 from .metadata import DTYPE_KEY, INPUTS, KEYS, LOGITS, MAIN, BundleMetadata
 from .states import States
 
@@ -26,36 +22,6 @@ FIRST_SLOTS_HERE = 64
 WHOLE_PROMPT, CHUNK = 1024, 512  # a longer prompt runs in chunks
 
 
-def open_bundle(
-    bundle: Path | str, engine: str = "runtime", device: str = "cpu", load: Load | None = None
-) -> BundleRuntime:
-    """Load a bundle to run on the runtime of this machine, or in torch on a device."""
-    check_engine(engine, device)
-    return TorchRuntime(bundle, device) if engine == "torch" else BundleRuntime(bundle, load)
-
-
-def check_engine(engine: str, device: str) -> None:
-    """Raise for an unknown engine, or one that does not run on a device."""
-    if engine not in ("runtime", "torch"):
-        raise GenerationError(f"unknown engine {engine!r}\n  try   pass 'runtime' or 'torch'")
-    if engine == "runtime" and device != "cpu":
-        raise GenerationError(
-            f"the runtime of this machine does not run on {device}\n  try   pass engine='torch'"
-        )
-    check_device(device)
-
-
-def check_device(device: str) -> None:
-    """Raise for a device that torch does not have here."""
-    try:
-        torch.empty(0, device=device)
-    except (AssertionError, RuntimeError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise GenerationError(
-            f"torch cannot use the device {device!r}: {reason}\n  try   pass device='cpu'"
-        ) from error
-
-
 class BundleRuntime:
     """The loaded function `main` of a bundle; it keeps no tokens between calls."""
 
@@ -63,53 +29,47 @@ class BundleRuntime:
 
     whole_prompt = WHOLE_PROMPT
 
-    def __init__(self, bundle: Path | str, load: Load | None = None) -> None:
-        """Load the asset of a bundle as it is written, or with `load`."""
-        self.bundle = Path(bundle)
-        self.load_asset = load or load_model
+    def __init__(
+        self,
+        bundle: Path | str,
+        engine: str = "runtime",
+        device: str = "cpu",
+        load: Load | None = None,
+    ) -> None:
+        """Load the asset of a bundle as it is written, or with `load`; see `engines`."""
+        self.bundle, self.engine, self.device = Path(bundle), engine, device
+        self.load_asset = load
         self.first_slots = FIRST_SLOTS if load is None else FIRST_SLOTS_HERE
         self.metadata = BundleMetadata.read(self.bundle)
         # Sizes and dtype of the states of a fixed size, by name.
         self.fixed: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
-        self.keys_are_swapped = False  # whether slots are the last axis of the keys
-        self.asset = self.bundle / self.metadata.asset
-        if not self.asset.is_dir():
-            raise GenerationError(
-                f"{self.bundle} has no asset {self.metadata.asset}\n"
-                "  try   export the bundle again with coreai_torch.llm.export"
-            )
         self._load()
 
     def _load(self) -> None:
-        self._wait = RuntimeThread("coreai-bundle").wait
-        # Keep the model: functions return garbage once it is garbage-collected.
-        self._model = self._wait(self.load_asset(resources.asset_at(self.asset)))
-        self.function_names = list(self._model.function_names)
-        self._check_main()
-        self._open()
-
-    def _open(self) -> None:
-        self._function = self._model.load_function(MAIN)
-        self.ports = self._function.desc
-        port = self.ports.state_descriptor(KEYS)
-        self._set_state_shape(tuple(map(int, port.shape)))
-        self.state_dtype = tensor(np.zeros(1, dtype=port.dtype)).dtype
-        for name in self.metadata.fixed_states:
-            port = self.ports.state_descriptor(name)
-            dtype = tensor(np.zeros(1, dtype=port.dtype)).dtype
-            self.fixed[name] = (tuple(map(int, port.shape)), dtype)
-
-    def _set_state_shape(self, shape: tuple[int, ...]) -> None:
-        """Keep the sizes `[layers, 1, heads, slots, width]`, and whether keys are stored so."""
-        self.keys_are_swapped = shape[3] >= 0 > shape[4]  # a static cache has no negative size
-        self.state_shape = (*shape[:3], shape[4], shape[3]) if self.keys_are_swapped else shape
-
-    def _check_main(self) -> None:
-        if MAIN not in self.function_names:
+        self.model = self._opened(self.metadata.asset)
+        states = self.model.states(MAIN)
+        if KEYS not in states:
             raise GenerationError(
-                f"{self.asset} has the functions {self.function_names}, but not {MAIN!r}\n"
+                f"{self.metadata.asset} has the states {list(states)}, not {KEYS}\n"
                 "  try   export the bundle again with coreai_torch.llm.export"
             )
+        self._set_states(*states[KEYS])
+        self.fixed = {name: states[name] for name in self.metadata.fixed_states}
+
+    def _opened(self, asset: str, functions: Collection[str] = (MAIN,)) -> Model:
+        path = self.bundle / asset
+        return open_model(path, self.engine, self.device, self.load_asset, functions)
+
+    @property
+    def ports(self) -> Any:
+        """Return the descriptor of the function."""
+        return self.model.ports(MAIN)
+
+    def _set_states(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        """Keep the sizes `[layers, 1, heads, slots, width]`, and whether keys are stored so."""
+        self.state_dtype = dtype
+        self.keys_are_swapped = shape[3] >= 0 > shape[4]  # a static cache has no negative size
+        self.state_shape = (*shape[:3], shape[4], shape[3]) if self.keys_are_swapped else shape
 
     def states(self, slots: int | None = None, fill: float = 0.0) -> States:
         """Return states with a number of slots, all with one value."""
@@ -141,51 +101,13 @@ class BundleRuntime:
 
     def store(self, content: Tensor) -> Any:
         """Return the content of a state in the form that the function updates in place."""
-        return NDArray(array(content))
+        return self.model.store(content)
 
     def grown(self, slots: int, total: int) -> int:
         """Return a number of slots for `total` tokens: the engine doubles it."""
         while slots < total:
-            slots = slots * 2 if self.load_asset is load_model else _next_slots(slots)
+            slots = slots * 2 if self.load_asset is None else _next_slots(slots)
         return slots
-
-    def __call__(self, tokens: Tensor, total: int, states: States) -> Tensor:
-        """Append tokens `[q]` so that the cache contains `total`; return logits `[q, vocab]`."""
-        feeds = {
-            INPUTS[0]: NDArray(tokens.reshape(1, -1).to(torch.int32).contiguous().numpy()),
-            INPUTS[1]: NDArray(np.arange(total, dtype=np.int32)[None]),
-        }
-        results = self._wait(self._function(feeds, state=states.arrays))
-        found = {name: tensor(to_numpy(value)) for name, value in results.items()}
-        states.write(found, total)
-        return found[LOGITS][0]
-
-
-class TorchRuntime(BundleRuntime):
-    """The same function, computed op by op in torch, on the CPU or a GPU."""
-
-    def __init__(self, bundle: Path | str, device: str = "cpu") -> None:
-        """Load the asset of a bundle onto a device."""
-        self.device = torch.device(device)
-        super().__init__(bundle)
-
-    def _load(self) -> None:
-        from ...interpreter import to_torch
-
-        module = to_torch(self.asset).to(self.device)
-        self.function_names = list(module.functions)
-        self._check_main()
-        self._in_torch = module.function(MAIN)
-        port = self._in_torch.states[KEYS]
-        self.state_shape = tuple(max(int(size), -1) for size in port.shape)
-        self.state_dtype = port.dtype
-        for name in self.metadata.fixed_states:
-            port = self._in_torch.states[name]
-            self.fixed[name] = (tuple(map(int, port.shape)), port.dtype)
-
-    def store(self, content: Tensor) -> Any:
-        """Return the content on the device."""
-        return content.to(self.device)
 
     def __call__(self, tokens: Tensor, total: int, states: States) -> Tensor:
         """Append tokens `[q]` so that the cache contains `total`; return logits `[q, vocab]`."""
@@ -193,7 +115,9 @@ class TorchRuntime(BundleRuntime):
             INPUTS[0]: tokens.reshape(1, -1).to(torch.int32),
             INPUTS[1]: torch.arange(total, dtype=torch.int32)[None],
         }
-        return torch.as_tensor(self._in_torch(feeds, state=states.arrays)[LOGITS][0].cpu())
+        results = self.model(MAIN, feeds, states.arrays)
+        states.write(results, total)
+        return results[LOGITS][0]
 
 
 class Sequence:

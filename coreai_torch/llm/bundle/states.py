@@ -50,9 +50,7 @@ class States:
 
     def content(self, name: str) -> Tensor:
         """Return a copy of one state as a tensor."""
-        value = self.arrays[name]
-        found = value.clone() if isinstance(value, Tensor) else tensor(to_numpy(value))
-        return self._standard(name, found)
+        return self._standard(name, as_tensor(self.arrays[name]))
 
     def resized(self, runtime: Storage, slots: int, used: int) -> States:
         """Return states with other slots that contain the first `used` rows."""
@@ -87,3 +85,8 @@ class States:
     def _stored(self, runtime: Storage, keys: Tensor, values: Tensor) -> States:
         fixed = {name: runtime.store(self.content(name)) for name in self.fixed}
         return runtime.with_content(keys, values, fixed)
+
+
+def as_tensor(stored: Any) -> Tensor:
+    """Return a copy of a stored state as a tensor."""
+    return stored.clone() if isinstance(stored, Tensor) else tensor(to_numpy(stored))

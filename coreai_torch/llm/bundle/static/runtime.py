@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
-from coreai.runtime import NDArray
 from torch import Tensor
 
-from ....asset.worker import to_numpy
 from ....errors import GenerationError
-from ....numerics.arrays import array, tensor
 from .. import metadata
-from ..runtime import BundleRuntime, check_engine
-from ..states import States, Storage
+from ..runtime import BundleRuntime
+from ..states import States, Storage, as_tensor
 from . import names
 
 _LARGEST = max(names.QUERIES)
@@ -80,43 +75,26 @@ class StaticStates(States):
 
 
 class StaticRuntime(BundleRuntime):
-    """The functions of a static bundle without interleaved caches, on the runtime."""
+    """The functions of a static bundle; interleaved caches run in torch only."""
 
     unused = 8.0  # the mask adds a number to the scores of these slots, so NaN would stay NaN
 
-    def _check_main(self) -> None:
-        missing = set(names.function_names(self.metadata.max_context_length))
-        missing -= set(self.function_names)
-        if missing:
-            raise GenerationError(
-                f"{self.asset} lacks the functions {', '.join(sorted(missing))}\n"
-                "  try   export the bundle again with coreai_torch.llm.export"
-            )
-
-    def _open(self) -> None:
-        self._functions: dict[str, Any] = {}
+    def _load(self) -> None:
+        context = self.metadata.max_context_length
+        self.model = self._opened(self.metadata.asset, names.function_names(context))
         self._table = self.call(names.LOAD, {}, {})[names.TABLE]
-        slots = self.metadata.max_context_length
-        self.ports = self.function(names.step_name(names.EXTEND, slots, _LARGEST)).desc
-        self.state_shape = tuple(map(int, self.ports.state_descriptor(names.KEYS).shape))
-        self.state_dtype = torch.float16
-
-    def function(self, name: str) -> Any:
-        """Return a loaded function."""
-        if name not in self._functions:
-            self._functions[name] = self._model.load_function(name)
-        return self._functions[name]
+        states = self.model.states(names.step_name(names.EXTEND, context, _LARGEST))
+        self.state_shape, self.state_dtype = states[names.KEYS][0], torch.float16
 
     def call(
         self, name: str, feeds: dict[str, Tensor], states: dict[str, Tensor]
     ) -> dict[str, Tensor]:
         """Run a function; write the new states to the given tensors."""
-        given = {key: NDArray(array(value.contiguous())) for key, value in states.items()}
-        inputs = {key: NDArray(array(value.contiguous())) for key, value in feeds.items()}
-        results = self._wait(self.function(name)(inputs, state=given))
+        given = {key: self.model.store(value.clone()) for key, value in states.items()}
+        results = self.model(name, feeds, given)
         for key, value in states.items():
-            value.copy_(tensor(to_numpy(given[key])))
-        return {key: tensor(to_numpy(value)) for key, value in results.items()}
+            value.copy_(as_tensor(given[key]))
+        return results
 
     def states(self, slots: int | None = None, fill: float = 0.0) -> StaticStates:
         """Return states for the context, all with one value; the engine has one size only."""
@@ -181,48 +159,3 @@ def causal_mask(block: Block, slots: int) -> Tensor:
     seen = torch.arange(slots)[:, None] <= block.step + rows
     seen &= rows < block.end - block.step
     return torch.where(seen, 0.0, names.MASKED).to(torch.float16)[None, :, None]
-
-
-class StaticTorchRuntime(StaticRuntime):
-    """The same functions, computed op by op in torch."""
-
-    def __init__(self, bundle: Any, device: str = "cpu") -> None:
-        """Load the asset of a bundle onto a device."""
-        self.device = torch.device(device)
-        super().__init__(bundle)
-
-    def _load(self) -> None:
-        from ....interpreter import to_torch
-
-        self._module = to_torch(self.asset).to(self.device)
-        self.function_names = list(self._module.functions)
-        self._check_main()
-        self._table = self.call(names.LOAD, {}, {})[names.TABLE]
-        slots = self.metadata.max_context_length
-        step = self.function(names.step_name(names.EXTEND, slots, _LARGEST))
-        self.state_shape = tuple(map(int, step.states[names.KEYS].shape))
-        self.state_dtype = torch.float16
-
-    def function(self, name: str) -> Any:
-        """Return a function of the module."""
-        return self._module.function(name)
-
-    def call(
-        self, name: str, feeds: dict[str, Tensor], states: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """Run a function; write the new states to the given tensors."""
-        given = {key: value.clone().to(self.device) for key, value in states.items()}
-        results = self.function(name)(feeds, state=given)
-        for key, value in states.items():
-            value.copy_(given[key])
-        return {key: value.cpu() for key, value in results.items()}
-
-
-def open_static(bundle: Path | str, engine: str, device: str) -> StaticTorchRuntime:
-    """Load a static bundle; interleaved caches run in torch only.
-
-    The Linux runtime of coreai-core 1.0.0b3 takes interleaved states only as arrays that
-    `NDArray.from_descriptor` allocates, and gives no access to their content.
-    """
-    check_engine(engine, device)
-    return StaticTorchRuntime(bundle, device)

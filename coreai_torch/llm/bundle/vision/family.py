@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ....errors import ConversionError
-from ..compute_dtype import compute_dtype
+from ..reference import compute_dtype
 from .prompts import ImagePrompt
 
 MARKER_WIDTH = 8  # 16 bytes, so that rows stay aligned

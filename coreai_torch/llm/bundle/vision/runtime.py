@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ....errors import GenerationError
-from ..host_loading import Load
-from ..isolated import IsolatedFunction
 from ..metadata import EMBEDDING, KEYS, LOGITS, MAIN, VALUES, VISION
 from ..runtime import BundleRuntime
 from ..states import States
-from .functions import NativeFunction, TorchFunction
 from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
 
 
@@ -29,50 +24,22 @@ class VisionRuntime(BundleRuntime):
     # An image must not be split: in Gemma 3 its first rows see its last ones.
     whole_prompt = sys.maxsize
 
-    def __init__(
-        self,
-        bundle: Path | str,
-        engine: str = "runtime",
-        device: str = "cpu",
-        load: Load | None = None,
-    ) -> None:
-        """Load the assets of a bundle; the engine "isolated" is the runtime in child processes."""
-        self.engine, self.device_name = engine, device
-        super().__init__(bundle, load)
+    def _load(self) -> None:
+        assets = {MAIN: self.metadata.asset, **self.metadata.other_assets}
+        self.models = {role: self._opened(assets[role]) for role in (MAIN, EMBEDDING, VISION)}
+        self.model = self.models[MAIN]
+        self._set_states(*self.model.states(MAIN)[STATES[0]])
         self._starts: dict[str, int] = {}
         self._rows = torch.zeros(0)
 
-    def _load(self) -> None:
-        assets = {MAIN: self.metadata.asset, **self.metadata.other_assets}
-        self.functions: dict[str, NativeFunction | TorchFunction | IsolatedFunction] = {}
-        for role in (MAIN, EMBEDDING, VISION):
-            path = self.bundle / assets[role]
-            if not path.is_dir():
-                raise GenerationError(
-                    f"{self.bundle} has no asset {assets[role]}\n"
-                    "  try   export the bundle again with coreai_torch.llm.export"
-                )
-            if self.engine == "torch":
-                self.functions[role] = TorchFunction(path, self.device_name)
-            elif self.engine == "isolated":
-                self.functions[role] = IsolatedFunction(path)
-            else:
-                self.functions[role] = NativeFunction(path, self.load_asset)
-        shape, self.state_dtype = self.functions[MAIN].state(STATES[0])
-        self._set_state_shape(shape)
-
-    def store(self, content: Tensor) -> object:
-        """Return the content of a state in the form that the function updates in place."""
-        return self.functions[MAIN].store(content)
-
     def encode(self, pixels: Tensor) -> Tensor:
         """Return the marked features `[tokens, width]` of pixels `[1, 3, size, size]`."""
-        return self.functions[VISION]({PIXELS: pixels.float()})[FEATURES][0]
+        return self.models[VISION](MAIN, {PIXELS: pixels.float()}, {})[FEATURES][0]
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Return the marked embeddings `[q, width]` of tokens of the vocabulary."""
         feeds = {TOKENS: tokens.reshape(1, -1).to(torch.int32)}
-        return self.functions[EMBEDDING](feeds)[EMBEDDINGS][0]
+        return self.models[EMBEDDING](MAIN, feeds, {})[EMBEDDINGS][0]
 
     def add_image(self, pixels: Tensor) -> range:
         """Encode an image, unless it is known, and return its tokens."""
@@ -101,7 +68,7 @@ class VisionRuntime(BundleRuntime):
             POSITIONS: torch.arange(total, dtype=torch.int32)[None],
         }
         given = dict(zip(STATES, states.arrays.values(), strict=True))
-        results = self.functions[MAIN](feeds, given)
+        results = self.model(MAIN, feeds, given)
         states.write(dict(zip(map(_common_name, results), results.values(), strict=True)), total)
         return results[LOGITS][0]
 

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..engine_runs import STEPS, StepError, StepSkippedError, Trial
 from ..metadata import EMBEDDING, LOGITS, MAIN, VISION
-from ..verifying import difference, limit_of
-from .family import MARKER_WIDTH, Family
-from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
-from .runtime import VisionRuntime
-from .verifying import LIMIT, eager_logits, image_prompt, random_pixels, random_text, with_images
+from ..reference import difference, limit_of, random_tokens
+from ..vision.family import MARKER_WIDTH, Family
+from ..vision.names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
+from ..vision.runtime import VisionRuntime
+from . import runs
+from .trial import STEPS, StepError, StepSkippedError, Trial
 
 _IMAGES = (1, 2)
 
@@ -23,6 +23,7 @@ class VisionTrial(Trial):
     """A loaded vision-language bundle, and the model to compare with, if any."""
 
     runtime: VisionRuntime
+    single = 2  # an image must not be split
 
     def __init__(self, runtime: VisionRuntime, family: Family | None) -> None:
         super().__init__(runtime, None if family is None else family.model)
@@ -31,17 +32,49 @@ class VisionTrial(Trial):
         # Embeddings and features are float16 whatever the dtype of the cache is.
         self.dtype = torch.bfloat16 if runtime.state_dtype == torch.bfloat16 else torch.float16
 
+    @property
+    def limit(self) -> float:
+        """Return the largest accepted difference from the model."""
+        # Embeddings and features are float16 in every bundle.
+        return max(limit_of(torch.float16), limit_of(self.runtime.state_dtype))
+
     def tokens(self, length: int, seed: int = 0) -> Tensor:
         """Return random tokens of text."""
-        return random_text(length, self.vocabulary, self.vision["image_token_id"], seed)
+        image = self.vision["image_token_id"]
+        tokens = random_tokens(length, self.vocabulary, seed)
+        return torch.where(tokens == image, (image + 1) % self.vocabulary, tokens)
+
+    def pixels(self, seed: int = 0) -> Tensor:
+        """Return random normalized pixels `[1, 3, size, size]`."""
+        size, generator = self.vision["image_size"], torch.Generator().manual_seed(seed)
+        return torch.randn(1, 3, size, size, generator=generator)
 
     def with_images(self, images: int, seed: int, text: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """Return a prompt as tokens, the same with rows of images, and the pixels."""
-        tokens = image_prompt(self.runtime, images, text)
-        size = self.vision["image_size"]
-        pixels = torch.cat([random_pixels(size, seed + number) for number in range(images)])
-        rows = [self.runtime.add_image(one[None]) for one in pixels]
-        return tokens, with_images(tokens, rows, self.vision["image_token_id"]), pixels
+        image, count = self.vision["image_token_id"], self.vision["image_token_count"]
+        words = self.tokens(3 + 2 * images, text)
+        pieces = [words[:3]]
+        for number in range(images):
+            pieces += [torch.full((count,), image), words[3 + 2 * number :][:2]]
+        tokens = torch.cat(pieces)
+        pixels = torch.cat([self.pixels(seed + number) for number in range(images)])
+        rows = [row for one in pixels for row in self.runtime.add_image(one[None])]
+        given = tokens.clone()
+        given[tokens == image] = torch.tensor(rows, dtype=torch.long)
+        return tokens, given, pixels
+
+    def reference(self, tokens: Tensor, pixels: Tensor | None = None) -> Tensor:
+        """Return the logits of the model after tokens with images, `[length, vocab]`."""
+        if pixels is None or self.family is None:
+            return super().reference(tokens)
+        inputs = self.family.eager_inputs(tokens[None], pixels)
+        with torch.no_grad():
+            return torch.as_tensor(self.model(**inputs, use_cache=False).logits[0].float())
+
+    def example(self) -> tuple[Tensor, Tensor]:
+        """Return an image with text, and the logits of the model after each token."""
+        tokens, given, pixels = self.with_images(1, seed=0)
+        return given, self.reference(tokens, pixels)
 
 
 def check_ports(runtime: VisionRuntime) -> str:
@@ -85,7 +118,7 @@ def check_ports(runtime: VisionRuntime) -> str:
 
 
 def _ports(runtime: VisionRuntime, role: str) -> Any:
-    return getattr(runtime.functions[role], "ports", None)
+    return runtime.models[role].ports(MAIN)
 
 
 def _shape(runtime: VisionRuntime, role: str, kind: str, name: str) -> tuple[list[int], str]:
@@ -104,7 +137,7 @@ def embedding(trial: VisionTrial) -> str:
         if trial.family is not None:
             with torch.no_grad():
                 want = trial.family.model.get_input_embeddings()(tokens)
-            _compare(trial, rows[:, :-MARKER_WIDTH], want, "embeddings")
+            trial.near(rows[:, :-MARKER_WIDTH], want, "the embeddings")
     image = trial.runtime.embed(torch.tensor([trial.vision["image_token_id"]]))
     if not bool(image.isfinite().all()):
         raise StepError("the embedding of the image token is not finite")
@@ -113,7 +146,7 @@ def embedding(trial: VisionTrial) -> str:
 
 def vision(trial: VisionTrial) -> str:
     """Encode an image; compare with the model, and check the marker."""
-    pixels = random_pixels(trial.vision["image_size"])
+    pixels = trial.pixels()
     rows = trial.runtime.encode(pixels)
     if not bool((rows[:, -MARKER_WIDTH] == 1).all()):
         raise StepError("the marker of image tokens is not 1")
@@ -124,7 +157,7 @@ def vision(trial: VisionTrial) -> str:
         return f"{len(rows)} finite features (no model given)"
     with torch.no_grad():
         want = trial.family.features(pixels)
-    gap = _compare(trial, features, want, "features")
+    gap = trial.near(features, want, "the features")
     return f"{len(rows)} features equal transformers, {gap:.1g} apart"
 
 
@@ -146,8 +179,8 @@ def image_decoding(trial: VisionTrial) -> str:
             again = trial.sequence(fill=1e4).append(torch.cat([given, tokens[len(given) :]]))
             worst = max(worst, trial.same(rows, again, f"{images} images in one batch"))
         elif not bool((tokens[len(given) :] == trial.vision["image_token_id"]).any()):
-            want = eager_logits(trial.family, tokens, pixels)
-            worst = max(worst, _compare(trial, rows, want, f"logits after {images} images"))
+            want = trial.reference(tokens, pixels)
+            worst = max(worst, trial.near(rows, want, f"the logits after {images} images"))
     if not counts:
         raise StepSkippedError(f"a context of {trial.context} does not contain an image")
     reference = "one batch (no model given)" if trial.family is None else "transformers"
@@ -171,19 +204,14 @@ def other_image(trial: VisionTrial) -> str:
     return f"another image equals a fresh run, {gap:.1g} apart"
 
 
-def _compare(trial: VisionTrial, actual: Tensor, want: Tensor, what: str) -> float:
-    gap, limit = difference(actual, want), max(LIMIT, limit_of(trial.runtime.state_dtype))
-    if not gap <= limit:
-        raise StepError(
-            f"the {what} differ from transformers by {gap:.2g} of the largest, the limit is "
-            f"{limit:.2g}"
-        )
-    return gap
-
-
-RUNS: list[tuple[str, Callable[[VisionTrial], str]]] = [
-    ("embedding", embedding),
-    ("vision", vision),
-    ("image decoding", image_decoding),
-    ("other image", other_image),
-]
+RUNS: dict[str, Callable[[Any], str]] = {
+    "embedding": embedding,
+    "vision": vision,
+    "image decoding": image_decoding,
+    "other image": other_image,
+    "sequential decoding": runs.decode,
+    "chunks": runs.chunks,
+    "dirty cache": runs.dirty,
+    "rewind": runs.rewind,
+    "warm-up": runs.warm_up,
+}

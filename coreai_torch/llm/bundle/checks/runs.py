@@ -3,81 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from ...numerics.tolerance import SAME_TOKENS, limits
-from .compute_dtype import compute_dtype
-from .runtime import CHUNK, FIRST_SLOTS, BundleRuntime, Sequence
-from .verifying import difference, eager_logits, int8_limit, limit_of, random_tokens
+from ..runtime import CHUNK, FIRST_SLOTS, Sequence
+from .trial import STEPS, StepError, StepSkippedError, Trial
 
 PROMPTS = (5, 17, 300)
-STEPS = 16  # tokens that are decoded after each prompt
 CHUNKED = 1100
 LARGEST_STATE = 4 << 30  # bytes of both states
-
-_SAME = limits(SAME_TOKENS)
-
-
-class StepError(Exception):
-    """A step found something that the engine does not accept."""
-
-
-class StepSkippedError(Exception):
-    """A step does not apply to this bundle."""
-
-
-class Trial:
-    """A loaded bundle, and the model to compare with, if any."""
-
-    def __init__(self, runtime: BundleRuntime, model: Any) -> None:
-        self.runtime, self.model = runtime, model
-        self.context = runtime.metadata.max_context_length
-        self.vocabulary = runtime.metadata.vocab_size
-        self.dtype = runtime.compute_dtype
-        self.rounding = int8_limit(runtime.metadata)
-
-    def tokens(self, length: int, seed: int = 0) -> Tensor:
-        """Return random tokens."""
-        return random_tokens(length, self.vocabulary, seed)
-
-    def sequence(self, slots: int = FIRST_SLOTS, fill: float = 0.0) -> Sequence:
-        """Return an empty sequence in a cache of one value."""
-        return Sequence(self.runtime, self.runtime.states(slots, fill))
-
-    def logits(self, tokens: Tensor) -> Tensor:
-        """Return the logits of a fresh run in one batch."""
-        return self.sequence().append(tokens, chunk=len(tokens))
-
-    def same(self, actual: Tensor, want: Tensor, what: str) -> float:
-        """Return the difference of two runs; raise if it is too large."""
-        gap = difference(actual, want)
-        if not gap <= max(_SAME[self.dtype], self.rounding):
-            raise StepError(f"{what}: the logits differ by {gap:.2g} of the largest")
-        return gap
 
 
 def decode(trial: Trial) -> str:
     """Run prompts as one batch and decode greedily; compare all rows with the model."""
     worst, counts = 0.0, []
     for length in sorted({min(p, max(trial.context - STEPS, 1)) for p in PROMPTS}):
-        tokens, rows = _greedy(trial.sequence(), trial.tokens(length, length), STEPS)
+        tokens, rows = greedy(trial.sequence(), trial.tokens(length, length), STEPS)
         tokens = tokens[: len(rows)]
         if trial.model is None:
             single = trial.sequence()
             want = torch.cat([single.append(one) for one in tokens.split(1)])
             worst = max(worst, trial.same(rows, want, f"prompt of {length} token by token"))
         else:
-            want = eager_logits(trial.model, tokens)
-            worst = max(worst, compare(trial, rows, want, length))
+            want = trial.reference(tokens)
+            worst = max(worst, trial.compare(rows, want, f"prompt of {length}"))
         counts.append(str(length))
     reference = "single tokens (no model given)" if trial.model is None else "transformers"
     return f"prompts of {', '.join(counts)} and {STEPS} tokens equal {reference}, {worst:.1g} apart"
 
 
-def _greedy(sequence: Sequence, prompt: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+def greedy(sequence: Sequence, prompt: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """Return prompt and decoded tokens, and the logits of all that were run."""
     rows = sequence.append(prompt)
     tokens = prompt
@@ -88,22 +45,6 @@ def _greedy(sequence: Sequence, prompt: Tensor, steps: int) -> tuple[Tensor, Ten
     return tokens, rows
 
 
-def compare(trial: Trial, rows: Tensor, want: Tensor, length: int) -> float:
-    """Compare logits and best tokens; a best token may differ within the limit only."""
-    limit = max(limit_of(compute_dtype(trial.model)), limit_of(trial.dtype), trial.rounding)
-    gap = difference(rows, want)
-    if not gap <= limit:
-        raise StepError(
-            f"prompt of {length}: the logits differ from transformers by {gap:.2g} of the largest, "
-            f"the limit is {limit:.2g}"
-        )
-    best = want.max(-1).values
-    chosen = want.gather(1, rows.float().argmax(-1, keepdim=True))[:, 0]
-    if bool((best - chosen > 2 * limit * want.abs().max()).any()):
-        raise StepError(f"prompt of {length}: another token is the most likely one")
-    return gap
-
-
 def grow(trial: Trial) -> str:
     """Cross the first number of slots and compare with a cache that never grows."""
     start = FIRST_SLOTS - STEPS // 2
@@ -111,8 +52,8 @@ def grow(trial: Trial) -> str:
         raise StepSkippedError(f"a context of {trial.context} never outgrows {FIRST_SLOTS} slots")
     prompt = trial.tokens(start, 1)
     growing = trial.sequence()
-    tokens, rows = _greedy(growing, prompt, STEPS)
-    want_tokens, want = _greedy(trial.sequence(2 * FIRST_SLOTS), prompt, STEPS)
+    tokens, rows = greedy(growing, prompt, STEPS)
+    want_tokens, want = greedy(trial.sequence(2 * FIRST_SLOTS), prompt, STEPS)
     if growing.states.slots != 2 * FIRST_SLOTS or not torch.equal(tokens, want_tokens):
         raise StepError("other tokens after the cache has grown")
     gap = trial.same(rows, want, "after growth")
@@ -184,3 +125,14 @@ def many_slots(trial: Trial) -> str:
     tokens = trial.tokens(min(8, trial.context), 8)
     gap = trial.same(trial.sequence(slots).append(tokens), trial.logits(tokens), f"{slots} slots")
     return f"{slots} slots for a context of {trial.context} work, {gap:.1g} apart"
+
+
+RUNS: dict[str, Callable[[Trial], str]] = {
+    "sequential decoding": decode,
+    "growth": grow,
+    "chunks": chunks,
+    "dirty cache": dirty,
+    "rewind": rewind,
+    "warm-up": warm_up,
+    "slots above context": many_slots,
+}

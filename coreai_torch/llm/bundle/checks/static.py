@@ -8,39 +8,39 @@ import torch
 from torch import Tensor
 
 from ....asset.reading import Type
-from ..engine_runs import STEPS, StepError, StepSkippedError, Trial, compare, decode, rewind
 from ..metadata import KEYS, VALUES
-from ..verifying import eager_logits
-from . import names
-from .runtime import Block, StaticRuntime, StaticStates, StaticTorchRuntime
+from ..static import names
+from ..static.runtime import Block, StaticRuntime, StaticStates
+from .runs import decode, rewind
+from .trial import STEPS, StepError, StepSkippedError, Trial
 
 _STALE = 200  # tokens of another sequence in a dirty cache
 
 
-def check_ports(runtime: StaticTorchRuntime) -> str:
+def check_ports(runtime: StaticRuntime) -> str:
     """Compare the functions, names, dtypes and shapes with those that the engine expects."""
     context, vocabulary = runtime.metadata.max_context_length, runtime.metadata.vocab_size
     if not names.is_context(context):
         raise StepError(f"max_context_length is {context}, not 256, 512, 1024, ...")
     wanted = names.function_names(context)
-    extra = [one for one in runtime.function_names if _is_step(one) and one not in wanted]
+    extra = [one for one in runtime.model.function_names if _is_step(one) and one not in wanted]
     if extra:
         raise StepError(f"the engine would also choose {', '.join(extra)}")
     layers, _, channels, _, _ = runtime.state_shape
     if max(layers, channels) > context:
         raise StepError(f"a cache {list(runtime.state_shape)} is larger than the context")
-    (hidden,) = (runtime.function(names.LOAD).outputs[names.TABLE].shape[2],)
+    (hidden,) = (runtime.model.ports(names.LOAD).outputs[names.TABLE].shape[2],)
     table = f"{vocabulary}x1x{hidden}"
     found = []
     for name in wanted:
-        function = runtime.function(name)
+        function = runtime.model.ports(name)
         actual = [_texts(one) for one in (function.inputs, function.states, function.outputs)]
         expected = _expected(name, table, hidden, vocabulary, (layers, channels))
         found += _differences(name, actual, expected)
     if found:
         raise StepError("; ".join(found[:3]))
     sizes = f"{len(names.slots(context))} by {len(names.QUERIES)} sizes"
-    return f"{layers} layers of {channels} channels, {sizes}, float16, run by torch"
+    return f"{layers} layers of {channels} channels, {sizes}, float16"
 
 
 def _is_step(name: str) -> bool:
@@ -172,7 +172,7 @@ def end_of_context(trial: Trial) -> str:
         raise StepError(f"the logits of the last {STEPS} of {length} tokens are not finite")
     if trial.model is None:
         return f"{length} tokens fill the context"
-    gap = compare(trial, rows, eager_logits(trial.model, tokens)[-STEPS:], length)
+    gap = trial.compare(rows, trial.reference(tokens)[-STEPS:], f"prompt of {length}")
     return f"{length} tokens fill the context and equal transformers, {gap:.1g} apart"
 
 
@@ -185,12 +185,12 @@ def _runtime(trial: Trial) -> StaticRuntime:
     return trial.runtime
 
 
-RUNS: list[tuple[str, Callable[[Trial], str]]] = [
-    ("sequential decoding", decode),
-    ("prompt_opt", prefill),
-    ("every size", every_size),
-    ("aligned blocks", aligned_blocks),
-    ("dirty cache", stale_slots),
-    ("rewind", rewind),
-    ("end of context", end_of_context),
-]
+RUNS: dict[str, Callable[[Trial], str]] = {
+    "sequential decoding": decode,
+    "prompt_opt": prefill,
+    "every size": every_size,
+    "aligned blocks": aligned_blocks,
+    "dirty cache": stale_slots,
+    "rewind": rewind,
+    "end of context": end_of_context,
+}

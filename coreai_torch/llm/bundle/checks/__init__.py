@@ -1,0 +1,1 @@
+"""Checks of a written bundle: its files, its descriptors, and runs that emulate the engine."""
