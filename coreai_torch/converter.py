@@ -28,7 +28,6 @@ from .capture.io_plan import Names, plan
 from .capture.size_ranges import size_ranges
 from .capture.validate import Rules
 from .errors import ArgumentTypeError, ConversionError
-from .interpreter.folding import fold_emitted
 from .kernels.metal import TorchMetalKernel, lowerings
 from .lowering import opaque_calls
 from .lowering.entrypoints import check_unused, names_to_convert, staged_names
@@ -36,6 +35,7 @@ from .lowering.program import Staged, build
 from .lowering.registration import checked_name, entry_of
 from .lowering.registry import BUILTIN, Registry
 from .lowering.survey import Blocker, survey
+from .mlir.folding import fold_emitted
 from .ops import recognized_composites
 from .passes.externalize import uncalled
 from .passes.externalize.by_hand import ExternalizedProgram

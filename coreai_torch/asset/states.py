@@ -121,7 +121,7 @@ def to_tensors(graph: Any) -> bool:
         read.results[0].replace_all_uses_with(handle)
         read.erase()
         token.erase()
-    from ..ir.editing import update_signature  # needs torch, which `asset.worker` starts without
+    from ..ir.graph import update_signature  # needs torch, which `asset.worker` starts without
 
     update_signature(graph.operation)
     graph.arg_attrs = [DictAttr.get(one) for one in names]

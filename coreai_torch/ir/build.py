@@ -83,6 +83,18 @@ class Build:
         finally:
             _CURRENT.reset(token)
 
+    @classmethod
+    @contextmanager
+    def over(cls, module: Any) -> Iterator[Build]:
+        """Change a module that exists already."""
+        build = cls()
+        build.module, token = module, _CURRENT.set(build)
+        try:
+            with module.context, Location.unknown():
+                yield build
+        finally:
+            _CURRENT.reset(token)
+
     @contextmanager
     def assume(self, zero_sizes: ZeroSizes) -> Iterator[None]:
         """Build under this assumption about dynamic sizes; `ir.zero_size` says what it is for."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coreai._compiler.dialects import coreai as _coreai
-from coreai._compiler.ir import InsertionPoint, RankedTensorType, Value
+from coreai._compiler.ir import FunctionType, InsertionPoint, RankedTensorType, TypeAttr, Value
 
 from .build import Build
 from .removable import barrier, made_by
@@ -141,3 +141,11 @@ def loop(
         updated = [refine(v, t) for v, t in zip(values, types, strict=True)]
         _coreai.yield_([*updated, condition(updated)])
     return list(op.results)[:-1]
+
+
+def update_signature(graph: Any) -> None:
+    """Write the types of the arguments and results to the signature of a graph."""
+    block = graph.regions[0].blocks[0]
+    results = list(block.operations)[-1].operation.operands
+    signature = FunctionType.get([a.type for a in block.arguments], [v.type for v in results])
+    graph.attributes["function_type"] = TypeAttr.get(signature)

@@ -11,9 +11,10 @@ from coreai._compiler.ir import DenseElementsAttr
 
 from coreai_torch.asset import reading
 from coreai_torch.asset.extension import converted
-from coreai_torch.interpreter.folding import fold_emitted
-from coreai_torch.ir import dialect, editing, graph, types
+from coreai_torch.ir import dialect, graph, types
 from coreai_torch.ir.build import SMALL, Build
+from coreai_torch.mlir import editing
+from coreai_torch.mlir.folding import fold_emitted
 
 LARGE = 2 * SMALL
 
@@ -29,7 +30,9 @@ def folded(body, size):
         port = graph.Port("x", types.tensor((size,), types.element(torch.float32)))
         graph.entrypoint("main", [], [port], named)
         fold_emitted(build)
-        kinds = [editing.kind(op) for one in editing.graphs(build) for op in editing.ops_of(one)]
+        kinds = [
+            editing.kind(op) for one in editing.graphs(build.module) for op in editing.ops_of(one)
+        ]
         assert build.module.operation.verify()
     return converted(build.module), [kind for kind in kinds if kind != "output"]
 

@@ -14,20 +14,21 @@ from tiny_tokenizer import tiny_tokenizer
 
 from benchmarks import llm_decode
 from coreai_torch import llm
-from coreai_torch.asset import host_states, reading, resources
+from coreai_torch.asset import reading, resources
 from coreai_torch.asset.array_memory import can_write, memory_of
-from coreai_torch.asset.host_program import can_edit
-from coreai_torch.asset.host_states import StateEditor
 from coreai_torch.asset.mlir_module import mlir_module_of
 from coreai_torch.asset.worker import to_numpy
 from coreai_torch.compression import memory
 from coreai_torch.errors import ConversionError
+from coreai_torch.ir.build import Build
 from coreai_torch.llm.bundle import host_loading
 from coreai_torch.llm.bundle.host_loading import fast_loading
 from coreai_torch.llm.bundle.metadata import KEYS, VALUES
 from coreai_torch.llm.bundle.opening import open_bundle
 from coreai_torch.llm.bundle.runtime import Sequence
 from coreai_torch.numerics.arrays import array, tensor
+from coreai_torch.targets.linux_loading import edits, states
+from coreai_torch.targets.linux_loading.compiling import can_edit
 
 pytestmark = pytest.mark.skipif(not can_edit(), reason="programs are not edited on this machine")
 
@@ -102,11 +103,11 @@ def test_bundle_does_not_change(compressed):
 def test_weights_are_expanded_on_request_or_if_the_memory_suffices(
     compressed, monkeypatch, expand_weights, memory, is_expanded
 ):
-    monkeypatch.setattr(host_loading, "available_memory", lambda: memory)
+    monkeypatch.setattr(edits, "available_memory", lambda: memory)
     program = resources.asset_at(compressed.asset).program
     module = mlir_module_of(program)
-    with module.context:
-        host_loading._edit(module, expand_weights)
+    with Build.over(module) as build:
+        edits.edit(build, expand_weights)
     names = [op.name for op in reading.read(program, largest=64).functions["main"].body.ops]
     assert ("coreai.blockwise_shift_scale" not in names) == is_expanded
     assert names.count("coreai.slice_update") > 0
@@ -128,11 +129,11 @@ def test_an_embedding_that_is_the_head_is_stored_as_rows(tied):
 
 @pytest.mark.parametrize(("memory", "count"), [(1 << 40, 0), (0, 1)])
 def test_the_head_is_transposed_at_load_if_the_memory_suffices(tied, monkeypatch, memory, count):
-    monkeypatch.setattr(host_loading, "available_memory", lambda: memory)
+    monkeypatch.setattr(edits, "available_memory", lambda: memory)
     program = resources.asset_at(next(tied.path.glob("*.aimodel"))).program
     module = mlir_module_of(program)
-    with module.context:
-        host_loading._edit(module, None)
+    with Build.over(module) as build:
+        edits.edit(build, None)
     ops = reading.read(program, largest=64).functions["main"].body.ops
     constants = {op.results[0] for op in ops if op.name == "coreai.constant"}
     turned = [o for o in ops if o.name == "coreai.transpose" and o.operands[0] in constants]
@@ -143,14 +144,13 @@ def test_logits_of_a_tied_head_are_equal(tied):
     _check_equal(tied.path)
 
 
-def _edited(bundle, *edits):
+def _edited(bundle, *passes):
     """Return the ops and ports of a bundle's function after some edits."""
     program = resources.asset_at(next(bundle.path.glob("*.aimodel"))).program
     module = mlir_module_of(program)
-    with module.context:
-        editor = StateEditor(module)
-        for edit, count in edits:
-            assert getattr(editor, edit)() == count
+    with Build.over(module) as build:
+        for name, count in passes:
+            assert getattr(states, name)(build) == count
         module.operation.verify()
     return reading.read(program, largest=64).functions["main"]
 
@@ -259,7 +259,7 @@ def test_memory_of_an_array_is_shared():
 
 
 def test_rows_are_written_by_the_function_if_memory_is_not_shared(llama_bundle, monkeypatch):
-    monkeypatch.setattr(host_loading, "can_write", lambda: False)
+    monkeypatch.setattr(edits, "can_write", lambda: False)
     _check_equal(llama_bundle.path)
 
 
@@ -271,6 +271,6 @@ def test_slots_grow_by_a_quarter(llama_bundle):
 
 def test_rows_that_do_not_end_with_the_last_position_are_not_returned(llama_bundle, monkeypatch):
     """The caller writes returned rows to the last used slots, so the program must, too."""
-    monkeypatch.setattr(host_states, "_POSITIONS", "other")
+    monkeypatch.setattr(states, "_POSITIONS", "other")
     _edited(llama_bundle, ("return_rows", 0))
     _check_equal(llama_bundle.path)

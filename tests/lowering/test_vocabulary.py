@@ -48,10 +48,13 @@ def test_docstring_has_all_parts(name):
     summary, arguments = doc.split("\n\n")[0], _section(doc, "Args")
     assert summary.endswith(".")
     assert "\n" not in summary
-    assert list(re.findall(r"^    (\w+): ", arguments, re.MULTILINE)) == list(
-        inspect.signature(function).parameters
-    )
-    assert _section(doc, "Returns").strip()
+    # One sentence says what the functions of a family take and return; the others have a list.
+    if not re.search(
+        r"^(Takes .*(; returns |\. The reduced axes )|The result is )", doc, re.MULTILINE
+    ):
+        named = re.findall(r"^    (\w+): ", arguments, re.MULTILINE)
+        assert named == list(inspect.signature(function).parameters)
+        assert _section(doc, "Returns").strip()
     assert f"dialect.{name.removesuffix('_')}" in _section(doc, "Examples")
 
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 
 from ...asset.reading import place_of
 from ...errors import ConversionError
-from ...ir import editing
 from ...ir.build import Build
 from ...ir.zero_size import POSSIBLE
+from ...mlir import editing
 from .rewrite import Rewrite, Rewritten
 from .table import REWRITES
 
@@ -54,7 +54,7 @@ def apply(build: Build, rewrites: Sequence[Rewrite]) -> list[Rewritten]:
     done: list[Rewritten] = []
     with build.assume(POSSIBLE):  # the ranges of dynamic sizes are not known any more
         for rewrite in rewrites:
-            for graph in editing.graphs(build):
+            for graph in editing.graphs(build.module):
                 done.extend(_pass(rewrite, graph))
             editing.erase_uncalled(build)
     return done

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from ...ir import dialect as d
-from ...ir import editing
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind
+from ...mlir import editing
+from ...mlir.editing import Operation, kind
 
 _ATTENTION = "scaled_dot_product_attention"
 _WIDE_HEAD = 512

@@ -8,7 +8,7 @@ import torch
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind, rebuilt, source
+from ...mlir.editing import Operation, kind, rebuilt, source
 
 
 def expanded_sum(op: Operation) -> Sequence[Value] | None:

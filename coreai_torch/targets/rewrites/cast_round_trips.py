@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, is_computed_by, kind, made_by
+from ...mlir.editing import Operation, is_computed_by, kind, made_by
 from .rounding import truncated
 
 _THROUGH = ("where", "sub", "cast")

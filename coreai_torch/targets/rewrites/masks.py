@@ -8,7 +8,7 @@ import torch
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, is_computed_by, kind, producer, rebuilt, source
+from ...mlir.editing import Operation, is_computed_by, kind, producer, rebuilt, source
 
 _LAYOUT = (
     *("reshape", "transpose", "expand_dims", "shrink_dims"),

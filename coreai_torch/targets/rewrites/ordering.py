@@ -9,7 +9,7 @@ import torch
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind, known, rebuilt
+from ...mlir.editing import Operation, kind, known, rebuilt
 
 _EXACT = 1 << 24  # integers up to here are exact in float32
 

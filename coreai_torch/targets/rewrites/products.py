@@ -8,7 +8,17 @@ import torch
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import LAYOUT, Operation, called, kind, made_by, numbers, producer, source, users
+from ...mlir.editing import (
+    LAYOUT,
+    Operation,
+    called,
+    kind,
+    made_by,
+    numbers,
+    producer,
+    source,
+    users,
+)
 
 _AROUND = ("add", "mul", "divide", "cast", "minimum", "maximum", "relu")
 _COMPOSITE = "hard_sigmoid"  # clamp(x + 3, 0, 6) / 6

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind, known, numbers, producer, rebuilt
+from ...mlir.editing import Operation, kind, known, numbers, producer, rebuilt
 
 _MOST = 5
 _RESHAPES = ("reshape", "expand_dims", "shrink_dims")

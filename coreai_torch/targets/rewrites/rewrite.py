@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...ir.dialect import Value
-from ...ir.editing import Operation
+from ...mlir.editing import Operation
 
 METADATA = "coreai_torch.rewrites"  # the entry of an asset with the number of places by id
 Apply: TypeAlias = Callable[[Operation], Sequence[Value] | None]

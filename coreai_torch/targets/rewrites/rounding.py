@@ -8,7 +8,7 @@ import torch
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind, known
+from ...mlir.editing import Operation, kind, known
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind, known, numbers
+from ...mlir.editing import Operation, kind, known, numbers
 
 
 def apply(op: Operation) -> Sequence[Value] | None:

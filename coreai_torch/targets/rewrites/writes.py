@@ -8,7 +8,7 @@ import torch
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import LAYOUT, Operation, kind, known, producer, rebuilt
+from ...mlir.editing import LAYOUT, Operation, kind, known, producer, rebuilt
 
 
 def blended(op: Operation) -> Sequence[Value] | None:

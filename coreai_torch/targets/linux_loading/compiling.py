@@ -16,9 +16,10 @@ from typing import Any
 from coreai.authoring import AIModelAsset
 from coreai.runtime import AIModel
 
-from ..compression.memory import release_freed_memory
-from ..errors import ConversionError
-from .mlir_module import mlir_module_of
+from ...asset.mlir_module import mlir_module_of
+from ...compression.memory import release_freed_memory
+from ...errors import ConversionError
+from ...ir.build import Build
 
 # Versions of coreai-core on whose runtime the edited programs were compared with the original ones.
 _COMPARED = ("1.0.0b3",)
@@ -29,7 +30,7 @@ def can_edit() -> bool:
     return platform.system() == "Linux" and metadata.version("coreai-core") in _COMPARED
 
 
-async def load_edited(asset: AIModelAsset, edit: Callable[[Any], None]) -> Any:
+async def load_edited(asset: AIModelAsset, edit: Callable[[Build], None]) -> Any:
     """Return the model of an asset whose module `edit` changed; raise if it does not compile."""
     with TemporaryDirectory(suffix=".aimodelx") as folder:
         await asyncio.to_thread(_compile, asset, edit, Path(folder))
@@ -37,7 +38,7 @@ async def load_edited(asset: AIModelAsset, edit: Callable[[Any], None]) -> Any:
         return await AIModel.load(path=folder, specialization_options=None)
 
 
-def _compile(asset: AIModelAsset, edit: Callable[[Any], None], folder: Path) -> None:
+def _compile(asset: AIModelAsset, edit: Callable[[Build], None], folder: Path) -> None:
     # `AIModelAsset._write_odix` does the same with the module of the file.
     from coreai._compiler._mlir_libs._coreaiIR._bindings import compiler
 
@@ -48,10 +49,10 @@ def _compile(asset: AIModelAsset, edit: Callable[[Any], None], folder: Path) -> 
         reported.append(str(diagnostic))
         return True
 
-    with module.context as context:
-        edit(module)
+    with Build.over(module) as build:
+        edit(build)
         # The compiler reports "split_size_or_sections must be a constant" and compiles the op.
-        handler = context.attach_diagnostic_handler(keep)
+        handler = module.context.attach_diagnostic_handler(keep)
         try:
             module.operation.verify()
             compiler.compile_to_binary(

@@ -1,4 +1,4 @@
-"""Evaluate the ops on constants that lowerings emitted, so that none reaches the native compiler.
+"""Evaluate ops on constants in a module: those that lowerings emitted, or all of some kinds.
 
 The pass `fold_constants` evaluates nodes of the exported graph. A lowering may still emit an op
 whose operands are all constants: `atan2(x, weight)` tests whether `weight` is negative. The
@@ -8,21 +8,22 @@ below 6e-5 to zero, coreai-core 1.0.0b3), and the runtime folds them again at ea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import torch
 
-from ..asset.reading import read_op
+from ..asset.reading import bytes_of, read_op
+from ..interpreter import registry
+from ..interpreter.plan import evaluate
 from ..ir import constants as stored
-from ..ir import editing, types
+from ..ir import types
 from ..ir.build import LITERAL, SMALL, Build, is_read
 from ..ir.casting import element_dtype
 from ..ir.constants import compacted, is_splat
 from ..ir.dialect import RankedTensorType, Value, broadcast_to, reshape
-from ..ir.editing import Operation
 from ..ir.shapes import is_constant
-from . import registry
-from .plan import evaluate
+from . import editing
+from .editing import Operation, kind
 
 # Views of a weight. Above `SMALL` elements they stay in the program, so that no weight is copied
 # (docs/adr/0011); ops that read them are evaluated.
@@ -57,6 +58,67 @@ _SMALL_EXPANDED = 1 << 24
 def fold_emitted(build: Build) -> None:
     """Replace the ops on constants in all graphs of an open module by their values."""
     _Folder(build).fold()
+
+
+def fold_kinds(build: Build, kinds: Collection[str], then: Collection[str] = ()) -> None:
+    """Replace ops of some kinds on constants by their values, whatever these take.
+
+    The ops of the kinds `then` that read such a value are replaced as well.
+    """
+    for op in list(_of_kinds(build, kinds)):
+        users = editing.users(op.results[0])
+        if all(kind(user) in kinds for user in users):
+            continue  # a part of the value that the user has
+        value = _evaluated(op, kinds)
+        if value is None:
+            continue
+        kept = False
+        for user in users:
+            rest = [editing.known(operand) for operand in list(user.operands)[1:]]
+            if kind(user) in then and not any(one is None for one in rest):
+                _store(user, evaluate(read_op(user), [value, *rest]))
+            else:
+                kept = True
+        if kept:
+            _store(op, value)
+    for graph in editing.graphs(build.module):
+        editing.erase_unused(graph)
+
+
+def expanded_bytes(build: Build, kinds: Collection[str], *, of_constants: bool = False) -> int:
+    """Return the bytes of the results of ops of some kinds that other ops read.
+
+    With `of_constants`, only ops on a constant count.
+    """
+    return sum(
+        bytes_of(read_op(op).types[0])
+        for op in _of_kinds(build, kinds)
+        if not of_constants or editing.made_by(op.operands[0], "constant") is not None
+        if not all(kind(user) in kinds for user in editing.users(op.results[0]))
+    )
+
+
+def _of_kinds(build: Build, kinds: Collection[str]) -> Iterator[Operation]:
+    for graph in editing.graphs(build.module):
+        yield from (op for op in editing.ops_of(graph) if kind(op) in kinds)
+
+
+def _evaluated(op: Operation, kinds: Collection[str]) -> torch.Tensor | None:
+    """Return the value of an op on constants; None if an operand is not constant."""
+    operands = []
+    for operand in op.operands:
+        inner = editing.made_by(operand, *kinds)
+        operands.append(editing.known(operand) if inner is None else _evaluated(inner, kinds))
+    return None if any(one is None for one in operands) else evaluate(read_op(op), operands)
+
+
+def _store(op: Operation, value: torch.Tensor) -> None:
+    """Replace an op by a constant, and let nothing use the op."""
+    with editing.at(op):
+        new = Build.current().folded(value.contiguous(), "expanded")
+    if new.type != op.results[0].type:
+        raise ValueError(f"the constant is {new.type}, but {op.name} returns {op.results[0].type}")
+    editing.replace(op, [new])
 
 
 class _Folder:

@@ -1,4 +1,4 @@
-"""Read and replace ops of a module that is still open: the tools of `rewrites`."""
+"""Read and replace ops of a module that a `Build` has open."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import torch
-from coreai._compiler.dialects import coreai as _coreai
 from coreai._compiler.ir import (
     Attribute,
     Block,
     DictAttr,
-    FunctionType,
     InsertionPoint,
     RankedTensorType,
     StringAttr,
-    TypeAttr,
     Value,
 )
 
-from .build import Build
+from ..asset.reading import read_op
+from ..ir.build import Build
+from ..ir.graph import update_signature
 
 Operation: TypeAlias = Any  # of MLIR, whose bindings have no types that mypy follows
 _PREFIXES = ("coreai.", "decomposable.", "broadcasting_")
@@ -38,9 +37,9 @@ def kind(op: Operation) -> str:
     return name
 
 
-def graphs(build: Build) -> list[Operation]:
-    """Return the graphs of the module."""
-    ops = (op.operation for op in build.module.body.operations)
+def graphs(module: Any) -> list[Operation]:
+    """Return the graphs of a module."""
+    ops = (op.operation for op in module.body.operations)
     return [op for op in ops if op.name == "coreai.graph"]
 
 
@@ -105,15 +104,24 @@ def users(value: Value) -> list[Operation]:
 def known(value: Value) -> torch.Tensor | None:
     """Return the tensor of a constant; None for other values."""
     op = made_by(value, "constant")
-    return None if op is None else Build.current().content(value)
+    if op is None:
+        return None
+    content = Build.current().content(value)
+    return read_op(op).attributes["value"] if content is None else content
+
+
+def known_numbers(value: Value) -> list[int] | None:
+    """Return the integers of a constant operand, such as axes; None for other values."""
+    found = known(value) if value.type.rank <= 1 else None
+    return None if found is None else [int(number) for number in found.flatten().tolist()]
 
 
 def numbers(value: Value) -> list[int]:
-    """Return the integers of a constant operand, such as axes."""
-    found = known(value)
+    """Return the integers of a constant operand; raise for other values."""
+    found = known_numbers(value)
     if found is None:
         raise ValueError(f"{value} is not a constant")
-    return [int(number) for number in found.flatten().tolist()]
+    return found
 
 
 def rebuilt(
@@ -174,7 +182,7 @@ def callee(op: Operation) -> Operation | None:
     if kind(op) != "invoke":
         return None
     name = called(op)
-    found = (g for g in graphs(Build.current()) if g.attributes["sym_name"].value == name)
+    found = (g for g in graphs(Build.current().module) if g.attributes["sym_name"].value == name)
     return next(found, None)
 
 
@@ -246,14 +254,6 @@ def with_argument(
     return new, argument
 
 
-def update_signature(graph: Operation) -> None:
-    """Write the types of the arguments and results to the signature of a graph."""
-    block = graph.regions[0].blocks[0]
-    results = list(block.operations)[-1].operation.operands
-    signature = FunctionType.get([a.type for a in block.arguments], [v.type for v in results])
-    graph.attributes["function_type"] = TypeAttr.get(signature)
-
-
 def with_input(graph: Operation, name: str) -> Any:
     """Return the declaration of an attention with one more input; None if it is causal."""
     text = str(graph.attributes["composite_decl"])
@@ -265,8 +265,10 @@ def with_input(graph: Operation, name: str) -> Any:
 
 def erase_uncalled(build: Build) -> None:
     """Erase the private graphs that nothing calls."""
-    names = {called(op) for graph in graphs(build) for op in ops_of(graph) if kind(op) == "invoke"}
-    for graph in graphs(build):
+    names = {
+        called(op) for graph in graphs(build.module) for op in ops_of(graph) if kind(op) == "invoke"
+    }
+    for graph in graphs(build.module):
         if "priv" in graph.attributes and str(graph.attributes["sym_name"].value) not in names:
             graph.erase()
 
@@ -274,8 +276,3 @@ def erase_uncalled(build: Build) -> None:
 def invoke(graph: Operation, operands: Sequence[Value]) -> list[Value]:
     """Emit a call of a graph."""
     return list(graph.opview(*operands))
-
-
-def is_handle(value: Value) -> bool:
-    """Return whether a value is the handle of a state."""
-    return isinstance(value.type, _coreai.HandleType)

@@ -1,0 +1,1 @@
+"""Read and change MLIR modules: the editor, and the evaluation of constants."""
