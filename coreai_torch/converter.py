@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from .asset.annotations import FORM, SIZES
-from .asset.optimizing import optimize_option
+from .asset.metadata import FORM, SIZES
+from .asset.mlir_module import optimize_option
 from .asset.program import Program
 from .capture import (
     aliased_inputs,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..formatting import counted, size
-from .contents import op_counts, signature
-from .figures import Figures
+from .contents import Figures, op_counts, signature
 from .markup import Markup, element, joined, shown, table
 
 if TYPE_CHECKING:

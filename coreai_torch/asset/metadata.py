@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coreai.authoring import AIModelAsset
+from coreai.authoring import AIModelAsset, AIProgram
 
 from ..errors import ArgumentTypeError
 from . import resources
 from .reading import Source
+from .resources import asset_at
 
 LABELS, IMAGES = "labels", "images"
 _OWN = "coreai_torch."
@@ -103,3 +104,23 @@ def image_text(image: Mapping[str, Any]) -> str:
     numbers = ", ".join(f"{n} {image[n]}" for n in ("scale", "mean", "std") if n in image)
     order = f"{image['layout']} pixels in the channel order {image['color']}"
     return f"{order} ({numbers})" if numbers else order
+
+
+FORM = "coreai_torch.form"  # {"exact": True} if lowerings emitted the guards of extremes
+SIZES = "coreai_torch.sizes"  # by entry point and port: axis to name, bounds and example
+
+
+def annotation(source: Source, key: str) -> dict[str, Any]:
+    """Return an entry of a program or an asset; empty if it has none."""
+    if isinstance(source, AIProgram):
+        found = getattr(source, "metadata", {}).get(key, {})
+    else:
+        asset = asset_at(Path(source)) if isinstance(source, str | Path) else source
+        if not isinstance(asset, AIModelAsset):  # reported by whoever reads it
+            return {}
+        found = asset.metadata.creator_defined_metadata.get(key, "{}")
+    try:
+        read = json.loads(found) if isinstance(found, str) else found
+    except ValueError:  # written by others
+        return {}
+    return dict(read) if isinstance(read, dict) else {}

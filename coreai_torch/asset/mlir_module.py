@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from coreai._compiler.ir import Module
 from coreai._compiler.passmanager import PassManager
 from coreai.authoring import AIProgram
 
+from ..errors import ArgumentTypeError, ConversionError
 from .states import restore_handles, stored_module
 
 REWRITE = "builtin.module(coreai-pre-compilation-rewrite)"
@@ -47,3 +49,18 @@ def write_module(program: AIProgram, path: Path) -> None:
     """Write the module for another process; unlike `save_asset`, this folds no constants."""
     with path.open("wb") as file:
         mlir_module_of(program).operation.write_bytecode(file)
+
+
+OPTIMIZE = "COREAI_TORCH_OPTIMIZE"  # environment variable: 1 optimizes in `to_coreai`, 0 never
+
+
+def optimize_option(given: bool | None) -> bool | None:
+    """Return the argument, or what the environment says: True, False, or None for at save."""
+    if given is not None:
+        if not isinstance(given, bool):
+            raise ArgumentTypeError(f"optimize is {given!r}\n  try   pass True, False or None")
+        return given
+    text = os.environ.get(OPTIMIZE, "")
+    if text not in ("", "0", "1"):
+        raise ConversionError(f"{OPTIMIZE} is {text!r}\n  try   set it to 1 or 0")
+    return None if text == "" else text == "1"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ConversionError
-from .annotations import SIZES, annotation
+from .metadata import SIZES, annotation
 from .reading import Source, Type
 
 _UNNAMED = 1  # a size that the program stores nothing about

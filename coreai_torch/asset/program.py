@@ -20,8 +20,8 @@ from .growing_file import GrowingFile
 from .metadata import metadata_text
 from .mlir_module import mlir_module_of, optimize, strip
 from .replacing import ASSET, check_replaceable, replacing
+from .resources import read_steadily
 from .states import OPTIMIZES_ON_REQUEST, find_graph, restore_handles, set_shapes
-from .steady import read_steadily
 from .summary import summarize
 
 _NAMED_FIELDS = ("author", "license", "model_description")

@@ -24,7 +24,7 @@ from .. import errors
 from ..ir import types
 from . import resources
 from .mlir_module import mlir_module_of
-from .steady import read_steadily
+from .resources import read_steadily
 
 DYNAMIC = -1
 

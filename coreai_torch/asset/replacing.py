@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import EEXIST, ENOENT, ENOTDIR, ENOTEMPTY
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ..errors import OverwriteError
 from ..sandbox.scratch import announce_scratch
 from . import resources
-from .exchanging import exchange
+from .resources import workshop_prefix
 from .space import full_disk_reported
-from .steady import workshop_prefix
 
 _ATTEMPTS = 100  # at replacing a folder while other processes replace it too
 _MOVED = (ENOENT, ENOTDIR, ENOTEMPTY, EEXIST)  # another process was faster
@@ -93,3 +98,44 @@ def _swap_by_renames(new: Path, path: Path, aside: Path) -> None:
         if not path.exists():
             aside.rename(path)
         raise
+
+
+_AT_FDCWD = -100  # relative to the current folder; of Linux
+_RENAME_EXCHANGE = 1 << 1  # renameat2 of Linux 3.15
+_RENAME_SWAP = 0x2  # renamex_np of macOS 10.12
+# The kernel, its filter of system calls, or the file system lacks the exchange; NFS, FAT.
+_MISSING = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Give each path the content of the other; return False if the system cannot.
+
+    Raise an `OSError` if one of them does not exist or cannot be renamed.
+    """
+    call = _system_call()
+    if call is None or call(os.fsencode(one), os.fsencode(other)) == 0:
+        return call is not None
+    number = ctypes.get_errno()
+    if number in _MISSING:
+        return False
+    raise OSError(number, os.strerror(number), str(one), None, str(other))
+
+
+@cache
+def _system_call() -> Callable[[bytes, bytes], int] | None:
+    """Return the function of the C library, or None without one."""
+    library: Any = ctypes.CDLL(None, use_errno=True)
+    if sys.platform == "darwin" and hasattr(library, "renamex_np"):
+        swap = library.renamex_np
+        swap.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint]
+        return lambda one, other: int(swap(one, other, _RENAME_SWAP))
+    if sys.platform.startswith("linux") and hasattr(library, "renameat2"):  # glibc 2.28, musl 1.2.6
+        rename = library.renameat2
+        rename.argtypes = [
+            *(ctypes.c_int, ctypes.c_char_p),
+            *(ctypes.c_int, ctypes.c_char_p),
+            ctypes.c_uint,
+        ]
+        at = _AT_FDCWD
+        return lambda one, other: int(rename(at, one, at, other, _RENAME_EXCHANGE))
+    return None

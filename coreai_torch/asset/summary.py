@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .annotations import SIZES, annotation
+from .contents import FunctionSummary, PortSummary
 from .display import fragment, panel
-from .figures import FunctionSummary, PortSummary
+from .metadata import SIZES, annotation
 from .reading import Block, Function, Op, Port, Program, Source, Type, bytes_of, read
 
 

@@ -15,9 +15,8 @@ from .memory import release_mapped_pages
 from .placing import put
 from .recipe import is_recipe, read_recipe
 from .report import CompressedWeight, CompressionReport
-from .schemes import Layout
+from .schemes import Layout, compress_in_slices
 from .selection import Plan, Rules, plan_of_layers, plan_of_patterns, selector
-from .slicing import compress_in_slices
 from .specs import Spec, to_spec
 from .tuning import Tuned, Tuning
 from .weights import Weight, find_weights, in_model_order, parametrized_rows

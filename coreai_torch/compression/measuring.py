@@ -20,8 +20,8 @@ from ..errors import ConversionError
 from ..progress import progress
 from .applying import choose_scheme, layout, restricted
 from .calibration import Sample, evaluating, outputs, samples
+from .schemes import compress_in_slices
 from .selection import Rules
-from .slicing import compress_in_slices
 from .specs import Spec, to_spec
 from .weights import Weight, find_weights
 

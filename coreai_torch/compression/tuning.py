@@ -15,8 +15,7 @@ from .activations import QuantizeInput, QuantizeInputDynamically, ScaleInput, at
 from .awq import search_scales
 from .calibration import InputStatistics, Sample, observe, samples
 from .gptq import gptq, output_error, supports, to_rows
-from .schemes import Layout, Parts, Scheme
-from .slicing import compress_in_slices
+from .schemes import Layout, Parts, Scheme, compress_in_slices
 from .specs import Spec
 from .weights import Weight, is_transposed_linear
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from coreai._compiler.dialects import coreai as _coreai
-from coreai._compiler.ir import FunctionType, InsertionPoint, RankedTensorType, TypeAttr, Value
+from coreai._compiler.ir import (
+    FunctionType,
+    InsertionPoint,
+    Location,
+    RankedTensorType,
+    TypeAttr,
+    Value,
+)
 
 from .build import Build
 from .removable import barrier, made_by
@@ -149,3 +156,8 @@ def update_signature(graph: Any) -> None:
     results = list(block.operations)[-1].operation.operands
     signature = FunctionType.get([a.type for a in block.arguments], [v.type for v in results])
     graph.attributes["function_type"] = TypeAttr.get(signature)
+
+
+def placeholder(type_: RankedTensorType) -> Value:
+    """Return a new argument of the current block."""
+    return InsertionPoint.current.block.add_argument(type_, Location.unknown())

@@ -13,8 +13,8 @@ from ..capture import validate
 from ..errors import ConversionError, module_path, source_line, target_name
 from ..ir import types
 from ..ir.build import Build
+from ..ir.graph import placeholder
 from ..ir.locations import Locations
-from ..ir.placeholder import placeholder
 from ..passes.graph import PassGraph
 from .program import Staged, entrypoint
 from .registry import Registry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,47 @@ from ..errors import ConversionError, module_path
 from . import running
 from .defaults import masks
 from .externalized import together
-from .judged import judged
-from .nodes import op_name, tensors
+from .nodes import MOVES, base, is_float, op_name, tensors
 from .recast import WeightCasts, is_full
+
+
+def judged(program: torch.export.ExportedProgram) -> list[str]:
+    """Return the nodes whose error is measured besides that of the outputs."""
+    found: dict[str, None] = {}
+    for node in program.graph.find_nodes(op="output")[0].all_input_nodes:
+        sources = [node] if is_float(node) else list(_float_sources(node))
+        for source in sources:
+            if not is_float(node):
+                found[source.name] = None
+            found.update((part.name, None) for part in _parts(source))
+    return list(found)
+
+
+def _parts(node: fx.Node) -> Iterator[fx.Node]:
+    """Yield the operands of the concatenation that a value is, through views and copies."""
+    while base(node) in MOVES:
+        node = node.all_input_nodes[0]
+    if base(node) not in ("cat", "stack"):
+        return
+    for part in node.all_input_nodes:
+        if is_float(part):
+            yield part
+            yield from _parts(part)
+
+
+def _float_sources(output: fx.Node) -> Iterator[fx.Node]:
+    """Yield the floats that an integer or bool is computed from."""
+    seen, open_ = {output}, [output]
+    while open_:
+        for given in open_.pop().all_input_nodes:
+            if given in seen:
+                continue
+            seen.add(given)
+            if is_float(given):
+                yield given
+            else:
+                open_.append(given)
+
 
 _MARGIN = 0.5  # of the largest half-precision number: inputs other than the samples may be larger
 _MASK = 1e30  # scores from which on they only mean the first or the last place

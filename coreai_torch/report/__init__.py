@@ -1,6 +1,6 @@
 """Reports on a program: its contents, its hazards, and the differences between two."""
 
-from ..asset.figures import FunctionSummary, PortSummary
+from ..asset.contents import FunctionSummary, PortSummary
 from ..asset.summary import Summary, summarize
 from .differences import Difference, differences
 from .hazards import Hazard, hazards

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..asset.annotations import annotation
+from ..asset.metadata import annotation
 from ..asset.reading import Program, Source
 from ..targets.lint import Finding, lint, lint_program
 from ..targets.rewrites import METADATA

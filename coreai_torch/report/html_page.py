@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..asset.annotations import SIZES, annotation
 from ..asset.html_page import assemble, page_file, write
 from ..asset.markup import Markup, element, joined, script_data
+from ..asset.metadata import SIZES, annotation
 from ..asset.reading import Program, Source, read
 from ..asset.summary import file_bytes, summary_of
 from ..targets.lint import lint_program
@@ -16,8 +16,7 @@ from . import sections
 from .costs import Costs
 from .graph_data import SMALL, graph_data
 from .hazards import rewritten
-from .origin import Origin, origin
-from .sections import Section
+from .sections import Origin, Section, origin
 from .source_lines import source_lines
 from .times import Times
 

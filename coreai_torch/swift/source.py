@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..asset.figures import FunctionSummary, PortSummary
+from ..asset.contents import FunctionSummary, PortSummary
 from ..asset.metadata import image_text, images_of, labels_of, read_metadata
 from ..asset.reading import Source
 from ..asset.summary import summarize

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..asset.annotations import FORM, annotation
+from ..asset.metadata import FORM, annotation
 from ..errors import ConversionError
 from ..lowering.registry import BUILTIN, WITHOUT_EXACT, key
 from ..numerics.compare import widen

@@ -45,7 +45,7 @@ def test_sizes_by_name_reach_the_profiler(shell, command):
 
 
 def test_run_rejects_an_input_outside_the_range(shell):
-    from coreai_torch.asset.annotations import SIZES, annotation
+    from coreai_torch.asset.metadata import SIZES, annotation
 
     _, least, *_ = annotation(Path("net.aimodel"), SIZES)["main"]["input"]["2"]
     np.save("x.npy", np.zeros((1, 3, least - 1, 24), np.float32))

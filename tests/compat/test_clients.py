@@ -449,7 +449,7 @@ class Twice(nn.Module):
     ],
 )
 def test_saved_program_is_optimized(tmp_path, monkeypatch, argument, variable, at_once, saved):
-    from coreai_torch.asset.optimizing import OPTIMIZE
+    from coreai_torch.asset.mlir_module import OPTIMIZE
 
     monkeypatch.delenv(OPTIMIZE, raising=False)
     if variable is not None:
@@ -471,7 +471,7 @@ def _text(program):
 
 
 def test_optimize_variable_is_checked(monkeypatch):
-    from coreai_torch.asset.optimizing import OPTIMIZE
+    from coreai_torch.asset.mlir_module import OPTIMIZE
 
     monkeypatch.setenv(OPTIMIZE, "yes")
     with pytest.raises(ValueError, match="set it to 1 or 0"):

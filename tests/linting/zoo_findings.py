@@ -51,7 +51,7 @@ def findings(job: str) -> Found:
 
 
 def _places(program: Any) -> Found:
-    from coreai_torch.asset.annotations import SIZES, annotation
+    from coreai_torch.asset.metadata import SIZES, annotation
     from coreai_torch.asset.reading import read
     from coreai_torch.targets.lint import RULES
     from coreai_torch.targets.lint.findings import _READ

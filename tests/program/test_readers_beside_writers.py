@@ -16,8 +16,8 @@ from torch import nn
 import coreai_torch
 from coreai_torch import errors
 from coreai_torch.asset import reading, replacing, resources
-from coreai_torch.asset.exchanging import exchange
-from coreai_torch.asset.steady import workshop_prefix
+from coreai_torch.asset.replacing import exchange
+from coreai_torch.asset.resources import workshop_prefix
 
 SAVES = 60  # of each writer
 WRITERS, READERS = (1.0, 2.0, 3.0), 2
@@ -202,7 +202,7 @@ def test_system_without_the_exchange_renames_twice(tmp_path, monkeypatch, number
         ctypes.set_errno(number)
         return -1
 
-    monkeypatch.setattr("coreai_torch.asset.exchanging._system_call", lambda: fail)
+    monkeypatch.setattr("coreai_torch.asset.replacing._system_call", lambda: fail)
     path = tmp_path / "folder"
     path.mkdir()
     (path / "old").touch()

@@ -18,7 +18,7 @@ from coreai_torch.formatting import duration, quantity, shares
 from coreai_torch.report.costs import Costs, multiply_adds
 from coreai_torch.report.graph_data import graph_data
 from coreai_torch.report.html_page import html_page, page_of
-from coreai_torch.report.origin import origin
+from coreai_torch.report.sections import origin
 from coreai_torch.report.times import Times
 
 

@@ -409,7 +409,7 @@ def _first_step(model: Any) -> tuple[list[Any], Any, int]:
     Raise for models that store anything else between steps.
     """
     from ..export_steps import split_layers
-    from .layer_shape import LayerShape
+    from .states import LayerShape
 
     if model.config.is_encoder_decoder:
         raise ConversionError(

@@ -21,11 +21,11 @@ from ...errors import ExportError
 from ..pretranspose import arrange_weights
 from .cache_ops import new_positions, register_cache_ops
 from .int8_cache import COLUMNS
-from .layer_shape import LayerShape
 from .metadata import INPUTS, KEYS, LOGITS, VALUES
 from .reference import compute_dtype
 from .replacements import exportable
 from .stacked_cache import StackedStates, stacked_cache
+from .states import LayerShape
 
 if TYPE_CHECKING:
     from .linear_states import LinearLayers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -12,6 +13,21 @@ from ...asset.array_memory import memory_of
 from ...asset.worker import to_numpy
 from ...numerics.arrays import tensor
 from .metadata import KEYS, VALUES
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """Sizes of the keys and values of one layer."""
+
+    key_heads: int
+    key_width: int
+    value_heads: int
+    value_width: int
+
+    @classmethod
+    def of(cls, keys: Tensor, values: Tensor) -> LayerShape:
+        """Read the sizes from tensors `[batch, heads, length, width]`."""
+        return cls(keys.shape[1], keys.shape[3], values.shape[1], values.shape[3])
 
 
 class Storage(Protocol):

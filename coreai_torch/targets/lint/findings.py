@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ... import errors
-from ...asset.annotations import SIZES, annotation
+from ...asset.metadata import SIZES, annotation
 from ...asset.reading import Program, Source, read
 from .rule import SEVERITIES, UNITS, Rule
 from .rules import RULES

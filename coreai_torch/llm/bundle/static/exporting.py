@@ -9,7 +9,7 @@ from coreai.authoring.types import AllocationType, HardwareConstraints
 
 from ....asset.program import Program
 from ....converter import TorchConverter
-from ..layer_shape import LayerShape
+from ..states import LayerShape
 from . import names
 from .capturing import capture
 from .graph import stage_static

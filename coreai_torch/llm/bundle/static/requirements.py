@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ....errors import ConversionError
-from ..layer_shape import LayerShape
+from ..states import LayerShape
 from . import names
 from .capturing import TOKENS, Captured
 

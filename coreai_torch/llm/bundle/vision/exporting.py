@@ -11,8 +11,8 @@ from typing import Any
 
 from ....converter import TorchConverter
 from ....errors import ConversionError
-from ..layer_shape import LayerShape
 from ..metadata import EMBEDDING, VISION, BundleMetadata
+from ..states import LayerShape
 from ..tokenizer_folder import turn_end
 from .family import Family
 from .graphs import Decoder, stage_decoder, stage_embedding, stage_vision

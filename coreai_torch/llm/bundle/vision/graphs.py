@@ -13,10 +13,10 @@ from ....capture.prepare import prepare
 from ....converter import TorchConverter, capture_rules
 from ...pretranspose import arrange_weights
 from ..cache_ops import read_rows, register_cache_ops, write_rows
-from ..layer_shape import LayerShape
 from ..metadata import LOGITS
 from ..replacements import exportable
 from ..stacked_cache import StackedStates, stacked_cache
+from ..states import LayerShape
 from .family import MARKER_WIDTH, Family, Step
 from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
 
