@@ -8,7 +8,7 @@ import torch
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind
+from ...mlir.editing import Operation, kind
 
 # sqrt(8 / pi) and its product with 0.044715: 1 + tanh(u) is twice the sigmoid of 2u.
 _LINEAR, _CUBIC = 1.5957691216, 0.0713548163

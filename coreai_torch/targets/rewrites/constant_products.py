@@ -9,7 +9,7 @@ import torch
 from ...ir import dialect as d
 from ...ir.build import Build
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind, known
+from ...mlir.editing import Operation, kind, known
 from ...ops._lib.constant_positions import multiply
 
 _LARGEST = 1 << 24  # elements of a matrix

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, callee, composite
+from ...mlir.editing import Operation, callee, composite
 from .selection import LOWEST
 
 BLOCK = 16384

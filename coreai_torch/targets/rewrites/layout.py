@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import Operation, kind, known, made_by, numbers, rebuilt
+from ...mlir.editing import Operation, kind, known, made_by, numbers, rebuilt
 
 _MOST = 1 << 24  # elements of a weight
 _UNARY = ("relu", "sigmoid", "tanh", "silu", "gelu", "abs", "exp", "sqrt", "rsqrt", "erf")

@@ -8,7 +8,7 @@ import torch
 
 from ...ir import dialect as d
 from ...ir.dialect import Value
-from ...ir.editing import (
+from ...mlir.editing import (
     LAYOUT,
     Operation,
     callee,
