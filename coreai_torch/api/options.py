@@ -22,6 +22,7 @@ class Keywords(TypedDict, total=False):
     images: Mapping[str, ImageInput] | None
     bool_ports: str
     labels: Sequence[str] | Mapping[str, Sequence[str]] | None
+    random: str | None
     keep: str | Sequence[str]
     calibration: Iterable[Any] | None
     half_ports: bool

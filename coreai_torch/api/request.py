@@ -43,6 +43,7 @@ class Request:
             rules=capture_rules(staging),
             names=None if self.ports.changes_program else self.ports.names,
             stage=stage,
+            randomness=self.ports.randomness,
         )
         return self.ports.apply(captured)
 

@@ -14,7 +14,7 @@ from . import resources
 from .reading import Source
 from .resources import asset_at
 
-LABELS, IMAGES = "labels", "images"
+LABELS, IMAGES, RANDOM = "labels", "images", "random"
 _OWN = "coreai_torch."
 _NAMED = ("author", "license", "model_description")
 
@@ -23,7 +23,8 @@ def read_metadata(source: Source) -> dict[str, Any]:
     """Return the metadata of an asset or a program, by name.
 
     `labels` is a dictionary from outputs to lists of labels, and `images` one from image inputs to
-    the arguments of their `ImageInput`: `color` is the channel order of the pixels. Other entries
+    the arguments of their `ImageInput`: `color` is the channel order of the pixels. `random` has
+    what each input of random numbers is filled with. Other entries
     of an asset are texts; `json.loads` reads those that were saved from other values.
 
     ```python
@@ -43,7 +44,7 @@ def read_metadata(source: Source) -> dict[str, Any]:
     stored = source.metadata
     found: dict[str, Any] = {n: v for n in _NAMED if (v := getattr(stored, n, None))}
     found.update(dict(stored.creator_defined_metadata or {}))
-    for name in (LABELS, IMAGES):
+    for name in (LABELS, IMAGES, RANDOM):
         if name in found:
             found[name] = _stored(found[name])
     return _without_own(found)
@@ -97,6 +98,24 @@ def images_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     found = metadata.get(IMAGES)
     given = found if isinstance(found, dict) else {}
     return {n: v for n, v in given.items() if isinstance(v, dict) and {"layout", "color"} <= set(v)}
+
+
+def random_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what each input of random numbers is filled with, if `convert` wrote the entry."""
+    found = metadata.get(RANDOM)
+    given = found if isinstance(found, dict) else {}
+    return {n: v for n, v in given.items() if isinstance(v, dict) and "kind" in v}
+
+
+def random_text(record: Mapping[str, Any]) -> str:
+    """Describe what an input of random numbers is filled with."""
+    texts = {
+        "uniform": "uniform numbers from 0 to 1, without 1",
+        "normal": "numbers with a mean of 0 and a standard deviation of 1",
+        "integers": f"integers from {record.get('low')} to {record.get('high')}, without the last",
+        "seed": "any integer; equal seeds give equal results",
+    }
+    return texts.get(record["kind"], str(record["kind"]))
 
 
 def image_text(image: Mapping[str, Any]) -> str:

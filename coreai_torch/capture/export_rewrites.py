@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -187,7 +188,13 @@ def rewrite_for_export() -> Iterator[set[Any]]:
     """Replace functions that read values while a model is exported within this context.
 
     Yields the set of functions that were replaced, which grows meanwhile.
-    Other threads are unaffected: torch keeps its stack of function modes per thread.
+    Other threads are unaffected, but for the checks of distributions: torch keeps its stack of
+    function modes per thread.
     """
-    with _ReplaceFunctions() as mode:
-        yield mode.replaced
+    checks = Distribution._validate_args
+    Distribution.set_default_validate_args(False)  # they read the values of parameters
+    try:
+        with _ReplaceFunctions() as mode:
+            yield mode.replaced
+    finally:
+        Distribution.set_default_validate_args(checks)

@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 
 from ..errors import ConversionError, NamingError, describe, wrong_count
 from ..torch_compat import BUFFER_WRITES, child_specs, pytree
+from .random_draws.draw import draw_of
 from .torch_faults import same_sizes
 
 
@@ -95,7 +96,7 @@ def plan(program: torch.export.ExportedProgram, names: Names) -> IOPlan:
     for state in states:
         _check_size(state)
     outputs = _named_outputs(program, nodes, names.outputs, [s.name for s in states])
-    inputs = _named("input_names", [n.name for n in input_nodes], names.inputs)
+    inputs = _named_inputs(input_nodes, names.inputs)
     plan_ = IOPlan(
         tuple(Input(name, node) for name, node in zip(inputs, input_nodes, strict=True)),
         states,
@@ -170,6 +171,15 @@ def _named(what: str, default: Sequence[str], given: Sequence[str] | None) -> li
     if len(given) != len(default):
         raise wrong_count(what, given, default)
     return list(given)
+
+
+def _named_inputs(nodes: Sequence[fx.Node], given: Sequence[str] | None) -> list[str]:
+    """Name the inputs; those of random numbers, which are last, need no given name."""
+    default = [node.name for node in nodes]
+    drawn = [node.name for node in nodes if draw_of(node) is not None]
+    if drawn and given is not None and len(given) == len(default) - len(drawn):
+        given = [*given, *drawn]
+    return _named("input_names", default, given)
 
 
 def _named_states(

@@ -16,6 +16,7 @@ from ..errors import ArgumentTypeError
 from ..progress import Stages
 from .exporting import decompose, export, reject_dynamic_shapes
 from .io_plan import IOPlan, Names, plan
+from .random_draws import RANDOM_OPS, Randomness, decompositions, reference, with_draws
 from .scaled_noise import remove_scaled_noise
 from .validate import Rules, undecomposed
 
@@ -48,16 +49,20 @@ def prepare(
     rules: Rules,
     names: Names | None = None,
     stage: Stages = _SILENT,
+    randomness: Randomness | None = None,
 ) -> Captured:
     """Return a decomposed program for a model or an exported program; a captured one as it is.
 
     A model is exported with `args`, `kwargs` and `dynamic_shapes`, and decomposed. An exported
     program is decomposed only if it contains ops that the decomposition table replaces and no
-    lowering supports, whatever it was decomposed with before.
+    lowering supports, whatever it was decomposed with before. With a source of random numbers,
+    inputs for these follow those of the model.
     """
     if isinstance(source, Captured):
         reject_dynamic_shapes(dynamic_shapes)
         return source if names is None else replace(source, plan=plan(source.program, names))
+    if randomness is not None:
+        rules = _with_random_ops(rules)
     if isinstance(source, torch.nn.Module):
         with stage("exporting"):
             program = export(source, args, kwargs, dynamic_shapes)
@@ -73,7 +78,21 @@ def prepare(
             f"expected an nn.Module or an ExportedProgram, not a {type(source).__name__}\n"
             "  try   pass the model and its args: (model, (x,))"
         )
+    if randomness is not None:
+        rewritten = with_draws(program, randomness, rules.table())
+        if rewritten.draws:
+            inner = source if isinstance(source, torch.nn.Module) else source.module()
+            program, source = rewritten.program, reference(inner, rewritten)
     return Captured(program, plan(program, names or Names()), source)
+
+
+def _with_random_ops(rules: Rules) -> Rules:
+    """Return the rules of a conversion that also decomposes random ops."""
+    return replace(
+        rules,
+        supports=lambda node: node.target not in RANDOM_OPS and rules.supports(node),
+        table=lambda: {**rules.table(), **decompositions()},
+    )
 
 
 def _decompose(

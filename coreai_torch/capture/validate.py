@@ -14,12 +14,12 @@ from ..errors import REGISTER_HINT, NotDecomposedError, describe, target_name, u
 from ..fx.liveness import live_nodes
 from ..torch_compat import OpOverload, has_composite_kernel, schema_of
 from . import torch_faults
+from .random_draws import RANDOM_OPS
 
 # Ops that occur in training mode only, and what they do.
 _TRAINING = {
     "aten::_batch_norm_with_update": "updates the running statistics",
     "aten::_batch_norm_with_update_functional": "updates the running statistics",
-    "aten::native_dropout": "drops elements at random",
 }
 KERNELS = "coreai_kernels"  # the namespace of the torch ops that Metal kernels define
 
@@ -112,7 +112,12 @@ def hint(node: fx.Node) -> str:
         effect = _TRAINING[node.target.name()]
         return f"call model.eval() before exporting: training mode {effect}"
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-        return "pass random numbers as an input: a converted program cannot draw them"
+        if node.target not in RANDOM_OPS:
+            return "pass random numbers as an input: a converted program cannot draw them"
+        return (
+            'pass random="input" to convert, with which random numbers become inputs, or '
+            'random="seed", with which the program computes them of a seed'
+        )
     if isinstance(node.target, OpOverload) and node.target.namespace == "aten":
         return REGISTER_HINT + ", or write the computation with other ops"
     if isinstance(node.target, OpOverload) and node.target.namespace == KERNELS:

@@ -25,7 +25,7 @@ from .console import (
     size,
 )
 from .half import Calibration, HalfPorts, Keep, Precision, half_options
-from .ports import BoolPorts, Images, Labels, Outputs, port_options
+from .ports import BoolPorts, Images, Labels, Outputs, Random, port_options
 from .size_spec import parse_sizes
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def convert(
     image: Images = None,
     bool_ports: BoolPorts = "bool",
     labels: Labels = None,
+    random: Random = None,
     sizes: Annotated[
         list[str] | None,
         typer.Option("--size", help="x=1,3,64,64: an entry point of this size; can be repeated."),
@@ -153,6 +154,7 @@ def convert(
         extra_rewrites=rewrite or (),
         metadata=described,
         **port_options(outputs, image, bool_ports, labels),
+        random=random,
         sizes=parse_sizes(sizes or ()),
     )
     program.save_asset(output, overwrite=force)

@@ -56,15 +56,26 @@ def _describe(asset: Path, contents: Summary) -> Iterator[str]:
 
 
 def _metadata(metadata: Mapping[str, Any]) -> Iterator[str]:
-    from ..asset.metadata import IMAGES, LABELS, image_text, images_of, labels_of
+    from ..asset.metadata import (
+        IMAGES,
+        LABELS,
+        RANDOM,
+        image_text,
+        images_of,
+        labels_of,
+        random_of,
+        random_text,
+    )
 
-    labels, images = labels_of(dict(metadata)), images_of(metadata)
-    described = {LABELS: labels, IMAGES: images}
+    labels, images, random = labels_of(dict(metadata)), images_of(metadata), random_of(metadata)
+    described = {LABELS: labels, IMAGES: images, RANDOM: random}
     if metadata:
         yield "\nmetadata"
         yield from table([(k, v) for k, v in metadata.items() if not described.get(k)], "")
     for name, image in images.items():
         yield f"  image {name}: {image_text(image)}"
+    for name, record in random.items():
+        yield f"  random {name}: {random_text(record)}"
     for output, texts in labels.items():
         more = ", ..." if len(texts) > 5 else ""
         yield f"  labels of {output}: {len(texts)} ({', '.join(texts[:5])}{more})"

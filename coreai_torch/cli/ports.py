@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,19 @@ BoolPorts = Annotated[
 Labels = Annotated[
     Path | None,
     typer.Option(help="Class labels: a line each, or JSON with a list or a list for each output."),
+]
+
+
+class Randomness(StrEnum):
+    """Where the program takes its random numbers from."""
+
+    INPUT = "input"
+    SEED = "seed"
+
+
+Random = Annotated[
+    Randomness | None,
+    typer.Option(help="Turn random numbers into inputs, or compute them of the input `seed`."),
 ]
 
 

@@ -93,8 +93,10 @@ def output_of(graph: fx.Graph) -> fx.Node:
     return node
 
 
-def inline(call: fx.Node, traced: fx.GraphModule, inputs: Sequence[fx.Node], prefix: str) -> None:
-    """Replace a call of several results by the nodes of another graph.
+def inline(
+    call: fx.Node, traced: fx.GraphModule, inputs: Sequence[fx.Node], prefix: str
+) -> list[fx.Node]:
+    """Replace a call by the nodes of another graph, and return those that are its results.
 
     The constants of that graph become attributes whose names start with `prefix`.
     """
@@ -111,7 +113,11 @@ def inline(call: fx.Node, traced: fx.GraphModule, inputs: Sequence[fx.Node], pre
             elif node.op == "call_function":
                 copies[node] = graph.node_copy(node, copies.__getitem__)
     results = [copies[n] for n in output_of(traced.graph).args[0]]
-    for item in list(call.users):
-        replace(item, results[item.args[1]])
-        graph.erase_node(item)
+    if not isinstance(call.meta["val"], list | tuple):
+        replace(call, results[0])
+    else:
+        for item in list(call.users):
+            replace(item, results[item.args[1]])
+            graph.erase_node(item)
     graph.erase_node(call)
+    return results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.export.graph_signature import (
 )
 
 from ..torch_compat import guards_code, pytree, set_guards
+from .editing import output_of
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,16 @@ def argument(node: fx.Node) -> TensorArgument | SymIntArgument:
     if isinstance(node.meta.get("val"), torch.Tensor):
         return TensorArgument(node.name)
     return SymIntArgument(node.name)
+
+
+def output_specs(program: torch.export.ExportedProgram, graph: fx.Graph) -> list[OutputSpec]:
+    """Return the specifications of a program's outputs for the nodes that a graph returns."""
+    return [
+        replace(spec, arg=argument(value)) if isinstance(value, fx.Node) else spec
+        for spec, value in zip(
+            program.graph_signature.output_specs, output_of(graph).args[0], strict=True
+        )
+    ]
 
 
 def name_of(spec: InputSpec | OutputSpec) -> str:

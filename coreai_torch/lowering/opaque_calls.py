@@ -10,10 +10,10 @@ import torch
 from ..errors import ExternalizeError
 from ..fx.editing import inline
 from ..fx.programs import copied_module, with_graph
+from ..fx.tracing import trace
 from ..passes.externalize.by_hand import ExternalizedProgram, opaque_calls
 from ..passes.externalize.mark import marked
 from ..passes.externalize.spec import Match
-from .inline import trace
 
 
 def restored(

@@ -11,6 +11,7 @@ import torch.fx as fx
 
 from ..capture import decompositions
 from ..errors import ConversionError
+from ..fx.tracing import trace
 from ..ir.casting import in_dtype
 from ..ir.dialect import Value
 from ..torch_compat import HigherOrderOperator, MissingOverload, OpOverload
@@ -19,7 +20,6 @@ from .binding import Call, Signature
 from .cases import Case
 from .context import Ctx
 from .entry import BUILT_IN, Entry, LowerSubgraph, is_built_in
-from .inline import trace
 from .promotion import Promote
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch.fx as fx
 from torch import Tensor
 
+from ..fx.tracing import trace
 from ..ir.composite import Composite
 from ..ir.dialect import Value
 from ..lowering.binding import Call
 from ..lowering.cases import Case
 from ..lowering.entry import BUILT_IN, Entry, LowerSubgraph
-from ..lowering.inline import trace
 from ..lowering.registry import Lowering, builtin_decompositions
 from ..passes.recognize.composites import (
     attention,

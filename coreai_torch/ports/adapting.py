@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 
+from ..capture.wrapper import Wrapper
 from ..fx.editing import Writer, output_of
 from ..fx.programs import (
     Signature,
-    argument,
     copied_module,
     example_leaves,
+    output_specs,
     user_inputs,
     with_graph,
 )
@@ -35,28 +36,21 @@ class BoolPort:
 Adapter = ImageInput | BoolPort
 
 
-class Adapted(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+class Adapted(Wrapper):
     """The model behind the same adapters, computed in torch; attributes are those of the model."""
 
     def __init__(
         self, model: torch.nn.Module, inputs: Mapping[int, Convert], output: Convert
     ) -> None:
-        super().__init__()
-        self._adapted_model, self._inputs, self._output = model, inputs, output
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the model, such as a buffer that is a state."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("_adapted_model"), name)
+        super().__init__(model)
+        self._inputs, self._output = inputs, output
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Adapt the inputs, call the model and adapt its outputs."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         given = [self._inputs[i](leaf) if i in self._inputs else leaf for i, leaf in _each(leaves)]
         args, kwargs = pytree.tree_unflatten(given, spec)
-        return pytree.tree_map(self._output, self._adapted_model(*args, **kwargs))
+        return pytree.tree_map(self._output, self.wrapped(*args, **kwargs))
 
 
 def _each(leaves: list[Any]) -> list[tuple[int, Any]]:
@@ -84,7 +78,7 @@ def adapt(
         module,
         weights=rewrite.constants,
         example_inputs=_examples(program, inputs),
-        signature=Signature(ports, rewrite.output_specs()),
+        signature=Signature(ports, output_specs(program, module.graph)),
     )
 
 
@@ -203,14 +197,6 @@ class _Rewrite:
         if value.op != "placeholder":
             value.name, cast.name = cast.name, value.name
         return cast
-
-    def output_specs(self) -> list[Any]:
-        """Return the specifications of the outputs, with the names of the nodes returned now."""
-        specs = self._program.graph_signature.output_specs
-        return [
-            replace(spec, arg=argument(value)) if isinstance(value, fx.Node) else spec
-            for spec, value in zip(specs, output_of(self._graph).args[0], strict=True)
-        ]
 
 
 def _fake(like: Any, shape: list[Any], dtype: torch.dtype) -> torch.Tensor:

@@ -13,10 +13,11 @@ import torch
 from coreai.authoring import AIModelAsset, AIProgram
 
 from ..asset import reading
-from ..asset.metadata import IMAGES, LABELS, images_of, read_metadata
+from ..asset.metadata import IMAGES, LABELS, RANDOM, images_of, random_of, read_metadata
 from ..asset.program import Program
 from ..capture.io_plan import IOPlan, Names, Output, plan
 from ..capture.prepare import Captured
+from ..capture.random_draws import Randomness, check_randomness, draw_of
 from ..errors import ArgumentTypeError, ConversionError, NamingError
 from ..fx.programs import user_inputs
 from ..ir.types import narrow
@@ -89,6 +90,8 @@ class Ports:
         bool_ports: the dtype of bool inputs and outputs, such as "int8", because devices reject
             bool inputs; the `port_notes` of the result name each port whose dtype changed.
         labels: the class labels of an output, or of each output by name.
+        random: "input" turns the random numbers that the model draws into inputs; with "seed" the
+            program computes them of the input `seed`. Their inputs follow those of the model.
     """
 
     input_names: Sequence[str] | None = None
@@ -98,6 +101,7 @@ class Ports:
     images: Mapping[str, ImageInput] | None = None
     bool_ports: str = "bool"
     labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None
+    random: str | None = None
 
     def __post_init__(self) -> None:
         """Raise if an argument has the wrong type or value."""
@@ -112,6 +116,13 @@ class Ports:
             raise ConversionError(
                 f"bool_ports is {self.bool_ports!r}\n  try   pass one of {', '.join(_BOOL_PORTS)}"
             )
+
+        check_randomness(self.random)
+
+    @property
+    def randomness(self) -> Randomness | None:
+        """Where the program takes its random numbers from."""
+        return check_randomness(self.random)
 
     @property
     def names(self) -> Names:
@@ -202,7 +213,11 @@ class Ports:
             *_notes("input", before.inputs, after.inputs),
             *_notes("output", before.outputs, after.outputs),
         )
-        described = {LABELS: check_labels(self.labels, after), IMAGES: self._records(after)}
+        described = {
+            LABELS: check_labels(self.labels, after),
+            IMAGES: self._records(after),
+            RANDOM: _random_record(after),
+        }
         program.metadata |= {name: value for name, value in described.items() if value}
 
     def _records(self, ports: IOPlan) -> dict[str, Any]:
@@ -214,6 +229,24 @@ class Ports:
         """Return the image input of a name in the program, or of a name in the model."""
         images = self.images or {}
         return images.get(port) or images.get(node)
+
+
+def _random_record(ports: IOPlan) -> dict[str, Any]:
+    """Return what each input of random numbers is filled with, by name."""
+    found = ((port.name, draw_of(port.node)) for port in ports.inputs)
+    return {name: draw.record() for name, draw in found if draw is not None}
+
+
+def recorded_randomness(source: Any) -> str | None:
+    """Return the argument `random` with which a program was converted."""
+    try:
+        found = random_of(read_metadata(source))
+    except (ConversionError, OSError):  # reported by whoever runs the program
+        return None
+    if not found:
+        return None
+    kinds = {record["kind"] for record in found.values()}
+    return str(Randomness.SEED if kinds == {"seed"} else Randomness.INPUT)
 
 
 def recorded_images(source: Any, entrypoint: str, names: Sequence[str]) -> dict[str, ImageInput]:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ..capture.random_draws import draw_of
 from ..errors import VerificationInputError
 from ..torch_compat import TorchDispatchMode, aten, schema_of
 from .random_values import drawn
@@ -44,7 +45,17 @@ class Rule:
 
 def rules(subject: Subject, given: Leaves, asked: Mapping[str, Any]) -> dict[int, Rule]:
     """Return the rule of each input that has one, by its place."""
-    return {**_found(subject, given), **chosen(subject, given, asked)}
+    return {**_found(subject, given), **_drawn(subject), **chosen(subject, given, asked)}
+
+
+def _drawn(subject: Subject) -> dict[int, Rule]:
+    """Return the rules of the inputs for random numbers."""
+    draws = {place: draw_of(node) for place, node in enumerate(subject.arguments)}
+    return {
+        place: Rule(lambda given, shape, generator, draw=draw: draw.sample(shape, generator))
+        for place, draw in draws.items()
+        if draw is not None
+    }
 
 
 def chosen(subject: Subject, given: Leaves, asked: Mapping[str, Any]) -> dict[int, Rule]:

@@ -13,6 +13,7 @@ import torch
 import torch.fx as fx
 
 from ..capture.io_plan import IOPlan, State
+from ..capture.random_draws import draw_of
 from ..errors import VerificationInputError
 from ..fx.programs import user_inputs
 from ..stopwatch import Stopwatch
@@ -64,7 +65,10 @@ class Subject:
                 )
             args, kwargs = example_args, example_kwargs
         order = list(example_kwargs or kwargs or {})
-        named = {k: (kwargs or {})[k] for k in order if k in (kwargs or {})}
+        drawn = {node.name for node in self.arguments if draw_of(node) is not None}
+        examples = {k: v for k, v in (example_kwargs or {}).items() if k in drawn}
+        given = {**examples, **(kwargs or {})}
+        named = {k: given[k] for k in order if k in given}
         flat: Leaves = pytree.tree_leaves((tuple(args or ()), named), is_leaf=lambda x: x is None)
         expected = self.arguments
         if len(flat) != len(expected):

@@ -22,7 +22,7 @@ from ..capture.prepare import Captured, prepare
 from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
-from ..ports import Ports, recorded_images
+from ..ports import Ports, recorded_images, recorded_randomness
 from ..stopwatch import Stopwatch
 from .changed_weights import changed_weights
 from .compressed_weights import Explanation, stores_compressed_weights
@@ -100,6 +100,7 @@ def verify(
     entrypoint_name: str = "main",
     inputs: Mapping[str, Any] | None = None,
     images: Mapping[str, Any] | None = None,
+    random: str | None = None,
     **settings: Any,
 ) -> Verdict:
     """Run torch and a converted program on the same inputs and compare the results.
@@ -131,6 +132,8 @@ def verify(
             `searchsorted` and lengths of `segment_reduce` are found without it.
         images: the image inputs of the program, as for `convert`; by default those that the
             program records.
+        random: where the program takes its random numbers from, as for `convert`; by default what
+            the program records.
         settings: `mode`, `full` or `quick`, which lets torch run the program on generated inputs if
             calls of the runtime are slow, or `accept-unjudged`, which is quick and accepts outputs
             that cannot be judged; `trials`, a `TrialPlan` of the inputs to generate;
@@ -157,6 +160,7 @@ def verify(
         output_names,
         state_names,
         images=images or recorded_images(program, entrypoint_name, taken),
+        random=random or recorded_randomness(program),
     )
     args, kwargs = ports.model_inputs(model_or_exported, args, kwargs)
     model = prepare(
@@ -166,6 +170,7 @@ def verify(
         dynamic_shapes,
         rules=capture_rules(options.converter),
         names=None if ports.images else names,
+        randomness=ports.randomness,
     )
     if ports.images and not images:
         planned = [port.name for port in plan(model.program, names).inputs]

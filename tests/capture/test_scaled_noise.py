@@ -41,7 +41,7 @@ def test_noise_with_a_scale_of_zero_is_dropped(draw, shapes):
 
 @pytest.mark.parametrize("scale", [0.5, torch.zeros(3)])
 def test_noise_with_another_scale_is_rejected(scale):
-    with pytest.raises(UnsupportedOpError, match="pass random numbers as an input"):
+    with pytest.raises(UnsupportedOpError, match='pass random="input" to convert'):
         convert(Noisy(torch.randn_like, scale), (X,), verify=False)
 
 

@@ -93,7 +93,7 @@ def test_check_lists_every_blocker_with_places_and_hints(shell):
     assert "models.py" in mystery["places"][0]["source_line"]
     assert "register_torch_lowering" in mystery["hint"]
     assert (rand["op"], rand["count"]) == ("aten.rand.default", 1)
-    assert "pass random numbers as an input" in rand["hint"]
+    assert 'pass random="input" to convert' in rand["hint"]
     text = shell("check", "models.py:bad").out
     assert "cannot be converted: 2 blockers in 3 places" in text
     assert "shell_models.mystery.default, 2 times: no lowering" in text

@@ -8,7 +8,7 @@ import torch
 
 from coreai_torch import TorchConverter
 from coreai_torch.errors import ConversionError
-from coreai_torch.lowering.inline import trace
+from coreai_torch.fx.tracing import trace
 
 DYNAMIC = ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},)
 

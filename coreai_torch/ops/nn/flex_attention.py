@@ -10,9 +10,9 @@ import torch
 import torch.fx as fx
 from torch import Tensor
 
+from ...fx.tracing import trace
 from ...ir.dialect import Value
 from ...lowering import Ctx, lowers_function
-from ...lowering.inline import trace
 from ...lowering.registry import builtin_decompositions
 
 _INFINITY = float("inf")
