@@ -48,6 +48,14 @@ def test_importing_the_package_does_not_import_torch():
     assert python("-c", code).returncode == 0
 
 
+def test_importing_the_package_imports_no_extra():
+    extras = ("cli", "fleet", "llm", "integrations")
+    code = "import torch, coreai_torch; coreai_torch.convert; import sys; print(*sys.modules)"
+    loaded = python("-c", code).stdout.split()
+    assert "coreai_torch.api" in loaded
+    assert not [m for m in loaded for one in extras if m.startswith(f"coreai_torch.{one}")]
+
+
 def test_the_worker_of_the_runtime_starts_without_torch():
     """It starts twice for each conversion: in 0.2 s of processor time, and in 1.1 s with torch."""
     code = "import sys, coreai_torch.asset.worker; sys.exit('torch' in sys.modules)"
