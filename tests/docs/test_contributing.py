@@ -52,3 +52,10 @@ def test_worked_example_gives_torch_numbers(example):
             exported, None, converter=converter, trials=TrialPlan(seeds=0, sizes=0, edges=False)
         )
         assert verdict.ok, str(verdict)
+
+
+def test_architecture_lists_the_folders_of_tests():
+    tests = Path(__file__).parents[1]
+    page = (tests.parent / "docs" / "architecture.md").read_text()
+    folders = {path.name for path in tests.iterdir() if any(path.glob("*.py"))}
+    assert set(re.findall(r"`tests/(\w+)`", page)) == folders | {"data"}

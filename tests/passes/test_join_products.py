@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
-from recognition.checks import exported
+from passes.recognized import exported
 from runtime import run
 from torch import nn
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from compat.programs import composites, externalized
 from lazy_import import lazy_import
-from recognition.checks import Plain, Several, assert_runs_as, check_recognition, converted, why
+from passes.recognized import Plain, Several, assert_runs_as, check_recognition, converted, why
 from torch import nn
 
 from coreai_torch import ExternalizeSpec

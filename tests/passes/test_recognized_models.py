@@ -6,7 +6,7 @@ import pytest
 import torch
 from compat.programs import graphs
 from lazy_import import lazy_import
-from recognition.checks import assert_runs_as, close, converted, exported
+from passes.recognized import assert_runs_as, close, converted, exported
 from runtime import descriptor, run, run_steps
 from torch import nn
 

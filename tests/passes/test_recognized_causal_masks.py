@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from compat.programs import composites
-from recognition.checks import Plain, converted
+from passes.recognized import Plain, converted
 from runtime import run
 from torch.nn import functional as F
 

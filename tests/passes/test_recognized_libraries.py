@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from recognition.checks import close, exported, in_torch
+from passes.recognized import close, exported, in_torch
 from torch import nn
 
 from coreai_torch.passes.recognize import recognized
@@ -24,7 +24,7 @@ torchvision_library.load()  # timm imports it
 from timm.layers import RmsNorm
 from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
-from recognition.checks import close, exported, in_torch
+from passes.recognized import close, exported, in_torch
 from coreai_torch.passes.recognize import recognized
 
 small = dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=2, num_classes=4)

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 from compat.programs import composites
-from recognition.checks import Plain, assert_runs_as, exported
+from passes.recognized import Plain, assert_runs_as, exported
 from runtime import descriptor
 from torch import nn
 
