@@ -57,6 +57,32 @@ def _rows(function: Any) -> Make:
     return lambda: (function, (torch.randn(5000, 4), torch.randint(5000, (100_000,))))
 
 
+def _symmetric(function: Any, rows: int) -> Make:
+    return _on(rows, rows)(lambda x: function(x + x.mT))
+
+
+def _complex_values(x: torch.Tensor) -> torch.Tensor:
+    """Return the sizes of the eigenvalues in order; of the values, the order is not defined."""
+    return torch.linalg.eigvals(x).abs().sort().values
+
+
+def _complex_vectors(x: torch.Tensor) -> torch.Tensor:
+    """Return the sizes of the eigenvalues in order, found from values and vectors."""
+    values, vectors = torch.linalg.eig(x)
+    return (values * vectors).abs().square().sum(0).sqrt().sort().values
+
+
+def _symmetric_vectors(x: torch.Tensor) -> torch.Tensor:
+    """Return the matrix, from its eigenvalues and vectors, whose signs are not defined."""
+    values, vectors = torch.linalg.eigh(x)
+    return (vectors * values) @ vectors.mT
+
+
+def _singular_vectors(x: torch.Tensor) -> torch.Tensor:
+    left, values, right = torch.linalg.svd(x)
+    return (left * values) @ right
+
+
 def _one_query() -> tuple[Any, tuple[Any, ...]]:
     sizes = (1, 8, 1, 64), (1, 8, 2048, 64), (1, 8, 2048, 64)
     return functional.scaled_dot_product_attention, tuple(torch.randn(size) for size in sizes)
@@ -118,6 +144,24 @@ CALLS: dict[str, dict[str, Make]] = {
     "aten::min.dim": {"min with index [64, 32000]": _on(64, 32_000)(lambda x: x.min(1))},
     "aten::topk": {"topk, 50 of 32,000": _on(1, 32_000)(lambda x: x.topk(50))},
     "aten::scaled_dot_product_attention": {"one query of 2,048 keys, 8 heads of 64": _one_query},
+    "aten::_linalg_eigh": {
+        "eigvalsh [64, 64]": _symmetric(torch.linalg.eigvalsh, 64),
+        "eigh [128, 128]": _symmetric(_symmetric_vectors, 128),
+        "eigvalsh [256, 256]": _symmetric(torch.linalg.eigvalsh, 256),
+    },
+    "aten::_linalg_svd": {
+        "svdvals [64, 64]": _on(64, 64)(torch.linalg.svdvals),
+        "svd [128, 128]": _on(128, 128)(_singular_vectors),
+        "svdvals [256, 256]": _on(256, 256)(torch.linalg.svdvals),
+    },
+    "aten::linalg_eigvals": {
+        "eigvals [16, 16]": _on(16, 16)(_complex_values),
+        "eigvals [64, 64]": _on(64, 64)(_complex_values),
+    },
+    "aten::linalg_eig": {
+        "eig [32, 32]": _on(32, 32)(_complex_vectors),
+        "eig [64, 64]": _on(64, 64)(_complex_vectors),
+    },
     "aten::lstm.input": {"lstm, 4,000 steps of 64": _recurrent(torch.nn.LSTM)},
     "aten::gru.input": {"gru, 4,000 steps of 64": _recurrent(torch.nn.GRU)},
     "aten::rnn_tanh.input": {"rnn_tanh, 4,000 steps of 64": _recurrent(torch.nn.RNN)},
@@ -134,9 +178,10 @@ CALLS: dict[str, dict[str, Make]] = {
 def unmeasured() -> list[str]:
     """Return the ops with a tuned form that no call measures.
 
-    The two overloads of a resize share their form: `vec` stands for both.
+    The two overloads of a resize share their form: `vec` stands for both. So does `linalg_eigvals`
+    for the internal op with the same form.
     """
-    names = {key(entry.target) for entry in registry_of("linux").own()}
+    names = {key(entry.target) for entry in registry_of("linux").own()} - {"aten::_linalg_eigvals"}
     return sorted(name for name in names if name not in CALLS and f"{name}.vec" not in CALLS)
 
 

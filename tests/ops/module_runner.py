@@ -27,8 +27,8 @@ def convert(module, args, dynamic_shapes=None, lowerings=None, **options):
     if dynamic_shapes is not None and isinstance(module, Call):
         dynamic_shapes = (dynamic_shapes,)
     exported = torch.export.export(module.eval(), args, dynamic_shapes=dynamic_shapes)
-    exported = exported.run_decompositions(coreai_torch.get_decomp_table())
     converter = coreai_torch.TorchConverter(**options)
+    exported = exported.run_decompositions(converter.decomposition_table())
     for name, lowering in (lowerings or {}).items():
         converter.register_torch_lowering(name)(lowering)
     return converter.add_exported_program(exported).to_coreai()

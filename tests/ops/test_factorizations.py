@@ -9,6 +9,7 @@ from module_runner import check, convert, run
 from coreai_torch.errors import ConversionError
 
 DYNAMIC = torch.export.Dim.DYNAMIC
+targets = pytest.mark.parametrize("target", [None, "linux"])  # whose forms have other algorithms
 
 
 @pytest.fixture(autouse=True)
@@ -21,19 +22,21 @@ def _products(basis):
     return basis.mT @ basis
 
 
+@targets
 @pytest.mark.parametrize("full", [True, False], ids=["full", "reduced"])
 @pytest.mark.parametrize("shape", [(2, 5, 3), (3, 6)], ids=str)
-def test_singular_vectors_are_orthogonal_and_reconstruct_the_matrix(shape, full):
+def test_singular_vectors_are_orthogonal_and_reconstruct_the_matrix(shape, full, target):
     def made(x):
         left, values, right = torch.linalg.svd(x, full)
         count = values.shape[-1]
         whole = (left[..., :count] * values.unsqueeze(-2)) @ right[..., :count, :]
         return whole, values, _products(left), _products(right.mT)
 
-    check(made, (torch.rand(shape),), optimized=(True,))
+    check(made, (torch.rand(shape),), optimized=(True,), target=target)
 
 
-def test_rank_deficient_matrix_has_a_full_basis():
+@targets
+def test_rank_deficient_matrix_has_a_full_basis(target):
     """Also for a zero matrix, where any basis is right."""
 
     def products(x):
@@ -41,15 +44,16 @@ def test_rank_deficient_matrix_has_a_full_basis():
         return values, _products(left), _products(right.mT)
 
     x = torch.rand(3, 1) @ torch.rand(1, 3)
-    check(products, (torch.stack([x, torch.zeros(3, 3)]),), optimized=(True,))
+    check(products, (torch.stack([x, torch.zeros(3, 3)]),), optimized=(True,), target=target)
 
 
-def test_eigenvectors_are_orthogonal_and_reconstruct_the_matrix():
+@targets
+def test_eigenvectors_are_orthogonal_and_reconstruct_the_matrix(target):
     def made(x):
         values, vectors = torch.linalg.eigh(x)
         return (vectors * values.unsqueeze(-2)) @ vectors.mT, values, _products(vectors)
 
-    check(made, (torch.rand(2, 5, 5),), optimized=(True,))
+    check(made, (torch.rand(2, 5, 5),), optimized=(True,), target=target)
 
 
 def _symmetric_eigen(x):
@@ -62,8 +66,9 @@ def _singular(x):
     return (left * values.unsqueeze(-2)) @ right, values, _products(left), _products(right.mT)
 
 
+@targets
 @pytest.mark.parametrize("rows", [31, 64])
-def test_rotations_of_many_columns_converge(rows):
+def test_rotations_of_many_columns_converge(rows, target):
     """Also for repeated and clustered values, ranks below the size, and values of many sizes."""
     basis, x = torch.linalg.qr(torch.randn(rows, rows))[0], torch.randn(rows, rows)
     matrices = [
@@ -77,23 +82,27 @@ def test_rotations_of_many_columns_converge(rows):
         torch.zeros(rows, rows),
     ]
     stacked = torch.stack(matrices)
-    check(_singular, (stacked,), optimized=(True,))
-    check(_symmetric_eigen, (stacked + stacked.mT,), optimized=(True,))
+    check(_singular, (stacked,), optimized=(True,), target=target)
+    check(_symmetric_eigen, (stacked + stacked.mT,), optimized=(True,), target=target)
 
 
-def test_singular_values_and_eigenvalues_of_a_dynamic_batch():
+@targets
+def test_singular_values_and_eigenvalues_of_a_dynamic_batch(target):
     sizes = [(torch.randn(n, 5, 5),) for n in (2, 3)]
     for function in (_singular, _symmetric_eigen):
-        check(lambda x, f=function: f(x + x.mT), *sizes, dynamic_shapes=({0: DYNAMIC},))
+        check(
+            lambda x, f=function: f(x + x.mT), *sizes, dynamic_shapes=({0: DYNAMIC},), target=target
+        )
 
 
+@targets
 @pytest.mark.parametrize("function", [torch.linalg.svdvals, torch.linalg.eigvalsh])
-def test_only_the_matrix_that_is_not_finite_has_nan_as_values(function):
+def test_only_the_matrix_that_is_not_finite_has_nan_as_values(function, target):
     x = torch.randn(3, 6, 6)
     x = x + x.mT
     broken = x.clone()
     broken[0, 2, 2], broken[1, 3, 1] = float("inf"), float("nan")
-    (found,) = run(convert(function, (x,)), (broken,))
+    (found,) = run(convert(function, (x,), target=target), (broken,))
     assert found[:2].isnan().all()
     torch.testing.assert_close(found[2], function(x[2]), rtol=1e-5, atol=1e-5)
 
@@ -116,11 +125,12 @@ def _tolerance(rows):
 
 
 # One window (28 rows at most), windows of 8 rows, and windows of 16 rows.
+@targets
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 28, 29, 40, 130])
-def test_eigenvalues_and_vectors_satisfy_their_equation(rows):
+def test_eigenvalues_and_vectors_satisfy_their_equation(rows, target):
     # A fixed seed: eigenvalues of one random matrix of 130 rows differed from eager's by 2.7e-4.
     x = torch.randn(2, rows, rows, generator=torch.Generator().manual_seed(rows))
-    check(_eigen, (x,), tolerance=_tolerance(rows), optimized=(True,))
+    check(_eigen, (x,), tolerance=_tolerance(rows), optimized=(True,), target=target)
 
 
 @pytest.mark.parametrize("rows", [6, 20, 40])
@@ -145,8 +155,9 @@ def test_eigenvalues_of_matrices_that_are_hard_for_qr(rows):
     check(_eigen, (torch.stack(matrices),), tolerance=(1e-5, 1e-5), optimized=(True,))
 
 
+@targets
 @pytest.mark.parametrize("rows", [3, 7, 26])
-def test_eigenvectors_of_one_matrix_at_a_time(rows):
+def test_eigenvectors_of_one_matrix_at_a_time(rows, target):
     """One program for matrices that suit the iteration for all values at once, and others.
 
     Of a triangular matrix and noise, the last kind, the residual was 9e-4 with another balancing.
@@ -177,7 +188,7 @@ def test_eigenvectors_of_one_matrix_at_a_time(rows):
             vectors.abs().square().sum(0),
         )
 
-    program = convert(residual, (random,))
+    program = convert(residual, (random,), target=target)
     for name, x in matrices.items():
         rest, real, imaginary, lengths = run(program, (x,))
         bound = 1e-5 * max(float(torch.linalg.matrix_norm(x, 2)), 1e-6)
@@ -187,8 +198,11 @@ def test_eigenvectors_of_one_matrix_at_a_time(rows):
         torch.testing.assert_close(lengths, torch.ones(rows), msg=name)
 
 
-def test_eigenvalues_of_one_matrix_are_conjugate_pairs_side_by_side():
-    program = convert(lambda x: torch.view_as_real(torch.linalg.eigvals(x)), (torch.randn(12, 12),))
+@targets
+def test_eigenvalues_of_one_matrix_are_conjugate_pairs_side_by_side(target):
+    program = convert(
+        lambda x: torch.view_as_real(torch.linalg.eigvals(x)), (torch.randn(12, 12),), target=target
+    )
     (found,) = run(program, (torch.randn(12, 12),))
     real, imaginary = found.unbind(-1)
     first = imaginary.gt(0).nonzero().flatten()
@@ -198,7 +212,8 @@ def test_eigenvalues_of_one_matrix_are_conjugate_pairs_side_by_side():
     assert imaginary.ne(0).sum() == 2 * first.numel()
 
 
-def test_eigenvalues_of_a_badly_scaled_matrix():
+@targets
+def test_eigenvalues_of_a_badly_scaled_matrix(target):
     """Without scaling, rounding errors of the large elements exceed all values."""
     scale = 10.0 ** torch.linspace(-5, 5, 9)
     x = torch.randn(9, 9) * scale / scale.unsqueeze(-1)
@@ -211,25 +226,33 @@ def test_eigenvalues_of_a_badly_scaled_matrix():
         return *_in_order(values), length[first]
 
     # Eigenvectors have ten times the error of the values.
-    check(vectors, (x,), tolerance=(1e-4, 1e-5), optimized=(True,))
+    check(vectors, (x,), tolerance=(1e-4, 1e-5), optimized=(True,), target=target)
 
 
+@targets
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
-def test_eigenvalues_neither_overflow_nor_underflow(scale):
+def test_eigenvalues_neither_overflow_nor_underflow(scale, target):
     matrix = torch.randn(7, 7)
 
     def values(x):
         return [part / scale for part in _in_order(torch.linalg.eigvals(x))]
 
-    check(values, (matrix * scale,), tolerance=(1e-5, 1e-5), optimized=(True,))
+    check(values, (matrix * scale,), tolerance=(1e-5, 1e-5), optimized=(True,), target=target)
 
 
-def test_eigenvalues_of_a_dynamic_or_empty_batch():
+@targets
+def test_eigenvalues_of_a_dynamic_or_empty_batch(target):
     for rows in (5, 30):
         sizes = [(torch.randn(n, rows, rows),) for n in (2, 3)]
-        check(_eigen, *sizes, dynamic_shapes=({0: DYNAMIC},), tolerance=_tolerance(rows))
-    check(torch.linalg.eigvals, (torch.rand(0, 3, 3),), optimized=(True,))
-    check(torch.linalg.eig, (torch.rand(2, 0, 0),), optimized=(True,))
+        check(
+            _eigen,
+            *sizes,
+            dynamic_shapes=({0: DYNAMIC},),
+            tolerance=_tolerance(rows),
+            target=target,
+        )
+    check(torch.linalg.eigvals, (torch.rand(0, 3, 3),), optimized=(True,), target=target)
+    check(torch.linalg.eig, (torch.rand(2, 0, 0),), optimized=(True,), target=target)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
@@ -322,7 +345,8 @@ def test_large_qr_agrees_with_torch():
     )
 
 
-def test_repeated_and_zero_values_keep_vectors_orthogonal():
+@targets
+def test_repeated_and_zero_values_keep_vectors_orthogonal(target):
     count = 6  # padded to 8
     basis = torch.linalg.qr(torch.randn(count, count))[0]
     zeros = torch.zeros(count, count)
@@ -344,4 +368,4 @@ def test_repeated_and_zero_values_keep_vectors_orthogonal():
             _products(vectors),
         )
 
-    check(made, (torch.stack(matrices),), tolerance=(1e-5, 1e-5), optimized=(True,))
+    check(made, (torch.stack(matrices),), tolerance=(1e-5, 1e-5), optimized=(True,), target=target)

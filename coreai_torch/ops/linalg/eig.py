@@ -5,7 +5,8 @@ The order of the eigenvalues and the phase of the eigenvectors differ from LAPAC
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -16,7 +17,7 @@ from ...lowering import Ctx, case, lowers
 from ...lowering.cases import f32
 from ...torch_compat import aten
 from .._lib.loops import only_real, static_size
-from .balance import balance, norm_of
+from .balance import Balanced, balance, norm_of
 from .francis import as_number, mask, quasi_triangular
 from .triangular_eigen import diagonal_blocks, eigenvectors
 
@@ -56,28 +57,51 @@ def _hessenberg(matrix: Value, basis: Sequence[Value]) -> tuple[Value, list[Valu
     return cai.mul(matrix, mask(is_kept)), list(basis)
 
 
-def _eigen(x: Value, with_vectors: bool) -> list[Value]:
+@dataclass(frozen=True)
+class Reduced:
+    """Matrices `[batch, rows, rows]`, balanced, divided by their `norm`, in Hessenberg form."""
+
+    given: Value
+    balanced: Balanced
+    norm: Value
+    matrix: Value
+    basis: Sequence[Value]  # the transposed basis if vectors are requested
+
+    def restore(self, rows: Value) -> Value:
+        """Return vectors of the Hessenberg form, given as rows, for the original matrix."""
+        return self.balanced.restore(cai.transpose(rows, [0, 2, 1]))
+
+    def by_qr(self) -> list[Value]:
+        """Return parts of values and vectors."""
+        triangle, turned = quasi_triangular(self.matrix, self.basis)
+        blocks = diagonal_blocks(triangle)
+        found = [blocks.real, blocks.imaginary]
+        return [
+            *found,
+            *(v for t in turned for v in eigenvectors(triangle, self.restore(t), blocks)),
+        ]
+
+
+Solve = Callable[[Reduced], list[Value]]
+
+
+def _eigen(x: Value, with_vectors: bool, solve: Solve) -> list[Value]:
     """Return parts of the eigenvalues `[batch, rows]`, and of the eigenvectors if requested.
 
     All axes before the last two become one.
     """
     rows, batch = x.type.shape[-1], shapes.product(cai.sizes(x)[:-2])
-    matrix = cai.reshape(x, [batch, rows, rows])
-    norm = norm_of(matrix)
-    balanced = balance(cai.div(matrix, norm))
+    given = cai.reshape(x, [batch, rows, rows])
+    norm = norm_of(given)
+    given = cai.div(given, norm)
+    balanced = balance(given)
     other_norm = norm_of(balanced.matrix)
     matrix = cai.div(balanced.matrix, other_norm)
     identity = cai.broadcast_to(mask(torch.eye(rows).unsqueeze(0)), cai.sizes(matrix))
     matrix, basis = _hessenberg(matrix, [identity] if with_vectors else [])
-
-    triangle, turned = quasi_triangular(matrix, basis)
-    blocks = diagonal_blocks(triangle)
+    real, imaginary, *vectors = solve(Reduced(given, balanced, other_norm, matrix, basis))
     norm = cai.reshape(cai.mul(norm, other_norm), [batch, 1])
-    values = [cai.mul(v, norm) for v in (blocks.real, blocks.imaginary)]
-    if not with_vectors:
-        return values
-    restored = balanced.restore(cai.transpose(turned[0], [0, 2, 1]))
-    return [*values, *eigenvectors(triangle, restored, blocks)]
+    return [cai.mul(real, norm), cai.mul(imaginary, norm), *vectors]
 
 
 def _check(ctx: Ctx, op: str) -> None:
@@ -100,11 +124,15 @@ def _empty(x: Value, dims: Sequence[Dim]) -> Value:
     ],
 )
 def linalg_eigvals(ctx: Ctx, x: Value) -> Value:
+    return eigvals(ctx, x, Reduced.by_qr)
+
+
+def eigvals(ctx: Ctx, x: Value, solve: Solve) -> Value:
     _check(ctx, "linalg.eigvals")
     dims = cai.sizes(x)
     if 0 in dims:
         return _empty(x, dims[:-1])
-    real, imaginary = _eigen(x, with_vectors=False)
+    real, imaginary = _eigen(x, False, solve)
     return cai.reshape(cai.create_complex(real, imaginary), dims[:-1])
 
 
@@ -116,10 +144,14 @@ def linalg_eigvals(ctx: Ctx, x: Value) -> Value:
     ],
 )
 def linalg_eig(ctx: Ctx, x: Value) -> tuple[Value, Value]:
+    return eig(ctx, x, Reduced.by_qr)
+
+
+def eig(ctx: Ctx, x: Value, solve: Solve) -> tuple[Value, Value]:
     _check(ctx, "linalg.eig")
     dims = cai.sizes(x)
     if 0 in dims:
         return _empty(x, dims[:-1]), _empty(x, dims)
-    real, imaginary, *vectors = _eigen(x, with_vectors=True)
+    real, imaginary, *vectors = _eigen(x, True, solve)
     values = cai.create_complex(real, imaginary)
     return cai.reshape(values, dims[:-1]), cai.reshape(cai.create_complex(*vectors), dims)

@@ -6,6 +6,8 @@ differ.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,8 @@ from ...torch_compat import aten
 from .._lib.loops import only_real, static_size
 from .jacobi import eigenvectors, orthogonal_columns
 from .qr import apply_reflections, householder
+
+Diagonalize = Callable[[Tensor, bool], list[Tensor]]  # of a matrix, and whether with vectors
 
 
 def _scale(matrix: Tensor) -> Tensor:
@@ -47,19 +51,30 @@ def linalg_eigh(
     UPLO: str = "L",  # noqa: N803  the schema's name
     compute_v: bool = True,
 ) -> tuple[Tensor, Tensor]:
+    return eigh(matrix, UPLO, compute_v, _eigen)
+
+
+def eigh(
+    matrix: Tensor, triangle: str, with_vectors: bool, eigen: Diagonalize
+) -> tuple[Tensor, Tensor]:
+    """Return the results of `eigen` for the symmetric matrix, which it gets with a norm of 1."""
     only_real("linalg.eigh", matrix)
     count = static_size("linalg.eigh", matrix, -1)
     empty = matrix.new_empty(0)
     if count == 0:
-        return matrix.new_empty(matrix.shape[:-1]), matrix.clone() if compute_v else empty
-    symmetric = _symmetric(matrix, UPLO.upper() == "L")
+        return matrix.new_empty(matrix.shape[:-1]), matrix.clone() if with_vectors else empty
+    symmetric = _symmetric(matrix, triangle.upper() == "L")
     scale = _scale(symmetric)
-    scaled = symmetric / scale
-    vectors = eigenvectors(scaled)
+    values, *vectors = eigen(symmetric / scale, with_vectors)
+    return values * scale.squeeze(-1), vectors[0] if with_vectors else empty
+
+
+def _eigen(matrix: Tensor, with_vectors: bool) -> list[Tensor]:
+    """Return ascending eigenvalues, and the eigenvectors."""
+    vectors = eigenvectors(matrix)
     # More accurate than the diagonal of the rotated matrix, by the rounding errors of all sweeps.
-    values, order = (vectors * (scaled @ vectors)).sum(-2).sort(-1)
-    vectors = vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape))
-    return values * scale.squeeze(-1), vectors if compute_v else empty
+    values, order = (vectors * (matrix @ vectors)).sum(-2).sort(-1)
+    return [values, vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape))]
 
 
 @decomposes(aten.linalg_eigvalsh.default, cases=[case(*c.args[:2]) for c in _SYMMETRIC])
@@ -84,28 +99,36 @@ def _basis(columns: Tensor) -> Tensor:
     return apply_reflections(factor, weights, identity, False) * signs.unsqueeze(-2)
 
 
-def _svd_tall(matrix: Tensor, full: bool, with_vectors: bool) -> list[Tensor]:
-    """Return singular values, and left and right vectors, of a matrix with rows >= columns.
-
-    The columns of `Rᵀ` are rotated: they are nearly orthogonal, and half of the sweeps suffice.
-    """
+def _svd_tall(
+    matrix: Tensor, full: bool, with_vectors: bool, singular: Diagonalize
+) -> list[Tensor]:
+    """Return singular values, and left and right vectors, of a matrix with rows >= columns."""
     rows, count = matrix.shape[-2:]
     scale = _scale(matrix)
     factor, weights = householder(matrix / scale)
-    lower = factor[..., :count, :].triu().mT
-    identity = [torch.eye(count, dtype=matrix.dtype).expand(lower.shape)] if with_vectors else []
-    turned, *basis = orthogonal_columns(lower, *identity)
-    values, order = (turned * turned).sum(-2).sqrt().sort(-1, descending=True)
-    if not basis:
-        return [values * scale.squeeze(-1)]
-    order = order.unsqueeze(-2).expand(lower.shape)
-    turned, left = (x.gather(-1, order) for x in (turned, *basis))
+    values, *vectors = singular(factor[..., :count, :].triu().mT, with_vectors)
+    values = values * scale.squeeze(-1)
+    if not vectors:
+        return [values]
+    turned, left = vectors
     missing = rows - count
     left = torch.nn.functional.pad(left, (0, missing if full else 0, 0, missing))
     if full:
         left = left + torch.diag_embed((torch.arange(rows) >= count).to(left.dtype))
     left = apply_reflections(factor, weights, left, False)
-    return [values * scale.squeeze(-1), left, _basis(turned)]
+    return [values, left, _basis(turned)]
+
+
+def _singular(lower: Tensor, with_vectors: bool) -> list[Tensor]:
+    """Return the lengths of the rotated columns, the columns, and the rotation.
+
+    The columns of a lower factor are nearly orthogonal: half of the sweeps suffice.
+    """
+    identity = [torch.eye(lower.shape[-1], dtype=lower.dtype).expand(lower.shape)]
+    turned, *basis = orthogonal_columns(lower, *(identity if with_vectors else []))
+    values, order = (turned * turned).sum(-2).sqrt().sort(-1, descending=True)
+    order = order.unsqueeze(-2).expand(lower.shape)
+    return [values, *(x.gather(-1, order) for x in (turned, *basis) if with_vectors)]
 
 
 _MATRICES = [
@@ -125,21 +148,32 @@ def linalg_svd(
     *,
     driver: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    return svd(matrix, full_matrices, compute_uv, _singular)
+
+
+def svd(
+    matrix: Tensor, full: bool, with_vectors: bool, singular: Diagonalize
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the decomposition that `singular` makes of a lower triangular matrix of norm 1.
+
+    It returns descending singular values, and if requested the product of the matrix with its right
+    vectors, and these.
+    """
     only_real("linalg.svd", matrix)
     rows, columns = (static_size("linalg.svd", matrix, axis) for axis in (-2, -1))
     empty = matrix.new_empty(0)
     if min(rows, columns) == 0:
         values = matrix.new_empty((*matrix.shape[:-2], 0))
-        if not compute_uv:
+        if not with_vectors:
             return empty, values, empty
-        left, right = (n if full_matrices else 0 for n in (rows, columns))
+        left, right = (n if full else 0 for n in (rows, columns))
         lead = matrix.shape[:-2]
         identity = torch.eye(rows, left, dtype=matrix.dtype).expand(*lead, rows, left)
         other = torch.eye(right, columns, dtype=matrix.dtype).expand(*lead, right, columns)
         return identity.clone(), values, other.clone()
     rotated = rows < columns
-    result = _svd_tall(matrix.mT if rotated else matrix, full_matrices, compute_uv)
-    if not compute_uv:
+    result = _svd_tall(matrix.mT if rotated else matrix, full, with_vectors, singular)
+    if not with_vectors:
         return empty, result[0], empty
     values, first, second = result
     return (second, values, first.mT) if rotated else (first, values, second.mT)
@@ -183,10 +217,10 @@ def linalg_pinv(
     if rtol is None:
         rtol = torch.where(least > 0, 0.0, torch.finfo(matrix.dtype).eps * max(rows, columns))
     if hermitian:
-        values, vectors = linalg_eigh(matrix)
+        values, vectors = aten._linalg_eigh.default(matrix)
         is_nonzero = _is_nonzero(values.abs(), least, rtol)
         inverse = torch.where(is_nonzero, 1 / values, 0.0).unsqueeze(-2)
         return (vectors * inverse) @ vectors.mT
-    left, values, right = linalg_svd(matrix)
+    left, values, right = aten._linalg_svd.default(matrix)
     inverse = torch.where(_is_nonzero(values, least, rtol), 1 / values, 0.0).unsqueeze(-2)
     return (right.mT * inverse) @ left.mT

@@ -10,7 +10,6 @@ from torch import Tensor
 from ...lowering import case, decomposes
 from ...lowering.cases import f32
 from ...torch_compat import aten
-from .eigh_svd import linalg_eigh, linalg_svd
 
 _POSITIVE = (4.0, 1.0, 0.5, 1.0, 3.0, -0.5, 0.5, -0.5, 2.0)
 _INDEFINITE = (1.0, 2.0, 2.0, 1.0)
@@ -25,7 +24,7 @@ _INDEFINITE = (1.0, 2.0, 2.0, 1.0)
     ],
 )
 def linalg_polar(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    left, values, right = linalg_svd(matrix, False, True)
+    left, values, right = aten._linalg_svd.default(matrix)
     return left @ right, right.mT @ (values.unsqueeze(-1) * right)
 
 
@@ -39,5 +38,5 @@ def linalg_polar(matrix: Tensor) -> tuple[Tensor, Tensor]:
 )
 def linalg_matrix_sqrth(matrix: Tensor) -> Tensor:
     """Return the square root of a symmetric matrix; negative eigenvalues count as zero."""
-    values, vectors = linalg_eigh(matrix, "L", True)
+    values, vectors = aten._linalg_eigh.default(matrix)
     return vectors @ (values.clamp(min=0).sqrt().unsqueeze(-1) * vectors.mT)

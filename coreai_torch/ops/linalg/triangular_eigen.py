@@ -184,10 +184,10 @@ def eigenvectors(matrix: Value, basis: Value, blocks: Blocks) -> tuple[Value, Va
     is_complex = as_number(cai.reshape(is_complex, [batch, 1, rows]))
     first = cai.matmul(basis, cai.sub(a, d))
     second = cai.mul(cai.matmul(basis, cai.add(b, c)), is_complex)
-    return _unit_columns(first, second)
+    return unit_columns(first, second)
 
 
-def _unit_columns(first: Value, second: Value) -> tuple[Value, Value]:
+def unit_columns(first: Value, second: Value) -> tuple[Value, Value]:
     """Divide the columns of complex matrices by their lengths."""
     largest = cai.maximum(*(cai.reduce_max(cai.abs(v), [1]) for v in (first, second)))
     first, second = (cai.div(v, largest) for v in (first, second))
