@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from .lint import program_of
 
 if TYPE_CHECKING:
     from ..targets.placing import Placement
+    from ..targets.placing.confusion import Said
 
 HELP = """Estimate which compute unit runs each op, and where the work changes units.
 
@@ -20,10 +22,12 @@ HELP = """Estimate which compute unit runs each op, and where the work changes u
   coreai-torch place net.aimodel --target neural_engine
   coreai-torch place models.py:net -i "x=f16[1,3,224,224]" --max-regions 1
   coreai-torch place net.aimodel --target gpu --json
+  coreai-torch place net.aimodel --against plan.json
 
 A region is a run of ops on one unit; each border between regions costs time. The rules come from
 public reports, which the output names; this project measured none of them on a device. With
---max-regions the exit code is 1 if there are more.
+--max-regions the exit code is 1 if there are more. --against compares the estimate with the units
+that a device chose: the JSON of ComputePlan.to_dict.
 """
 
 
@@ -46,6 +50,9 @@ def place(
     max_regions: Annotated[
         int | None, typer.Option(help="Exit with 1 if a function has more regions.", min=0)
     ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="A compute plan as JSON, of the same asset.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Estimate the placement."""
@@ -53,7 +60,29 @@ def place(
 
     found = placement(program_of(model, inputs or ()), str(target))
     ok = max_regions is None or found.regions <= max_regions
-    answer(found.to_dict(), _describe(model, found), as_json=as_json, ok=ok)
+    data, lines = found.to_dict(), list(_describe(model, found))
+    if against is not None:
+        rows = _against(found, against)
+        data["against"] = [row.to_dict() for row in rows]
+        lines += ["", *_table(rows, str(against))]
+    answer(data, lines, as_json=as_json, ok=ok)
+
+
+def _against(found: Placement, path: Path) -> list[Said]:
+    """Return what each rule says, beside the units of a compute plan."""
+    from ..debugging.compute_plan import ComputePlan
+    from ..targets.placing.confusion import confusion, described
+
+    entries = ComputePlan.read(path).entries
+    plan = {n: [device.name.lower() for device in e.devices] for n, e in entries.items()}
+    return confusion(described(found.ops), plan, found.target)
+
+
+def _table(rows: Sequence[Said], plan: str) -> Iterator[str]:
+    yield f"what the rules say, and what the device of {plan} did"
+    for row in rows:
+        units = ", ".join(f"{counted(n, 'op')} on {unit}" for unit, n in row.units.most_common())
+        yield f"  {row.code:<8} {row.right:4} right {row.wrong:4} wrong  {row.says}: {units}"
 
 
 def _describe(model: str, found: Placement) -> Iterator[str]:

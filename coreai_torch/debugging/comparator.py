@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -77,6 +77,17 @@ class Comparator:
     def __init__(self, source: Inspector, target: Inspector, pairs: Pairs) -> None:
         self._source, self._target, self.pairs = source, target, pairs
 
+    @property
+    def source_graph(self) -> Graph:
+        """The operations of the source."""
+        return self._source.graph
+
+    async def values(self, keys: Sequence[Key], *, inputs: Inputs) -> tuple[Values, Values]:
+        """Return the values of paired operations of the source, and of their partners."""
+        want = await self._source.get_intermediates_for_ops(keys, inputs=inputs)
+        paired = [self.pairs[key] for key in keys]
+        return want, await self._target.get_intermediates_for_ops(paired, inputs=inputs)
+
     async def compare_with_tolerance(
         self,
         *,
@@ -123,11 +134,10 @@ class Comparator:
 
         async def look(batch: list[Operation]) -> Mapping[Key, bool]:
             keys = [operation.key for operation in batch]
-            want = await self._source.get_intermediates_for_ops(keys, inputs=inputs)
-            paired = [self.pairs[key] for key in keys]
-            got = await self._target.get_intermediates_for_ops(paired, inputs=inputs)
+            want, got = await self.values(keys, inputs=inputs)
             results: dict[tuple[Key, Key], Results] = {}
-            for key, other in zip(keys, paired, strict=True):
+            for key in keys:
+                other = self.pairs[key]
                 values = list(_comparable(want.get(key, ()), got.get(other, ())))
                 if values:
                     errors[key] = max(max_error(b, a) for a, b in values)

@@ -10,13 +10,23 @@ from torch.export import ExportedProgram
 from ..asset.reading import Source
 from .diff_report import html_page, text_page
 from .graph import Graph, graph_of_coreai_program, graph_of_exported_program
-from .graph_match import GraphDiff, GraphDiffSummary, matched
+from .graph_match import (
+    GraphDiff,
+    GraphDiffSummary,
+    OpIdAlignment,
+    WeightPolicy,
+    matched,
+    op_id_alignment,
+)
 
 __all__ = [
     "GraphDiff",
     "GraphDiffSummary",
+    "OpIdAlignment",
+    "WeightPolicy",
     "compute_coreai_program_diff",
     "compute_exported_program_diff",
+    "op_id_alignment",
     "write_diff",
 ]
 

@@ -6,10 +6,13 @@ import difflib
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
+from typing import Any
 
-from .graph import Graph, Key, Operation
+from ..asset import reading
+from .graph import Graph, Key, Operation, graph_of_function
 
 Pairs = dict[Key, Key]
 
@@ -116,10 +119,10 @@ class GraphDiff:
         return summary
 
 
-def fingerprints(graph: Graph) -> Mapping[Key, str]:
+def fingerprints(graph: Graph, *, weights: bool = False) -> Mapping[Key, str]:
     """Return a hash of what each operation computes from the inputs; names do not count.
 
-    Inputs are distinguished by position, weights by type alone.
+    Inputs are distinguished by position, weights by type alone, or also by their values.
     """
     made: dict[Key, str] = {}
     inputs = 0
@@ -128,19 +131,22 @@ def fingerprints(graph: Graph) -> Mapping[Key, str]:
         if operation.op == "input":
             parts.append(str(inputs))
             inputs += 1
+        if weights:
+            parts.append(operation.value)
         text = "\0".join(parts)
         made[operation.key] = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     return made
 
 
-def equal_pairs(source: Graph, target: Graph) -> Pairs:
-    """Return the pairs that compute the same."""
-    return _pair_groups(_group(fingerprints(source), source), _group(fingerprints(target), target))
+def equal_pairs(source: Graph, target: Graph, *, weights: bool = False) -> Pairs:
+    """Return the pairs that compute the same, with equal weights if asked."""
+    groups = [_group(fingerprints(g, weights=weights), g) for g in (source, target)]
+    return _pair_groups(*groups)
 
 
-def matched(source: Graph, target: Graph) -> Pairs:
+def matched(source: Graph, target: Graph, *, weights: bool = False) -> Pairs:
     """Return the pairs that compute the same, then pair the rest by label and order."""
-    pairs = equal_pairs(source, target)
+    pairs = equal_pairs(source, target, weights=weights)
     taken = set(pairs.values())
     left = [operation for operation in source if operation.key not in pairs]
     right = [operation for operation in target if operation.key not in taken]
@@ -208,3 +214,105 @@ def _last(group: Iterable[Operation]) -> Key:
     members = list(group)
     used = {key for operation in members for key in operation.inputs}
     return [operation.key for operation in members if operation.key not in used][-1]
+
+
+class WeightPolicy(Enum):
+    """Whether constants with different values are different operations."""
+
+    IGNORE = "ignore"
+    DIGEST = "digest"
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """Operations that another one of the same program equals; their pairs may be swapped."""
+
+    ids: frozenset[int] = frozenset()
+
+    @property
+    def count(self) -> int:
+        """The number of ambiguous operations of the earlier program."""
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class OpIdAlignment:
+    """Ids of the earlier program and those of the later one that they correspond to.
+
+    `modified` are pairs of one op with other inputs, `identical` those that compute the same; both
+    are ids of the earlier program. `modules` names the modules of both by the ids of `mapping`.
+    """
+
+    mapping: Mapping[int, int]
+    added: frozenset[int] = frozenset()
+    removed: frozenset[int] = frozenset()
+    modified: frozenset[int] = frozenset()
+    identical: frozenset[int] = frozenset()
+    ambiguity: Ambiguity = field(default_factory=Ambiguity)
+    modules: Mapping[int, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        names = ("added", "removed", "modified", "identical")
+        return {
+            "mapping": {str(before): after for before, after in self.mapping.items()},
+            **{name: sorted(getattr(self, name)) for name in names},
+            "ambiguous": self.ambiguity.count,
+        }
+
+
+def op_id_alignment(
+    before: reading.Source,
+    after: reading.Source,
+    weights: WeightPolicy = WeightPolicy.IGNORE,
+    *,
+    entry_point: str | None = None,
+) -> OpIdAlignment:
+    """Pair the operations of the functions that both programs have, or of one entry point.
+
+    With `WeightPolicy.IGNORE`, layers of one shape that read the same input are ambiguous.
+    """
+    largest = None if weights is WeightPolicy.DIGEST else 0
+    sides = [reading.read(source, largest=largest) for source in (before, after)]
+    given = list(sides[0].functions) if entry_point is None else [entry_point]
+    names = [name for name in given if entry_point or name in sides[1].functions]
+    parts = [
+        _aligned(graph_of_function(sides[0], n), graph_of_function(sides[1], n), weights)
+        for n in names
+    ]
+    every = [
+        {i for n in ([entry_point] if entry_point else s.functions) for i in _ids(s, n)}
+        for s in sides
+    ]
+    mapping = {k: v for part in parts for k, v in part.mapping.items()}
+    return OpIdAlignment(
+        mapping,
+        frozenset(every[1] - set(mapping.values())),
+        frozenset(every[0] - mapping.keys()),
+        frozenset(i for part in parts for i in part.modified),
+        frozenset(i for part in parts for i in part.identical),
+        Ambiguity(frozenset(i for part in parts for i in part.ambiguity.ids)),
+        {k: v for part in parts for k, v in part.modules.items()},
+    )
+
+
+def _ids(program: reading.Program, function: str) -> set[int]:
+    keys = graph_of_function(program, function).get_op_ids()
+    return {key for key in keys if isinstance(key, int)}
+
+
+def _aligned(before: Graph, after: Graph, weights: WeightPolicy) -> OpIdAlignment:
+    digest = weights is WeightPolicy.DIGEST
+    ours, theirs = (fingerprints(graph, weights=digest) for graph in (before, after))
+    pairs: dict[Key, Key] = matched(before, after, weights=digest)
+    mapping = {a: b for a, b in pairs.items() if isinstance(a, int) and isinstance(b, int)}
+    same = {a for a, b in mapping.items() if ours[a] == theirs[b]}
+    often = Counter(ours.values())
+    doubtful = (a for a in mapping if often[ours[a]] > 1 and not before.by_key[a].is_constant)
+    return OpIdAlignment(
+        mapping,
+        modified=frozenset(mapping.keys() - same),
+        identical=frozenset(same),
+        ambiguity=Ambiguity(frozenset(doubtful)),
+        modules={a: after.by_key[b].module or before.by_key[a].module for a, b in mapping.items()},
+    )

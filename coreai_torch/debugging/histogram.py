@@ -12,11 +12,17 @@ from ..asset.summary import ops_of
 
 @dataclass(frozen=True)
 class CompositeHistogram:
-    """A graph that other graphs call: its calls, and the operations inside."""
+    """A graph that other graphs call: its composite, its name, its calls and what is inside."""
 
-    name: str
-    calls: int
-    counts: dict[str, int]
+    label: str
+    symbol: str
+    invocations: int
+    histogram: OperationHistogram
+
+    @property
+    def size(self) -> int:
+        """The number of operations inside."""
+        return self.histogram.size
 
 
 @dataclass(frozen=True)
@@ -33,16 +39,25 @@ class OperationHistogram:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        inner = [{"name": c.name, "calls": c.calls, "counts": c.counts} for c in self.composites]
-        return {"counts": self.counts, "composites": inner}
+        inner = [
+            {
+                "label": c.label,
+                "symbol": c.symbol,
+                "invocations": c.invocations,
+                "size": c.size,
+                "counts": c.histogram.counts,
+            }
+            for c in self.composites
+        ]
+        return {"counts": self.counts, "size": self.size, "composites": inner}
 
     def write_summary(self, stream: IO[str]) -> None:
         """Write a line for each operation, and for those of each composite."""
         for op, count in self.counts.items():
             stream.write(f"{count:6d}  {op}\n")
         for composite in self.composites:
-            stream.write(f"\n{composite.name}, called {composite.calls} times\n")
-            for op, count in composite.counts.items():
+            stream.write(f"\n{composite.symbol}, called {composite.invocations} times\n")
+            for op, count in composite.histogram.counts.items():
                 stream.write(f"{count:6d}  {op}\n")
 
 
@@ -53,7 +68,12 @@ def operation_histogram(program: reading.Source) -> OperationHistogram:
     calls = Counter(op.attributes["callee"] for op in every if op.name == "coreai.invoke")
     public = [op for f in functions if not f.is_private for op in ops_of(f.body)]
     composites = tuple(
-        CompositeHistogram(f.name, calls[f.name], _count(ops_of(f.body)))
+        CompositeHistogram(
+            f.composite or f.name,
+            f.name,
+            calls[f.name],
+            OperationHistogram(_count(ops_of(f.body))),
+        )
         for f in functions
         if f.is_private
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,10 +13,12 @@ import torch
 import torch.fx as fx
 from torch.export import ExportedProgram
 
-from .graph import check_exported
+from ..asset import reading
+from ..errors import ConversionError
+from .graph import check_exported, operation_ids
 from .inspector import Inputs, names_of_inputs, values_of_nodes
 
-FOLDER = "main.aimodelintermediates"
+_SUFFIX = ".aimodelintermediates"
 _FILE = "metadata.json"
 _KINDS = ("inputs", "outputs", "intermediates")
 
@@ -27,7 +29,8 @@ Saved: TypeAlias = "torch.Tensor | tuple[torch.Tensor, ...]"
 class DebugTrace(dict[str, Saved]):
     """The tensors of computed FX nodes by name, and the same in groups.
 
-    `inputs` are those of the program, which the dictionary itself does not contain.
+    `inputs` are those of the program, which the dictionary itself does not contain. `mappings` has
+    the ids of the operations of a Core AI program by node, if one was given.
     """
 
     def __init__(
@@ -35,10 +38,11 @@ class DebugTrace(dict[str, Saved]):
         inputs: Mapping[str, Saved],
         outputs: Mapping[str, Saved],
         intermediates: Mapping[str, Saved],
+        mappings: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         super().__init__({**intermediates, **outputs})
         self.inputs, self.outputs, self.intermediates = inputs, outputs, intermediates
-        self.mappings = None
+        self.mappings = mappings
 
 
 def save_intermediates(
@@ -46,19 +50,25 @@ def save_intermediates(
     inputs: Inputs,
     output_dir: Path | str,
     node_filter: NodeFilter | None = None,
+    coreai_program: reading.Source | None = None,
+    enable_autocast: bool = False,
+    model_name: str = "main",
 ) -> Path:
     """Run the program in torch, write the tensors of its nodes, and return the path of the index.
 
     Pass `inputs` by name or in order. `node_filter` selects FX nodes; it takes the node, or the
-    node and its value. The folder `main.aimodelintermediates` gets a file for each tensor.
+    node and its value. The folder `{model_name}.aimodelintermediates` gets a file for each tensor.
+    With `coreai_program`, the index has the ids of its operations by node, if it was converted in
+    debug mode. `enable_autocast` runs the program under `torch.autocast`.
     """
     check_exported(program)
     given = set(names_of_inputs(program))
     nodes = [n for n in program.graph.nodes if n.op == "call_function" or n.name in given]
-    found = values_of_nodes(program, inputs, {n.name for n in nodes}.__contains__)
+    with torch.autocast("cpu", enabled=enable_autocast):
+        found = values_of_nodes(program, inputs, {n.name for n in nodes}.__contains__)
     (end,) = (n for n in program.graph.nodes if n.op == "output")
     returned = {n.name for n in end.all_input_nodes}
-    folder = Path(output_dir) / FOLDER
+    folder = Path(output_dir) / f"{model_name}{_SUFFIX}"
     (folder / "data").mkdir(parents=True, exist_ok=True)
     index: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
     for node in nodes:
@@ -68,6 +78,8 @@ def save_intermediates(
         kind = "inputs" if node.name in given else "outputs"
         kind = kind if node.name in given | returned else "intermediates"
         index[kind][node.name] = _saved(folder, node, values)
+    if coreai_program is not None:
+        index["mappings"] = _mappings(coreai_program, {n.name for n in nodes})
     path = folder / _FILE
     path.write_text(json.dumps(index, indent=2), encoding="utf-8")
     return path
@@ -76,14 +88,37 @@ def save_intermediates(
 def load_intermediates(path: Path | str, device: torch.device | str = "cpu") -> DebugTrace:
     """Return the tensors by the names of their FX nodes; a node with several gives a tuple.
 
-    `path` is what `save_intermediates` returned, or a directory around it.
+    `path` is what `save_intermediates` returned, its folder, or a directory with one such folder.
     """
-    path = Path(path)
-    if path.is_dir():
-        path = path / _FILE if (path / _FILE).exists() else path / FOLDER / _FILE
+    path = _index(Path(path))
     index = json.loads(path.read_text(encoding="utf-8"))
-    groups = ({n: _loaded(path.parent, e, device) for n, e in index[k].items()} for k in _KINDS)
-    return DebugTrace(*groups)
+    inputs, outputs, inner = (
+        {n: _loaded(path.parent, e, device) for n, e in index[k].items()} for k in _KINDS
+    )
+    return DebugTrace(inputs, outputs, inner, index.get("mappings"))
+
+
+def _index(path: Path) -> Path:
+    """Return the index file in a folder of values, or in a directory around it."""
+    if not path.is_dir():
+        return path
+    if (path / _FILE).exists():
+        return path / _FILE
+    found = sorted(path.glob(f"*{_SUFFIX}/{_FILE}"))
+    if len(found) != 1:
+        raise ConversionError(
+            f"{path} has {len(found)} folders {_SUFFIX}\n  try   pass the path of one of them"
+        )
+    return found[0]
+
+
+def _mappings(program: reading.Source, nodes: Collection[str]) -> dict[str, list[int]]:
+    """Return the ids of the operations that each node was lowered to."""
+    found: dict[str, list[int]] = {}
+    for _, op, number in operation_ids(reading.read(program, largest=0)):
+        if op.place.fx_node in nodes and op.name != "coreai.constant":
+            found.setdefault(op.place.fx_node, []).append(number)
+    return found
 
 
 def _selected(node_filter: Any, node: fx.Node, values: Sequence[torch.Tensor]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 MODEL = """
@@ -37,3 +39,16 @@ def test_more_regions_than_allowed_exit_with_1(shell, most, code):
 
 def test_an_unknown_unit_is_wrong_usage(shell):
     assert shell("place", "nets.py:net", "--target", "tpu").code == 2
+
+
+def test_place_is_compared_with_a_plan(shell, tmp_path):
+    assert shell("convert", "nets.py:net", "-o", "net.aimodel", "--no-verify").code == 0
+    ops = shell("place", "net.aimodel", "--json").json["ops"]
+    entries = [{"operation_id": op["op_id"], "devices": ["Neural Engine"]} for op in ops]
+    (tmp_path / "plan.json").write_text(json.dumps({"entries": entries}))
+    result = shell("place", "net.aimodel", "--against", "plan.json", "--json")
+    rows = {row["code"]: row for row in result.json["against"]}
+    assert (rows["PLACE06"]["right"], rows["PLACE06"]["wrong"]) == (0, 1)
+    assert (rows["none"]["right"], rows["none"]["wrong"]) == (len(ops) - 1, 0)
+    text = shell("place", "net.aimodel", "--against", "plan.json").out
+    assert "PLACE06     0 right    1 wrong  group norm" in text

@@ -31,6 +31,17 @@ def test_rewrites_can_be_left_out(shell):
     assert "convert with --target, which rewrites it" in text
 
 
+def test_rewrites_on_request_are_named(shell):
+    from pathlib import Path
+
+    Path("linear.py").write_text("import torch\n\n\ndef net():\n    return torch.nn.Linear(3, 4)\n")
+    given = ("linear.py:net", "-i", "input=f32[2,3]", "-o", "net.aimodel", "--no-verify", "--json")
+    options = ("--target", "neural_engine", "--rewrite", "PLACE15")
+    result = shell("convert", *given, *options)
+    assert [one["code"] for one in result.json["rewrites"]] == ["PLACE15"]
+    assert result.json["regions"]["target"] == "neural_engine"
+
+
 def test_unknown_target_is_rejected(shell):
     result = convert(shell, "--target", "npu")
     assert (result.code, "target is 'npu'" in str(result.json["error"])) == (3, True)

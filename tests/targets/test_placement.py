@@ -13,6 +13,7 @@ import coreai_torch
 from coreai_torch.errors import ConversionError
 from coreai_torch.targets import placement
 from coreai_torch.targets.placing import RULES, placement_of
+from coreai_torch.targets.placing.confusion import NO_RULE, confusion, described, joined
 from coreai_torch.targets.placing.regions import divide
 from tests.linting import made
 from tests.linting.made import constant, op, tensor
@@ -186,3 +187,18 @@ def test_nothing_to_run_has_no_regions():
 def test_an_unknown_target_is_rejected():
     with pytest.raises(ConversionError, match="target is 'tpu'"):
         placement(converted(torch.sin, X), "tpu")
+
+
+def test_an_estimate_is_compared_with_a_plan():
+    found = placement(converted(Norm().half(), X))
+    ops = described(found.ops)
+    norm = next(op["op_id"] for op in ops if op["op"] == "group_norm")
+    others = [op["op_id"] for op in ops if op["op_id"] != norm]
+    assert None not in (norm, *others)
+    units = {number: {"neural_engine"} for number in others[1:]} | {norm: {"neural_engine"}}
+    rows = {row.code: row for row in confusion(ops, units, "neural_engine")}
+    assert (rows["PLACE06"].right, rows["PLACE06"].wrong) == (0, 1)
+    assert (rows[NO_RULE].right, rows[NO_RULE].wrong) == (len(others) - 1, 0)
+    assert rows[NO_RULE].units["unknown"] == 1
+    both = {row.code: row for row in joined([rows.values(), rows.values()])}
+    assert both["PLACE06"].to_dict()["wrong"] == 2

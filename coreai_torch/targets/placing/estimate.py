@@ -31,10 +31,12 @@ class PlacedOp:
     place: str
     rules: tuple[PlacementRule, ...] = ()
     notes: tuple[PlacementRule, ...] = ()  # rules about wrong numbers or time on the target
+    op_id: int | None = None  # as the program records it, and compute plans name it
 
     def to_dict(self) -> dict[str, Any]:
         """Return the op as plain data."""
-        data = {"function": self.function, "op": self.name, "unit": self.unit, "at": self.place}
+        data: dict[str, Any] = {"function": self.function, "op": self.name, "unit": self.unit}
+        data |= {"at": self.place, "op_id": self.op_id}
         found = {"rules": [*map(_plain, self.rules)], "notes": [*map(_plain, self.notes)]}
         return data | {name: value for name, value in found.items() if value}
 
@@ -262,7 +264,7 @@ def _placed(program: ProgramView, view: FunctionView, op: Op, target: str) -> Pl
     rules = tuple(rule for rule in about if rule.effect == "leaves")
     notes = tuple(rule for rule in about if rule.effect != "leaves")
     name = program.composite(op) or kind(op)
-    return PlacedOp(view.function.name, name, unit, str(op.place), rules, notes)
+    return PlacedOp(view.function.name, name, unit, str(op.place), rules, notes, op.place.op_id)
 
 
 def _bytes(type_: Type) -> int:
