@@ -38,7 +38,7 @@ def test_rewrites_on_request_are_named(shell):
     given = ("linear.py:net", "-i", "input=f32[2,3]", "-o", "net.aimodel", "--no-verify", "--json")
     options = ("--target", "neural_engine", "--rewrite", "PLACE15")
     result = shell("convert", *given, *options)
-    assert [one["code"] for one in result.json["rewrites"]] == ["PLACE15"]
+    assert {one["code"] for one in result.json["rewrites"]} == {"PLACE15"}
     assert result.json["regions"]["target"] == "neural_engine"
 
 
