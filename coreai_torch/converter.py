@@ -40,7 +40,7 @@ from .ops import recognized_composites
 from .passes.externalize import uncalled
 from .passes.externalize.by_hand import ExternalizedProgram
 from .passes.externalize.mark import marked
-from .passes.externalize.spec import Match, as_specs, matches
+from .passes.externalize.spec import Externalized, as_specs, matches
 from .passes.fold_constants import is_foldable
 from .passes.recognize import (
     RecognitionReport,
@@ -150,7 +150,7 @@ class TorchConverter:
         argument_checks.check_program(exported_program)
         check_unused(entrypoint_name, self._staged)
         names = Names(input_names, output_names, state_names)
-        found: Sequence[Match] = ()
+        found: Sequence[Externalized] = ()
         if _externalized_exported_programs:
             exported_program, found = opaque_calls.restored(
                 exported_program, _externalized_exported_programs, self.decomposition_table()
@@ -162,7 +162,7 @@ class TorchConverter:
         program: torch.export.ExportedProgram,
         names: Names,
         entrypoint: str,
-        externalized: Sequence[Match] = (),
+        externalized: Sequence[Externalized] = (),
     ) -> TorchConverter:
         made: PrecisionReport | None = None
         if self._precision is not None:
@@ -287,7 +287,7 @@ class TorchConverter:
     def blockers(
         self,
         exported_program: torch.export.ExportedProgram,
-        externalized: Sequence[Match] = (),
+        externalized: Sequence[Externalized] = (),
     ) -> list[Blocker]:
         """Return everything that prevents the conversion of a program, with its locations."""
         program, _ = self._recognized(exported_program, "main", externalized)
@@ -335,7 +335,10 @@ class TorchConverter:
         return bool(own) or self._registry.base is not BUILTIN
 
     def _recognized(
-        self, program: torch.export.ExportedProgram, entrypoint: str, externalized: Sequence[Match]
+        self,
+        program: torch.export.ExportedProgram,
+        entrypoint: str,
+        externalized: Sequence[Externalized],
     ) -> tuple[torch.export.ExportedProgram, RecognitionReport]:
         if not self._composites:
             return program, RecognitionReport()
@@ -366,7 +369,7 @@ def stage_program(
     program: torch.export.ExportedProgram,
     names: Names,
     entrypoint: str,
-    externalized: Sequence[Match],
+    externalized: Sequence[Externalized],
 ) -> None:
     """Stage a program whose calls of externalized modules are marked."""
     uncalled.warn(externalized, uncalled.called(program.graph_module, externalized))

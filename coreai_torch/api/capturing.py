@@ -12,7 +12,7 @@ from ..capture.prepare import Captured
 from ..converter import TorchConverter, stage_program
 from ..errors import ConversionError
 from ..passes.externalize.mark import marked
-from ..passes.externalize.spec import Match, as_specs, matches
+from ..passes.externalize.spec import Externalized, as_specs, matches
 from ..precision import Precision, PrecisionReport
 from ..progress import Stages
 from ..verification import Subject
@@ -28,7 +28,7 @@ class EntryPoint:
     name: str
     request: Request
     captured: Captured
-    externalized: Sequence[Match] = ()
+    externalized: Sequence[Externalized] = ()
     report: PrecisionReport | None = None
     half_ports: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .attention import scaled_dot_product_attention
+from .attention_module import scaled_dot_product_attention
 
 
 class SDPA(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here

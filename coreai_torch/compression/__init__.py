@@ -1,6 +1,7 @@
 """Compressed weights in torch: ops, layers and tensors that stay compressed in the program."""
 
 from .compressing import compress
+from .compression_report import CompressedWeight, CompressionReport
 from .measuring import Sensitivity, SensitivityRow, sensitivity
 from .modules import (
     ActivationDequantizeModule,
@@ -11,7 +12,6 @@ from .modules import (
     WeightDequantizeModule,
     wrap_for_parametrization,
 )
-from .report import CompressedWeight, CompressionReport
 from .specs import Spec
 from .subbyte import Float4Tensor, IntxTensor, SubbyteTensor, UintxTensor
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConversionError
+from .compression_report import CompressedWeight, CompressionReport
 from .memory import release_mapped_pages
 from .placing import put
 from .recipe import is_recipe, read_recipe
-from .report import CompressedWeight, CompressionReport
 from .schemes import Layout, compress_in_slices
 from .selection import Plan, Rules, plan_of_layers, plan_of_patterns, selector
 from .specs import Spec, to_spec

@@ -10,10 +10,10 @@ from torch import nn
 
 from ..errors import ConversionError
 from .applying import Schemes, apply_plan, make_plan, restricted
+from .compression_report import CompressionReport
 from .fitting import Goal, Limits, fit
 from .measuring import Metric, Sensitivity
 from .recipe import is_recipe, needs_calibration, read_recipe
-from .report import CompressionReport
 from .selection import Rules
 from .specs import Spec
 from .tuning import make_tuning

@@ -11,6 +11,7 @@ from torch import nn
 
 from ..errors import ConversionError
 from .applying import choose_scheme, restricted
+from .compression_report import CompressionReport
 from .measuring import (
     CANDIDATES,
     Meter,
@@ -30,7 +31,6 @@ from .picking import (
     options,
     pick,
 )
-from .report import CompressionReport
 from .selection import Plan, Rules
 from .specs import Spec, to_spec
 from .weights import Weight, find_weights

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from .report import CompressedWeight
+from .compression_report import CompressedWeight
 
 # For each layer type: the weight's name, its output axis, and the axis that is cut into blocks.
 _AXES: dict[type[nn.Module], tuple[str, int, int]] = {

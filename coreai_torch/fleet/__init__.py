@@ -6,7 +6,7 @@ in a fresh child process with limits on time and memory, and becomes one row of 
 
 from .comparing import Comparison, compare
 from .plan import Plan, load_plan, parse_plan
-from .report import write_report
+from .report_page import write_report
 from .results import read_rows
 from .running import RunSummary, run
 from .task import Task

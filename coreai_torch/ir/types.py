@@ -24,7 +24,7 @@ from ..errors import ConversionError
 
 DYNAMIC: int = ShapedType.get_dynamic_size()
 
-# Devices have no 64-bit numbers; only the Linux run time supports them.
+# Devices have no 64-bit numbers; only the Linux runtime supports them.
 _NARROW = {
     torch.int64: torch.int32,
     torch.uint64: torch.uint32,

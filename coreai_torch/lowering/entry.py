@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch.fx as fx
 
 from ..errors import UnsupportedOpError, unsupported
-from ..passes.graph import Lower, Replacement
+from ..passes.pass_graph import Lower, Replacement
 from .binding import Call
 from .cases import Case
 

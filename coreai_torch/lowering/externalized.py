@@ -18,7 +18,7 @@ from ..ir.build import Build
 from ..ir.composite import declaration
 from ..ir.dialect import Value, size
 from ..passes.externalize.cut import Region
-from ..passes.externalize.spec import Match
+from ..passes.externalize.spec import Externalized
 from ..passes.zero_size import may_be_empty
 from .scope import Scope
 
@@ -70,7 +70,7 @@ def _title(region: Region) -> str:
     return ".".join(filter(None, (region.match.path, region.match.composite))) or "externalized"
 
 
-def _declaration(match: Match, inputs: Sequence[_Port], results: Sequence[_Port]) -> Any:
+def _declaration(match: Externalized, inputs: Sequence[_Port], results: Sequence[_Port]) -> Any:
     if match.composite is None:
         return None
     taken, given = ([port.name for port in ports] for ports in (inputs, results))
@@ -216,7 +216,7 @@ class _Text:
             name = scope.names.get(node, node.name)
             self._names[node] = self._constant(scope.nodes[node], name)
 
-    def digest(self, match: Match, nodes: Iterable[fx.Node], types: Sequence[str]) -> str:
+    def digest(self, match: Externalized, nodes: Iterable[fx.Node], types: Sequence[str]) -> str:
         """Return a hash of the computation of the region."""
         lines = [match.path, str(match.composite), str(match.attrs), *types]
         for node in nodes:

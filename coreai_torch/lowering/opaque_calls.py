@@ -13,14 +13,14 @@ from ..fx.programs import copied_module, with_graph
 from ..fx.tracing import trace
 from ..passes.externalize.by_hand import ExternalizedProgram, opaque_calls
 from ..passes.externalize.mark import marked
-from ..passes.externalize.spec import Match
+from ..passes.externalize.spec import Externalized
 
 
 def restored(
     program: torch.export.ExportedProgram,
     externalized: Sequence[ExternalizedProgram],
     decompositions: Mapping[Any, Callable[..., Any]],
-) -> tuple[torch.export.ExportedProgram, list[Match]]:
+) -> tuple[torch.export.ExportedProgram, list[Externalized]]:
     """Return a copy of the program with the computation of each opaque call between marks."""
     by_op = {record.op_name: record for record in externalized}
     found = [record.patched.match for record in externalized]

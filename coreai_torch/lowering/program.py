@@ -19,8 +19,8 @@ from ..ir.dialect import Value, constant, refine
 from ..ir.locations import Locations
 from ..ir.shapes import with_static_sizes
 from ..passes.dump import PassDump
-from ..passes.externalize.spec import Match
-from ..passes.graph import PassGraph
+from ..passes.externalize.spec import Externalized
+from ..passes.pass_graph import PassGraph
 from ..precision import PrecisionReport
 from .registry import Registry
 from .walk import Observer, Walk
@@ -33,7 +33,7 @@ class Staged:
     entrypoint: str
     program: torch.export.ExportedProgram
     plan: IOPlan
-    externalized: Sequence[Match] = ()
+    externalized: Sequence[Externalized] = ()
     before_recognition: torch.fx.GraphModule | None = None  # if recognition rewrote the graph
     missing: Sequence[torch.fx.Node] = ()  # calls that had no lowering when it was staged
     precision: PrecisionReport | None = None  # if it was cast to half precision

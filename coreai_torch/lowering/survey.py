@@ -15,7 +15,7 @@ from ..ir import types
 from ..ir.build import Build
 from ..ir.graph import placeholder
 from ..ir.locations import Locations
-from ..passes.graph import PassGraph
+from ..passes.pass_graph import PassGraph
 from .program import Staged, entrypoint
 from .registry import Registry
 from .scope import Scope

@@ -26,8 +26,8 @@ from ..ir.zero_size import NEVER, POSSIBLE
 from ..passes import pipeline
 from ..passes.dead_code import collapsed
 from ..passes.externalize.cut import Region
-from ..passes.externalize.spec import Match
-from ..passes.graph import PassGraph, captured
+from ..passes.externalize.spec import Externalized
+from ..passes.pass_graph import PassGraph, captured
 from . import externalized
 from .binding import Call
 from .entry import Entry, ReplacedLowering, is_built_in, unsupported_op
@@ -45,7 +45,7 @@ class Walk:
     registry: Registry
     locations: Locations
     on_node: Callable[[], None] = lambda: None
-    externalized: Sequence[Match] = ()
+    externalized: Sequence[Externalized] = ()
 
     def graph(
         self,

@@ -9,7 +9,7 @@ import torch.fx as fx
 
 from ..fx.liveness import live_nodes
 from .externalize.cut import Region, idle
-from .graph import PassGraph
+from .pass_graph import PassGraph
 
 
 def dead_code(graph: PassGraph) -> PassGraph:

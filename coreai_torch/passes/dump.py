@@ -11,7 +11,7 @@ import torch
 import torch.fx as fx
 
 from ..errors import module_path, target_name
-from .graph import PassGraph
+from .pass_graph import PassGraph
 
 _VALUES_SHOWN = 8
 

@@ -17,7 +17,7 @@ import torch.fx as fx
 
 from ..ir.constants import fillers_narrowed
 from ..torch_compat import OpOverload
-from .graph import PassGraph
+from .pass_graph import PassGraph
 
 # fmt: off
 _READS = {

@@ -31,7 +31,7 @@ from ..ir import types
 from ..ir.constants import compacted
 from ..ir.dialect import Value
 from ..torch_compat import HigherOrderOperator, OpOverload, aten, has_symbolic_sizes, schema_of
-from .graph import PassGraph
+from .pass_graph import PassGraph
 
 UNFOLDED = object()
 

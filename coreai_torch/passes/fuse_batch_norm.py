@@ -18,7 +18,7 @@ import torch.fx as fx
 
 from ..ir import dialect as cai
 from ..torch_compat import aten
-from .graph import Lower, PassGraph, Values
+from .pass_graph import Lower, PassGraph, Values
 from .recognize.pattern import FLOATS
 
 _CONVOLUTION, _LINEAR = aten.convolution.default, aten.linear.default

@@ -17,8 +17,8 @@ from .externalize.find_regions import externalize
 from .fillers import fillers
 from .fold_constants import fold_constants
 from .fuse_batch_norm import fuse_batch_norm
-from .graph import PassGraph
 from .merge_writes import merge_writes
+from .pass_graph import PassGraph
 from .zero_size import zero_size
 
 Pass: TypeAlias = Callable[[PassGraph], PassGraph]

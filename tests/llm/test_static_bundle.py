@@ -20,13 +20,13 @@ from coreai_torch.errors import ConversionError, GenerationError
 from coreai_torch.llm.bundle.checks import static
 from coreai_torch.llm.bundle.checks.trial import StepError, Trial
 from coreai_torch.llm.bundle.static import names
-from coreai_torch.llm.bundle.static.runtime import Block, StaticRuntime, blocks, causal_mask
+from coreai_torch.llm.bundle.static.blocks import Block, StaticRuntime, blocks, causal_mask
 
 # These import transformers.
 _STATIC = "coreai_torch.llm.bundle.static"
 exporting = lazy_import(f"{_STATIC}.exporting")
 capture = lazy_import(f"{_STATIC}.capturing", "capture")
-Step = lazy_import(f"{_STATIC}.graph", "Step")
+Step = lazy_import(f"{_STATIC}.step_functions", "Step")
 in_half = lazy_import(f"{_STATIC}.requirements", "in_half")
 Rewritten = lazy_import(f"{_STATIC}.rewriting", "Rewritten")
 

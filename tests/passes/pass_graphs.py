@@ -10,7 +10,7 @@ import coreai_torch
 from coreai_torch.capture.io_plan import Names, plan
 from coreai_torch.ir.build import Build
 from coreai_torch.ir.types import ranked
-from coreai_torch.passes.graph import captured
+from coreai_torch.passes.pass_graph import captured
 
 
 def exported(model, *args, dynamic_shapes=None):

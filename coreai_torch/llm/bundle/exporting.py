@@ -154,7 +154,7 @@ def _write_decoder(
             static.stage_decoder(converter, source.model, layers, limit)
         _write_asset(converter, folder / metadata.asset, stage, static.constrain_to(limit))
     else:
-        from .graph import Main, stage_main
+        from .main_function import Main, stage_main
 
         with stage("exporting"):
             main = Main(source.model, layers, metadata.kv_cache, linear)

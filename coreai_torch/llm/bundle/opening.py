@@ -24,13 +24,13 @@ def open_bundle(
     if engine != "isolated":
         check_engine(engine, device)
     if metadata.is_static:
-        from .static.runtime import StaticRuntime
+        from .static.blocks import StaticRuntime
 
         # The Linux runtime of coreai-core 1.0.0b3 takes interleaved states only as arrays that
         # `NDArray.from_descriptor` allocates, and gives no access to their content.
         return StaticRuntime(bundle, "torch", device)
     if metadata.kind == "vlm":
-        from .vision.runtime import VisionRuntime
+        from .vision.embedded_rows import VisionRuntime
 
         return VisionRuntime(bundle, engine, device, load)
     return BundleRuntime(bundle, engine, device, load)

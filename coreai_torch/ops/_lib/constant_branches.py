@@ -8,7 +8,7 @@ from typing import Any
 import torch.fx as fx
 
 from ...passes.fold_constants import fold_constants
-from ...passes.graph import captured
+from ...passes.pass_graph import captured
 
 
 def constant_results(branch: fx.GraphModule, operands: Sequence[Any]) -> dict[int, Any]:

@@ -19,7 +19,7 @@ import torch.fx as fx
 from ...errors import ExternalizeError
 from ...torch_compat import OpOverload, pytree
 from . import uncalled
-from .spec import Match, as_specs, matches
+from .spec import Externalized, as_specs, matches
 
 NAMESPACE = "coreai_torch_ext"
 _RECORD = "_coreai_torch_externalized"  # attribute of a patched module
@@ -29,7 +29,7 @@ _RECORD = "_coreai_torch_externalized"  # attribute of a patched module
 class Patched:
     """A module whose `forward` calls an opaque op, and the `forward` that it had."""
 
-    match: Match
+    match: Externalized
     op_name: str
     forward: Callable[..., Any]
     structure: Any = None  # of the result, known when `forward` ran
@@ -117,7 +117,7 @@ def subexport(
     for node in opaque_calls(exported_program.graph_module):
         calls.setdefault(node.target._opname, []).append(node)
     found: list[ExternalizedProgram] = []
-    matched: list[Match] = []
+    matched: list[Externalized] = []
     for module in marked_submodules(model):
         patched: Patched = getattr(module, _RECORD)
         _restore(module, patched)

@@ -13,7 +13,7 @@ import torch.fx as fx
 from ...errors import module_path
 from ...fx import marks
 from ...torch_compat import HigherOrderOperator, OpOverload
-from .spec import Match
+from .spec import Externalized
 
 Label = tuple[str, fx.Node]  # the name at the boundary, and the node
 
@@ -50,7 +50,7 @@ class Outside:
 class Region:
     """One call of one externalized module."""
 
-    match: Match
+    match: Externalized
     inputs: list[Label]  # the arguments
     own: list[Label] = field(default_factory=list)  # the buffers before the call
     left: list[Label] = field(default_factory=list)  # buffers and arguments after it
@@ -145,7 +145,7 @@ class Region:
             yield from region.all_nested()
 
 
-def regions(nodes: Iterable[fx.Node], found: Sequence[Match]) -> list[Region]:
+def regions(nodes: Iterable[fx.Node], found: Sequence[Externalized]) -> list[Region]:
     """Return the outermost calls in a graph; each one lists the calls nested in it."""
     brackets = _Brackets(found)
     for node in nodes if found else ():
@@ -160,7 +160,7 @@ def regions(nodes: Iterable[fx.Node], found: Sequence[Match]) -> list[Region]:
 class _Brackets:
     """The calls that are open at a position in the graph, and the closed ones."""
 
-    def __init__(self, found: Sequence[Match]) -> None:
+    def __init__(self, found: Sequence[Externalized]) -> None:
         self._found = found
         self._done: list[Region] = []
         self.opened: list[Region] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..graph import PassGraph
+from ..pass_graph import PassGraph
 from .cut import regions
 
 

@@ -13,11 +13,11 @@ import torch
 from ...errors import ExternalizeError
 from ...fx.marks import boundary
 from ...torch_compat import pytree
-from .spec import Match
+from .spec import Externalized
 
 
 @contextmanager
-def marked(found: Sequence[Match]) -> Iterator[None]:
+def marked(found: Sequence[Externalized]) -> Iterator[None]:
     """Install hooks on the matching modules, and remove them at the end."""
     with ExitStack() as stack:
         for number, match in enumerate(found):
@@ -32,7 +32,7 @@ def marked(found: Sequence[Match]) -> Iterator[None]:
 class _Marker:
     """The two hooks of one module, without state, because dynamo traces branches."""
 
-    def __init__(self, number: int, match: Match) -> None:
+    def __init__(self, number: int, match: Externalized) -> None:
         self._number, self._match = number, match
         self._signature = inspect.signature(match.module.forward)
 

@@ -79,7 +79,7 @@ def as_specs(given: Sequence[Any] | None) -> list[ExternalizeSpec]:
 
 
 @dataclass(frozen=True)
-class Match:
+class Externalized:
     """One module whose boundary is kept, and the declaration of its graph."""
 
     path: str
@@ -92,14 +92,14 @@ class Match:
         return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
 
 
-def matches(root: torch.nn.Module, specs: Sequence[ExternalizeSpec]) -> Iterator[Match]:
+def matches(root: torch.nn.Module, specs: Sequence[ExternalizeSpec]) -> Iterator[Externalized]:
     """Yield every module that a spec matches; warn about specs without a match."""
     found: set[int] = set()
     for path, module in root.named_modules():
         for number, spec in enumerate(specs):
             if isinstance(module, spec.target_class):
                 found.add(number)
-                yield Match(path, module, spec.composite_op_name, _attrs(path, module, spec))
+                yield Externalized(path, module, spec.composite_op_name, _attrs(path, module, spec))
                 break
     for number, spec in enumerate(specs):
         if number not in found and not _shadowed(root, spec):

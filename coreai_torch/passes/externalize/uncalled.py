@@ -8,19 +8,19 @@ from collections.abc import Sequence
 import torch.fx as fx
 
 from ...fx import marks
-from .spec import Match
+from .spec import Externalized
 
 _SHOWN = 3  # modules in a warning
 
 
-def called(module: fx.GraphModule, found: Sequence[Match]) -> list[Match]:
+def called(module: fx.GraphModule, found: Sequence[Externalized]) -> list[Externalized]:
     """Return the modules whose calls are marked in a graph, branches included."""
     graphs = [inner.graph for inner in module.modules() if isinstance(inner, fx.GraphModule)]
     numbers = {marks.read(n)[0] for graph in graphs for n in graph.nodes if marks.is_mark(n)}
     return [found[number] for number in sorted(numbers)]
 
 
-def warn(found: Sequence[Match], called: Sequence[Match]) -> None:
+def warn(found: Sequence[Externalized], called: Sequence[Externalized]) -> None:
     """Warn of the modules that are not among the called ones."""
     idle = [match for match in found if match not in called]
     if not idle:

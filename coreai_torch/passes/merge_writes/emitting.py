@@ -13,7 +13,7 @@ import torch.fx as fx
 
 from ...ir import dialect as cai
 from ...ir.dialect import Value
-from ..graph import Lower, Values
+from ..pass_graph import Lower, Values
 
 Bounds = tuple[tuple[int, int], ...]  # first and last + 1 along each axis
 

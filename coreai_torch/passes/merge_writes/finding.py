@@ -15,7 +15,7 @@ import torch
 import torch.fx as fx
 
 from ...torch_compat import aten
-from ..graph import PassGraph
+from ..pass_graph import PassGraph
 from .emitting import MergedWrites, Span, Write
 
 _SLICE, _SELECT, _COPY = aten.slice.Tensor, aten.select.int, aten.copy.default

@@ -1,6 +1,6 @@
 """Recognize norms, rotary embeddings, attention and experts in a graph as composites."""
 
-from .report import Found, Missed, RecognitionReport
+from .recognition_report import Found, Missed, RecognitionReport
 from .rewrite import recognized, wanted_composites
 
 __all__ = [

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ...composite_ops import RMSNormImpl, RoPE
 from ...composite_ops._gather_mm import gather_mm as _gather_mm
-from ...composite_ops.attention import check as _check
-from ...composite_ops.attention import scaled_dot_product_attention as _sdpa
+from ...composite_ops.attention_module import check as _check
+from ...composite_ops.attention_module import scaled_dot_product_attention as _sdpa
 
 _LIBRARY = torch.library.Library("coreai_torch", "FRAGMENT")
 

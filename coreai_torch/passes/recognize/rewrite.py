@@ -17,12 +17,12 @@ from ...fx.marks import is_mark
 from ...fx.programs import copied_module, with_graph
 from ...torch_compat import OpOverload
 from ..externalize.cut import Region, regions
-from ..externalize.spec import Match as Externalized
-from . import attention, experts, rms_norm, rotary
+from ..externalize.spec import Externalized
+from . import attention_pattern, experts, rms_norm, rotary
 from .pattern import Match, Mismatch, Surroundings, dtype_of, same_sizes, shape_of
-from .report import Found, Missed, RecognitionReport
+from .recognition_report import Found, Missed, RecognitionReport
 
-PATTERNS = (rms_norm, rotary, attention, experts)
+PATTERNS = (rms_norm, rotary, attention_pattern, experts)
 COMPOSITES = tuple(pattern.COMPOSITE for pattern in PATTERNS)
 _SHUT = -1  # number of the region that holds the nodes inside existing composites
 

@@ -18,7 +18,7 @@ import torch.fx as fx
 
 from ...ir.dialect import Dim, Value, broadcast_to, constant, slice_axis, tensor_constant
 from ..fold_constants import UNFOLDED, fold
-from ..graph import Lower, Values
+from ..pass_graph import Lower, Values
 from .symbolic_sizes import extents
 
 

@@ -19,7 +19,7 @@ import torch.fx as fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from ...torch_compat import has_symbolic_sizes
-from ..graph import PassGraph, Replacement
+from ..pass_graph import PassGraph, Replacement
 from .emitting import Empty
 
 

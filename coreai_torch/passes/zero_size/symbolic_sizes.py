@@ -13,7 +13,7 @@ import torch.fx as fx
 from ...ir import shapes
 from ...ir.dialect import Dim, Value, size
 from ...torch_compat import sympy_functions
-from ..graph import Values
+from ..pass_graph import Values
 
 _functions = sympy_functions()
 

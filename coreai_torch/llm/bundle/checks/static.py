@@ -10,7 +10,7 @@ from torch import Tensor
 from ....asset.reading import Type
 from ..metadata import KEYS, VALUES
 from ..static import names
-from ..static.runtime import Block, StaticRuntime, StaticStates
+from ..static.blocks import Block, StaticRuntime, StaticStates
 from .runs import decode, rewind
 from .trial import STEPS, StepError, StepSkippedError, Trial
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ..metadata import EMBEDDING, LOGITS, MAIN, VISION
 from ..reference import difference, limit_of, random_tokens
+from ..vision.embedded_rows import VisionRuntime
 from ..vision.family import MARKER_WIDTH, Family
 from ..vision.names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
-from ..vision.runtime import VisionRuntime
 from . import runs
 from .trial import STEPS, StepError, StepSkippedError, Trial
 

@@ -12,8 +12,8 @@ from ....converter import TorchConverter
 from ..states import LayerShape
 from . import names
 from .capturing import capture
-from .graph import stage_static
 from .requirements import check_captured, check_layers, check_rotary
+from .step_functions import stage_static
 
 _INTERLEAVE = 8  # channels that lie together in memory
 

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from ....errors import ConversionError
 from ....torch_compat import aten
 from . import rules
-from .attention import Attention
+from .attention_ops import Attention
 from .capturing import ATTENTION, Captured
 from .layout import LayoutError, Placed, from_tokens
 from .positions import TRY, Tables

@@ -15,10 +15,10 @@ from ..metadata import EMBEDDING, VISION, BundleMetadata
 from ..states import LayerShape
 from ..tokenizer_folder import turn_end
 from .family import Family
-from .graphs import Decoder, stage_decoder, stage_embedding, stage_vision
 from .images import STRATEGY, normalization
 from .names import ENGINE_END
 from .prompts import KEY
+from .traced_functions import Decoder, stage_decoder, stage_embedding, stage_vision
 
 EMBEDDING_ASSET, VISION_ASSET = "embed.aimodel", "vision.aimodel"
 

@@ -14,9 +14,9 @@ from ..language_model import LanguageModel, Messages
 from ..prompts import Prompt, only, read_messages
 from ..rows import RowPool
 from ..runtime import Sequence as Tokens
+from .embedded_rows import VisionRuntime
 from .images import to_pixels
 from .prompts import ImagePrompt, image_runs
-from .runtime import VisionRuntime
 
 
 class ImagePool(RowPool):

@@ -16,7 +16,7 @@ import torch.fx as fx
 
 from ..ir.dialect import Value
 from .externalize.cut import Region
-from .externalize.spec import Match
+from .externalize.spec import Externalized
 
 
 class Values(Protocol):
@@ -78,7 +78,7 @@ class PassGraph:
     arguments: Mapping[fx.Node, Value] = field(default_factory=dict)
     constants: Mapping[fx.Node, Any] = field(default_factory=dict)
     names: Mapping[fx.Node, str] = field(default_factory=dict)
-    externalized: Sequence[Match] = ()
+    externalized: Sequence[Externalized] = ()
     regions: Sequence[Region] = ()
     replaced: Mapping[fx.Node, Replacement] = field(default_factory=dict)
     may_be_empty: Collection[fx.Node] = frozenset()
@@ -102,7 +102,7 @@ def captured(
     arguments: Sequence[Any],
     *,
     names: Mapping[fx.Node, str] | None = None,
-    externalized: Sequence[Match] = (),
+    externalized: Sequence[Externalized] = (),
     is_custom: Callable[[fx.Node], bool] = _is_never_custom,
 ) -> PassGraph:
     """Return the graph before any pass: each argument is a run-time value or a constant."""

@@ -13,7 +13,7 @@ from ....errors import ConversionError, ExportError
 from ....fx.programs import copied_module, with_graph
 from ....torch_compat import FakeTensorMode, pytree
 from . import names
-from .attention import Attention, register_ops
+from .attention_ops import Attention, register_ops
 from .capturing import TOKENS, Captured
 from .rewriting import Rewritten
 
