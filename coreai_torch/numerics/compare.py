@@ -143,6 +143,7 @@ def _figures(got: torch.Tensor, want: torch.Tensor, allowed: Allowed) -> dict[st
         "mean_abs": float(error.sum()) / count,
         "max_rel": float(error.max()) / scale if scale else (math.inf if root else 0.0),
         "cosine": _cosine(got[finite], want[finite]),
+        "norm_ratio": norm_ratio(got[finite], want[finite]),
         "psnr": 20 * math.log10(scale / root) if root and scale else (0.0 if root else math.inf),
         "nan_agrees": not (wrong & (got.isnan() != want.isnan())).any(),
         "inf_agrees": not (wrong & (got.isinf() | want.isinf()) & ~got.isnan()).any(),
@@ -166,8 +167,18 @@ def _worst(
     return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), wrong.shape))
 
 
+def _norm(wide: torch.Tensor) -> float:
+    return float(wide.abs().square().sum().sqrt())
+
+
+def norm_ratio(got: torch.Tensor, want: torch.Tensor) -> float | None:
+    """Return the norm of a result over that of the reference; None if the reference is zero."""
+    ours, theirs = _norm(widen(got)), _norm(widen(want))
+    return ours / theirs if theirs and math.isfinite(ours) and math.isfinite(theirs) else None
+
+
 def _cosine(got: torch.Tensor, want: torch.Tensor) -> float | None:
-    norms = float(got.abs().square().sum().sqrt()) * float(want.abs().square().sum().sqrt())
+    norms = _norm(got) * _norm(want)
     if not norms or not math.isfinite(norms):
         return None
     return float((got.conj() * want).sum().real) / norms

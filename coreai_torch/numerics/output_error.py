@@ -21,6 +21,7 @@ class OutputError:
     mean_abs: float = 0.0
     max_rel: float = 0.0  # the largest error over the largest |want|
     cosine: float | None = None  # None if no value is finite, or all are zero
+    norm_ratio: float | None = None  # |got| / |want|: a scaled result has a cosine of 1
     psnr: float = math.inf  # in dB; infinite when equal
     argmax_agreement: float | None = None  # share of rows; None if rows have no argmax
     nan_agrees: bool = True
@@ -48,6 +49,8 @@ class OutputError:
             f"{self.name}: largest error {self.max_abs:.3g} (relative {self.max_rel:.3g}, "
             f"allowed {self.tolerance:.3g})"
         )
+        if self.norm_ratio is not None:
+            line += f", norm ratio {self.norm_ratio:.6g}"
         if self.worst_index is not None and not self.ok:
             line += f" at {list(self.worst_index)}: got {self.got!r}, want {self.want!r}"
             line += f", allowed {self.limit:.3g}" if self.limit else ""

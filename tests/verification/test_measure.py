@@ -159,3 +159,12 @@ def test_max_error_ignores_equal_infinities_and_nan():
     assert max_error(torch.zeros(0), torch.zeros(0)) == 0.0
     assert is_close(got, want, rtol=0, atol=0.5)
     assert not is_close(got, want, rtol=0, atol=0.4)
+
+
+def test_a_scaled_result_has_another_norm():
+    halved = error([0.5, -1.0], [1.0, -2.0])
+    assert halved.cosine == pytest.approx(1)
+    assert halved.norm_ratio == pytest.approx(0.5)
+    assert "), norm ratio 0.5 at [1]" in str(halved)
+    assert error([INF, 3.0], [INF, 2.0]).norm_ratio == 1.5
+    assert error([0.0], [0.0]).norm_ratio is None
