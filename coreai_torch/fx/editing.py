@@ -42,6 +42,11 @@ class Writer:
         options = {"dtype": like.meta["val"].dtype, "device": like.meta["val"].device}
         return self.call(aten.full.default, sizes, number, **options)
 
+    def split(self, source: fx.Node, sizes: Sequence[int], axis: int) -> list[fx.Node]:
+        """Return the parts of an axis."""
+        parts = self.call(aten.split_with_sizes.default, source, list(sizes), axis)
+        return [self.call(operator.getitem, parts, place) for place in range(len(sizes))]
+
     def size(self, node: fx.Node, axis: int) -> Any:
         """Return the size of an axis: a number, or a node if it is dynamic."""
         extent = node.meta["val"].shape[axis]
@@ -78,6 +83,20 @@ def replace(old: fx.Node, new: fx.Node) -> None:
     """
     old.replace_all_uses_with(new)
     old.name, new.name = new.name, old.name
+
+
+def supersede(old: fx.Node, new: fx.Node) -> None:
+    """Replace a node; erase it, and the calls that only it read."""
+    replace(old, new)
+    _erase_call(old)
+
+
+def _erase_call(node: fx.Node) -> None:
+    if node.op == "call_function" and not node.users:
+        inputs = node.all_input_nodes
+        node.graph.erase_node(node)
+        for one in inputs:
+            _erase_call(one)
 
 
 def erase_unused(graph: fx.Graph, kept: Collection[str] = ()) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ from . import checking
 from .checking import Check
 from .entrypoints import CrossStep, Encode, Pair, Step, layer_names
 from .pretranspose import arrange_weights
-from .program import Description
+from .program import Description, token_ids
 
 # The description of a program, and the check that it must pass if `verify` is set.
 Staged: TypeAlias = "tuple[Description, Check | None]"
@@ -217,10 +217,9 @@ def split_layers(model: Any, cache: Any) -> tuple[list[Pair], Any]:
     """
     layers = getattr(cache, "layers", [])
     if not layers:
-        raise ConversionError(
-            f"{type(model).__name__} does not store keys and values in a cache of transformers, "
-            "but the engine needs them\n"
-            "  try   call coreai_torch.convert(model, args) with use_cache=False for full sequences"
+        raise unsupported_cache(
+            type(model).__name__,
+            "does not store keys and values in a cache of transformers, but the engine needs them",
         )
     if not any(type(one).__name__ in _LINEAR for one in layers):
         return key_value_pairs(model, cache), None
@@ -231,9 +230,14 @@ def split_layers(model: Any, cache: Any) -> tuple[list[Pair], Any]:
 
 
 def _unknown_cache(model: Any, kind: str) -> ConversionError:
+    only = "only keys and values of attention can be states of the program"
+    return unsupported_cache(type(model).__name__, f"stores its state in {kind}; {only}")
+
+
+def unsupported_cache(name: str, reason: str) -> ConversionError:
+    """Return the error for a model whose cache cannot be converted."""
     return ConversionError(
-        f"{type(model).__name__} stores its state in {kind}; only keys and values of "
-        "attention can be states of the program\n"
+        f"{name} {reason}\n"
         "  try   call coreai_torch.convert(model, args) with use_cache=False for full sequences"
     )
 
@@ -272,12 +276,11 @@ def _start(model: Any) -> int | None:
 
 def _description(model: Any, options: Options, vocabulary: int, **more: Any) -> Description:
     config = model.generation_config
-    ends: int | Sequence[int] | None = config.eos_token_id
     return Description(
         batch_size=options.batch,
         max_length=options.length,
         vocabulary=vocabulary,
-        eos_token_ids=() if ends is None else (ends,) if isinstance(ends, int) else tuple(ends),
+        eos_token_ids=token_ids(config.eos_token_id),
         pad_token_id=config.pad_token_id,
         **more,
     )

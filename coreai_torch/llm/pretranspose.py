@@ -9,14 +9,15 @@ weights takes 86 ms, and 10 ms if the weights are stored transposed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, fx
 
 from ..compression.memory import release_mapped_pages
+from ..fx.editing import Writer, supersede
 from ..passes.join_products import join_products
-from ..torch_compat import aten, enable_python_dispatcher
+from ..torch_compat import aten
 
 Program: TypeAlias = torch.export.ExportedProgram
 Key: TypeAlias = tuple[int, torch.Size]
@@ -100,35 +101,21 @@ def _replace(program: Program, node: fx.Node, transposed: Tensor) -> None:
     for user in list(node.users):
         new = _matmul(user, node) if _is_linear(user, node) else _select_columns(user, node)
         new.meta["val"] = user.meta["val"]
-        user.replace_all_uses_with(new)
-        program.graph_signature.replace_all_uses(user.name, new.name)
-        user.graph.erase_node(user)
+        supersede(user, new)
 
 
 def _matmul(user: fx.Node, weight: fx.Node) -> fx.Node:
-    x, _, *bias = user.args
-    product = _insert(user, aten.matmul.default, x, weight)
+    (x, _, *bias), writer = user.args, Writer(user)
+    product = writer.call(aten.matmul.default, x, weight)
     if bias and bias[0] is not None:
-        product = _insert(user, aten.add.Tensor, product, bias[0])
+        product = writer.call(aten.add.Tensor, product, bias[0])
     return product
 
 
 def _select_columns(user: fx.Node, weight: fx.Node) -> fx.Node:
-    tokens = user.args[1]
-    flat = _insert(user, aten.view.default, tokens, [-1])
-    columns = _insert(user, aten.index_select.default, weight, 1, flat)
-    rows = _insert(user, aten.permute.default, columns, [1, 0])
+    tokens, writer = user.args[1], Writer(user)
+    flat = writer.call(aten.view.default, tokens, [-1])
+    columns = writer.call(aten.index_select.default, weight, 1, flat)
+    rows = writer.call(aten.permute.default, columns, [1, 0])
     sizes = [tokens.meta["val"].shape[0], -1, weight.meta["val"].shape[0]]
-    return _insert(user, aten.view.default, rows, sizes)
-
-
-def _insert(before: fx.Node, target: Any, *args: Any) -> fx.Node:
-    """Insert an op before another one, with that op's source location."""
-    with before.graph.inserting_before(before):
-        node: fx.Node = before.graph.call_function(target, args)
-    values = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in args]
-    # Without the Python dispatcher, torch 2.9 raises "Cannot call numel() on tensor with symbolic
-    # sizes/strides" for aten.matmul.
-    with enable_python_dispatcher():
-        node.meta.update(before.meta, val=target(*values))
-    return node
+    return writer.call(aten.view.default, rows, sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +13,13 @@ from ..asset.program import Program
 from ..errors import GenerationError
 
 KEY = "coreai_torch.generation"  # in the asset's metadata
+
+
+def token_ids(given: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Return the tokens of a setting of transformers: a token, several, or none."""
+    if given is None:
+        return ()
+    return (int(given),) if isinstance(given, int) else tuple(int(one) for one in given)
 
 
 @dataclass(frozen=True)

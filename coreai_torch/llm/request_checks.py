@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import GenerationError
-from .program import Description
+from .program import Description, token_ids
 
 MASK = "attention_mask"
 CONVERT = "coreai_torch.llm.convert(model, ...)"
@@ -202,8 +202,8 @@ def count(prompt: int, max_new_tokens: int | None, description: Description) -> 
 
 def ends(eos_token_id: int | Sequence[int] | None, description: Description) -> Tensor:
     """Return the tokens that end a row."""
-    ids = description.eos_token_ids if eos_token_id is None else eos_token_id
-    return torch.tensor([ids] if isinstance(ids, int) else list(ids), dtype=torch.long)
+    ids = description.eos_token_ids if eos_token_id is None else token_ids(eos_token_id)
+    return torch.tensor(ids, dtype=torch.long)
 
 
 def padding(end_tokens: Tensor, description: Description) -> Tensor:

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, fx
 
 from ..compression.memory import release_mapped_pages
+from ..fx.editing import Writer, supersede
 from ..torch_compat import aten
-from .split_products import call, replace, split, split_products
+from .split_products import split_products
 from .stored_weights import StoredWeights
 
 Program: TypeAlias = torch.export.ExportedProgram
@@ -182,13 +183,11 @@ class _Join:
         first = self._layers[0]
         weights = [layer.args[1] for layer in self._layers]
         given = [first.args[0], self._data(weights), *self._bias()]
-        *lead, _ = first.meta["val"].shape
-        sizes = [_rows(weight) for weight in weights]
-        fake = first.meta["val"].new_empty(*lead, sum(sizes))
-        product = call(first, aten.linear.default, tuple(given), fake)
-        parts = split(product, sizes, len(lead), first)
-        for layer, part in zip(self._layers, parts, strict=True):
-            replace(self._store.program, layer, part)
+        writer = Writer(first)
+        product = writer.call(aten.linear.default, *given)
+        sizes, last = [_rows(weight) for weight in weights], first.meta["val"].dim() - 1
+        for layer, part in zip(self._layers, writer.split(product, sizes, last), strict=True):
+            supersede(layer, part)
 
     def _bias(self) -> list[fx.Node]:
         """Return the joined bias, with zeros for a layer without one; nothing if none has one."""
@@ -224,9 +223,7 @@ class _Join:
             else:
                 block = [count // _rows(one) for count, one in zip(rows, operands, strict=True)]
                 given.append(self._stored(operands, [size // min(block) for size in block]))
-        fake = first.meta["val"]
-        joined = fake.new_empty(sum(map(_rows, parts)), *fake.shape[1:])
-        return call(self._layers[0], first.target, tuple(given), joined)
+        return Writer(self._layers[0]).call(first.target, *given)
 
     def _stored(
         self, parts: Sequence[fx.Node], copies: Sequence[int], turned: bool = False

@@ -8,13 +8,14 @@ ops, and the split copies blocks of memory.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from ..fx.editing import Writer, supersede
 from ..torch_compat import aten
 from .recognize.pattern import arguments, is_call, is_view, part_of, same_sizes, shape_of
 
@@ -26,33 +27,7 @@ def split_products(program: torch.export.ExportedProgram) -> None:
     for node in list(program.graph.nodes):
         if is_call(node, aten.linear.default):
             for old, new in _Parts.of(node).arranged():
-                replace(program, old, new)
-
-
-def replace(program: torch.export.ExportedProgram, old: fx.Node, new: fx.Node) -> None:
-    """Let the readers of a node and the signature of its program use another one; erase it."""
-    old.replace_all_uses_with(new)
-    program.graph_signature.replace_all_uses(old.name, new.name)
-    _erase(old)
-
-
-def split(source: fx.Node, sizes: Sequence[int], axis: int, before: fx.Node) -> list[fx.Node]:
-    """Return the parts of an axis, inserted before a node."""
-    fake = source.meta["val"]
-    shapes = [[*fake.shape[:axis], size, *fake.shape[axis + 1 :]] for size in sizes]
-    fakes = [fake.new_empty(shape) for shape in shapes]
-    pieces = call(before, aten.split_with_sizes.default, (source, list(sizes), axis), fakes)
-    return [
-        call(before, operator.getitem, (pieces, place), part) for place, part in enumerate(fakes)
-    ]
-
-
-def call(before: fx.Node, target: Any, args: tuple[Any, ...], fake: Any) -> fx.Node:
-    """Insert an op before another one, with the source location of that."""
-    with before.graph.inserting_before(before):
-        node: fx.Node = before.graph.call_function(target, args)
-    node.meta = {**before.meta, "val": fake}
-    return node
+                supersede(old, new)
 
 
 @dataclass
@@ -93,7 +68,7 @@ class _Parts:
             moved = behind
         if moved is self and is_call(self.nodes[0], operator.getitem):
             return []
-        parts = split(moved.source, moved.sizes, moved.axis, min(moved.nodes))
+        parts = Writer(min(moved.nodes)).split(moved.source, moved.sizes, moved.axis)
         return list(zip(moved.nodes, parts, strict=True))
 
     def _behind_views(self) -> _Parts | None:
@@ -112,8 +87,7 @@ class _Parts:
             return None
         before, heads = min(views), sum(shape[-2] for shape in shapes)
         sizes = [*arguments(before)["size"][:-2], heads, width]
-        fake = self.source.meta["val"].new_empty([*lead, heads, width])
-        joined = call(before, aten.view.default, (self.source, sizes), fake)
+        joined = Writer(before).call(aten.view.default, self.source, sizes)
         return _Parts(joined, len(lead), views)
 
     def _behind_permutes(self) -> _Parts | None:
@@ -122,8 +96,7 @@ class _Parts:
         axes = [arguments(node)["dims"] for node in moved]
         if not moved or any(one != axes[0] for one in axes):
             return None
-        fake = self.source.meta["val"].permute(axes[0])
-        joined = call(min(moved), aten.permute.default, (self.source, axes[0]), fake)
+        joined = Writer(min(moved)).call(aten.permute.default, self.source, axes[0])
         rank = len(axes[0])
         return _Parts(joined, [axis % rank for axis in axes[0]].index(self.axis), moved)
 
@@ -137,13 +110,3 @@ class _Parts:
         if all(len(found) == 1 and test(found[0]) for found in users):
             return [found[0] for found in users]
         return []
-
-
-def _erase(node: fx.Node) -> None:
-    """Erase an op and the ops that only it reads."""
-    if node.op != "call_function" or node.users:
-        return
-    inputs = node.all_input_nodes
-    node.graph.erase_node(node)
-    for one in inputs:
-        _erase(one)

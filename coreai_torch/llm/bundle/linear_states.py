@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, LinearAttentionCacheLayerMixin
 
-from ...errors import ConversionError
+from ..export_steps import unsupported_cache
 from .metadata import CONVOLUTION, RECURRENT
 from .stacked_cache import StackedLayer, StackedStates
 
@@ -51,9 +51,11 @@ class LinearLayers:
         linear = [one for one in layers if isinstance(one, LinearAttentionCacheLayerMixin)]
         name = type(model).__name__
         if not any(isinstance(one, CacheLayerMixin) for one in layers):
-            raise _rejected(name, "has no attention, but the engine needs keys and values")
+            raise unsupported_cache(name, "has no attention, but the engine needs keys and values")
         if any(one.number_of_states != 1 for one in linear):
-            raise _rejected(name, "has several convolutions in a layer; the engine keeps 4 states")
+            raise unsupported_cache(
+                name, "has several convolutions in a layer; the engine keeps 4 states"
+            )
         found = [
             _stacked(name, CONVOLUTION, [one.conv_states[0] for one in linear]),
             _stacked(name, RECURRENT, [one.recurrent_states[0] for one in linear]),
@@ -100,20 +102,15 @@ class LinearLayers:
         ]
 
 
-def _rejected(name: str, reason: str) -> ConversionError:
-    return ConversionError(
-        f"{name} {reason}\n"
-        "  try   call coreai_torch.convert(model, args) with use_cache=False for full sequences"
-    )
-
-
 def _stacked(model: str, name: str, values: Sequence[Tensor | None]) -> FixedState | None:
     """Return the state of all layers, stacked; None if no layer has it."""
     found = [one for one in values if one is not None]
     if not found:
         return None
     if len(found) != len(values) or len({(one.shape, one.dtype) for one in found}) != 1:
-        raise _rejected(model, "has layers with different states; the engine keeps 4 states")
+        raise unsupported_cache(
+            model, "has layers with different states; the engine keeps 4 states"
+        )
     return FixedState(name, (len(found), *found[0].shape), found[0].dtype)
 
 
@@ -170,7 +167,7 @@ def check_chunks(model: Any) -> None:
         got = run(slice(half, None), first.past_key_values).logits
     gap = (got.float() - want[:, half:].float()).abs().max() / want.float().abs().max()
     if not float(gap) <= 2e-2:  # float16 differs by 1e-3; a lost state changes the logits entirely
-        raise _rejected(
+        raise unsupported_cache(
             type(model).__name__,
             "itself computes other logits if a prompt is run in chunks, but the engine runs long "
             "prompts in chunks",

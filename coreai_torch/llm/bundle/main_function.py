@@ -24,7 +24,7 @@ from .int8_cache import COLUMNS
 from .metadata import INPUTS, KEYS, LOGITS, VALUES
 from .reference import compute_dtype
 from .replacements import exportable
-from .stacked_cache import StackedStates, stacked_cache
+from .stacked_cache import StackedStates, empty_states, stacked_cache
 from .states import LayerShape
 
 if TYPE_CHECKING:
@@ -76,20 +76,14 @@ class Main(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         if self.linear is not None:
             for old, new in zip(fixed, self.linear.content(cache), strict=True):
                 old.copy_(new)
-        states.write(offset, total)
-        keys.copy_(states.keys)
-        values.copy_(states.values)
+        states.write(offset, total, keys, values)
         return output.logits.to(torch.float16)
 
     def empty_states(self, slots: int) -> tuple[Tensor, Tensor]:
-        """Return zeroed keys and values; smaller layers use a part of their place."""
-        heads = max(max(one.key_heads, one.value_heads) for one in self.layers)
-        width = max(max(one.key_width, one.value_width) for one in self.layers)
-        dtype = compute_dtype(self.model)
+        """Return zeroed keys and values."""
         if self.has_int8_cache:
-            width, dtype = width + COLUMNS, torch.int8
-        shape = (len(self.layers), 1, heads, slots, width)
-        return torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
+            return empty_states(self.layers, slots, torch.int8, columns=COLUMNS)
+        return empty_states(self.layers, slots, compute_dtype(self.model))
 
 
 def stage_main(

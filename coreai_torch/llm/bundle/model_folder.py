@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConversionError
+from ..program import token_ids
 
 _LISTED = 3  # weights that a message names
 
@@ -94,6 +95,4 @@ def eos_token_ids(model: Any) -> tuple[int, ...]:
     ends = model.generation_config.eos_token_id
     if ends is None:
         ends = model.config.get_text_config(decoder=True).eos_token_id
-    if ends is None:
-        return ()
-    return (int(ends),) if isinstance(ends, int) else tuple(int(one) for one in ends)
+    return token_ids(ends)

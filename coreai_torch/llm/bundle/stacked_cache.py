@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,25 @@ from transformers.cache_utils import Cache
 from ..cache import CacheLayer
 from .cache_ops import join_rows, write_rows
 from .int8_cache import pack_rows, unpack_rows
+from .states import LayerShape
+
+
+def empty_states(
+    layers: Sequence[LayerShape],
+    slots: int,
+    dtype: torch.dtype,
+    *,
+    more_layers: int = 0,
+    columns: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Return zeroed keys and values; smaller layers use a part of their place.
+
+    Rows have more `columns`, and there are `more_layers`, if a bundle stores other numbers there.
+    """
+    heads = max(max(one.key_heads, one.value_heads) for one in layers)
+    width = max(max(one.key_width, one.value_width) for one in layers) + columns
+    shape = (len(layers) + more_layers, 1, heads, slots, width)
+    return torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
 
 
 class StackedStates:
@@ -22,10 +41,10 @@ class StackedStates:
         self.new_keys: dict[int, Tensor] = {}
         self.new_values: dict[int, Tensor] = {}
 
-    def write(self, offset: int, total: int) -> None:
-        """Write the new rows of all layers to the slots from `offset` to `total`."""
-        self.keys = _written(self.keys, self.new_keys, offset, total)
-        self.values = _written(self.values, self.new_values, offset, total)
+    def write(self, offset: int, total: int, keys: Tensor, values: Tensor) -> None:
+        """Write the new rows of all layers to the slots from `offset` to `total` of the states."""
+        keys.copy_(_written(self.keys, self.new_keys, offset, total))
+        values.copy_(_written(self.values, self.new_values, offset, total))
 
 
 def _written(state: Tensor, rows: Mapping[int, Tensor], offset: int, total: int) -> Tensor:

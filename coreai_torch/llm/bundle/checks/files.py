@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ...program import token_ids
 from ..metadata import FILE, GENERATION_KEY, BundleMetadata, problems
 from ..model_folder import eos_token_ids
 from ..tokenizer_folder import (
@@ -68,8 +69,8 @@ def _wanted_stops(subject: Subject) -> tuple[int, ...]:
     if subject.model is not None:
         return eos_token_ids(subject.model)
     metadata = BundleMetadata.read(subject.bundle)
-    ends = json.loads(metadata.user_data.get(GENERATION_KEY, "{}")).get("eos_token_id")
-    return () if ends is None else (ends,) if isinstance(ends, int) else tuple(ends)
+    stored = json.loads(metadata.user_data.get(GENERATION_KEY, "{}"))
+    return token_ids(stored.get("eos_token_id"))
 
 
 def _texts(tokenizer: Any, ids: set[int]) -> str:

@@ -15,7 +15,7 @@ from ...pretranspose import arrange_weights
 from ..cache_ops import read_rows, register_cache_ops, write_rows
 from ..metadata import LOGITS
 from ..replacements import exportable
-from ..stacked_cache import StackedStates, stacked_cache
+from ..stacked_cache import StackedStates, empty_states, stacked_cache
 from ..states import LayerShape
 from .family import MARKER_WIDTH, Family, Step
 from .names import EMBEDDINGS, EMBEDS, FEATURES, PIXELS, POSITIONS, STATES, TOKENS
@@ -76,18 +76,13 @@ class Decoder(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
             use_cache=True,
             **self.family.arguments(step, self.dtype),
         )
-        states.write(offset, total)
-        keys.copy_(states.keys)
-        values.copy_(states.values)
+        states.write(offset, total, keys, values)
         return output.logits.to(torch.float16)
 
     def empty_states(self, slots: int) -> tuple[Tensor, Tensor]:
         """Return zeroed keys and values; the last layer counts image tokens if needed."""
-        heads = max(max(one.key_heads, one.value_heads) for one in self.layers)
-        width = max(max(one.key_width, one.value_width) for one in self.layers)
-        count = len(self.layers) + self.family.counts_images
-        shape, dtype = (count, 1, heads, slots, width), self.dtype
-        return torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
+        more = int(self.family.counts_images)
+        return empty_states(self.layers, slots, self.dtype, more_layers=more)
 
 
 class _Counts:
