@@ -11,6 +11,7 @@ from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Value
 
+LARGEST_MATRIX = 1 << 24  # elements of a constant matrix: 64 MB in float32
 _LARGEST_RANK = 5  # of the neural engine
 _MOST_PARTS = 64
 _MOST_COPIES = 8  # of an element, if some of them are dropped again

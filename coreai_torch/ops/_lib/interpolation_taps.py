@@ -13,10 +13,9 @@ from ...ir import dialect as cai
 from ...ir import shapes
 from ...ir.dialect import Dim, Value
 from . import windows as tables
-from .constant_positions import multiply, pick
+from .constant_positions import LARGEST_MATRIX, multiply, pick
 from .windows import Table, Windows
 
-_LARGEST_MATRIX = 1 << 24  # elements
 _MOST_PARTS = 8
 
 
@@ -150,7 +149,7 @@ class Taps:
         """Return the weight of each element of an axis for each result, if all are known."""
         positions, inside = self.windows.positions, self.windows.inside
         weights = torch.ones(1, 1) if self.weights is None else self.weights
-        if not isinstance(positions, torch.Tensor) or extent * len(positions) > _LARGEST_MATRIX:
+        if not isinstance(positions, torch.Tensor) or extent * len(positions) > LARGEST_MATRIX:
             return None
         if not isinstance(weights, torch.Tensor) or not isinstance(inside, torch.Tensor):
             return None

@@ -15,7 +15,7 @@ from ...ir.dialect import Dim, Value
 from ...lowering import Ctx, Shape, case, decomposes, lowers
 from ...lowering.cases import bf16, f16, f32, i32, i64, u8
 from ...torch_compat import aten
-from .._lib.constant_positions import multiply
+from .._lib.constant_positions import LARGEST_MATRIX, multiply
 from .._lib.windows import (
     Slide,
     Table,
@@ -371,8 +371,12 @@ def _adaptive_average(x: Value, output_size: Sequence[Dim], exact: bool) -> Valu
         return _on_planes(x, len(slides), lambda p: _average(p, _as_planes(slides), True, None))
     for axis, out in enumerate(output_size, start=x.type.rank - len(output_size)):
         windows = adaptive(cai.size(x, axis), out)
-        if isinstance(windows.inside, torch.Tensor) and cai.is_float(x) and not exact:
-            x = multiply(x, axis, _shares(windows, x.type.shape[axis]))
+        if (
+            cai.is_float(x)
+            and not exact
+            and (shares := _shares(windows, x.type.shape[axis])) is not None
+        ):
+            x = multiply(x, axis, shares)
             continue
         cells = windows.filled(x, axis, 0)
         places = value(along(column(cast(windows.count(), cai.dtype(x))), axis, cells.type.rank))
@@ -384,11 +388,16 @@ def _adaptive_average(x: Value, output_size: Sequence[Dim], exact: bool) -> Valu
     return x
 
 
-def _shares(windows: Windows, extent: int) -> torch.Tensor:
-    """Return the share of each element of an axis in the average of each window."""
+def _shares(windows: Windows, extent: int) -> torch.Tensor | None:
+    """Return the share of each element of an axis in the average of each window.
+
+    Return None for dynamic sizes and for a large matrix.
+    """
     inside, positions = windows.inside, windows.positions
-    assert isinstance(inside, torch.Tensor)
-    assert isinstance(positions, torch.Tensor)
+    if not isinstance(inside, torch.Tensor) or not isinstance(positions, torch.Tensor):
+        return None
+    if extent * len(positions) > LARGEST_MATRIX:
+        return None
     shares = inside / inside.sum(1, keepdim=True)
     return torch.zeros(len(positions), extent).scatter_add(1, positions, shares)
 

@@ -43,7 +43,20 @@ def _running(ctx: Ctx, x: Value, dim: Axis, combiner: str) -> Value:
     # Guard of a crash: the runtime accumulates in the element type, and 100 + 100 in si8 ends the
     # process. A sum of ones in f16 stops at 2048 there, but not on devices.
     wide = promoted if cai.is_float(promoted) else cai.cast(promoted, torch.int32)
+    if combiner == "product" and not cai.is_float(wide) and not cai.is_bool(x):
+        wide = _without_overflow(wide, dim)
     return cai.cast(_scan(ctx, wide, dim, combiner), ctx.out_dtype)
+
+
+def _without_overflow(x: Value, axis: int) -> Value:
+    """Replace the factors with which the running product leaves 32 bits by zeros.
+
+    Guard of a crash: 70,000 * 70,000 in a scan of si32 ends the process (SIGILL, coreai-core
+    1.0.0b3); `mul` and `reduce_product` wrap. The product in float32 tells where that happens. It
+    may be off by 16 roundings, so that the last 2,304 numbers of 32 bits count as too large.
+    """
+    sizes = cai.abs_(cai.scan(cai.cast(x, torch.float32), axis, "product"))
+    return cai.where(cai.greater(sizes, cai.like(sizes, 2.0**31 - 2304)), cai.i32(0), x)
 
 
 def _scan(ctx: Ctx, x: Value, axis: int, combiner: str) -> Value:
