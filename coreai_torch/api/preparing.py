@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from ..capture import prepare as capturing
+from ..capture.argument_checks import check_module, check_returned
+from ..capture.exporting import call_export_fn
 from ..converter import TorchConverter, capture_rules, check_converter
 
 
@@ -15,6 +19,7 @@ def prepare(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    export_fn: Callable[[torch.nn.Module], torch.export.ExportedProgram] | None = None,
     converter: TorchConverter | None = None,
 ) -> capturing.Captured:
     """Export and decompose a model, and plan its inputs, states and outputs.
@@ -33,8 +38,15 @@ def prepare(
         args: positional example inputs to export the model with.
         kwargs: example inputs by name.
         dynamic_shapes: dynamic sizes, as for `torch.export.export`.
+        export_fn: a function that exports the model in place of `torch.export.export`. While it
+            runs, functions that read tensor values are rewritten as in `convert`.
         converter: the one that `convert` receives, if it has own lowerings or decompositions.
     """
     check_converter(converter)
     rules = capture_rules(converter)
+    if export_fn is not None:
+        check_module(model_or_exported, export_fn)
+        assert isinstance(model_or_exported, torch.nn.Module)
+        model_or_exported = call_export_fn(model_or_exported, export_fn)
+        check_returned(model_or_exported)
     return capturing.prepare(model_or_exported, args, kwargs, dynamic_shapes, rules=rules)

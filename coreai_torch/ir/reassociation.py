@@ -35,6 +35,8 @@ the constants apart. It is left out for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from coreai._compiler.ir import Block, RankedTensorType, Value
 
@@ -145,6 +147,8 @@ def _may_join_addends(outer: str, inner: Value, constant: Value, on_left: bool) 
 
 
 def _is_sum_near(a: torch.Tensor, b: torch.Tensor, kind: torch.dtype) -> bool:
+    if not _may_broadcast(a.shape, b.shape):
+        return True  # the value between them changes its size, so the compiler cannot join them
     total = a + b
     exact = (total - a == b) & (total - b == a) & (total.to(kind) == total)
     larger = total.abs() <= _ADDENDS * b.abs()
@@ -152,6 +156,11 @@ def _is_sum_near(a: torch.Tensor, b: torch.Tensor, kind: torch.dtype) -> bool:
     one_zero = (total != 0) | (a.signbit() == b.signbit())  # (x - 0.0) - -0.0 at -0.0 is 0.0
     near = (exact | larger) & smaller & one_zero & total.to(kind).isfinite()
     return bool((near | (b.isinf() & a.isfinite())).all())
+
+
+def _may_broadcast(one: Sequence[int], other: Sequence[int]) -> bool:
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return all(m == n or 1 in (m, n) for m, n in pairs)
 
 
 def _addend(constant: Value) -> torch.Tensor | None:

@@ -206,7 +206,7 @@ SECTIONS = (
         "Models of transformers",
         "coreai_torch.integrations.transformers",
         "The backend `coreai` of `transformers.exporters`: [guide](transformers-guide.md).",
-        ("CoreAIExporter", "CoreAIConfig", "CoreAIModelRunner", "register"),
+        ("CoreAIExporter", "CoreAIConfig", "CoreAIModelRunner", "generate", "register"),
     ),
     Section(
         "Validator",

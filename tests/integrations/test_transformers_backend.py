@@ -22,6 +22,7 @@ from coreai_torch.errors import NamingError, RunError
 from coreai_torch.integrations.transformers import (
     CoreAIConfig,
     CoreAIExporter,
+    generate,
     register,
 )
 from coreai_torch.integrations.transformers.structure import named_tensors, names_of_leaves
@@ -80,6 +81,7 @@ def decode(llama):
         ("gemma3", "generate"),
         ("whisper", "generate"),
         ("distilbert", "dynamic"),
+        ("longformer_unmasked", "forward"),  # exports with the rewrites of `convert` only
         pytest.param("llava", "generate", marks=SLOW),
         pytest.param("qwen2_vl", "forward", marks=SLOW),
         pytest.param("jamba", "generate", marks=SLOW),
@@ -269,6 +271,50 @@ def test_configs_may_differ_by_component(llama):
     assert list(found.components) == ["prefill", "decode"]
     recognized = [part.metadata.export_config["recognize"] for part in found.components.values()]
     assert recognized == [False, True]
+
+
+def static(length):
+    ends = {"eos_token_id": None, "pad_token_id": 0, "do_sample": False}
+    return GenerationConfig(cache_implementation="static", max_cache_len=length, **ends)
+
+
+def test_generate_needs_no_model_for_a_decoder(llama, tmp_path):
+    config = static(16)
+    config.max_new_tokens = 6
+    want = llama.generate(**tokens(), generation_config=config)
+    found = CoreAIExporter().export_for_generation(llama, tokens(), QUICK, generation_config=config)
+    found.save_pretrained(tmp_path)
+    loaded = ExportedModel.from_pretrained(tmp_path)
+    assert generate(loaded, **tokens()).equal(want)
+    with pytest.raises(RunError, match=r"\[1, 7\].*\[1, 5\]"):
+        generate(loaded, **tokens(7))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llava", "whisper", "t5"])
+def test_generate_combines_the_parts_and_the_model(name):
+    import zoo
+    from zoo.judge import _make_inputs
+
+    torch.manual_seed(0)
+    row = zoo.ROWS[name]
+    model = row.build().eval()
+    model.config.get_text_config().use_cache = model.generation_config.use_cache = True
+    given = _make_inputs(row.inputs, torch.float32)
+    given.pop("decoder_input_ids", None)
+    config = static(40)
+    config.max_new_tokens, config.use_cache = 6, True
+    config.decoder_start_token_id = 1
+    want = model.generate(**given, generation_config=config)
+    found = CoreAIExporter().export_for_generation(model, given, QUICK, generation_config=config)
+    assert generate(found, model, **given).equal(want)
+
+
+def test_parts_without_embeddings_need_the_model(exported):
+    part = exported.components["model"]
+    found = ExportedModel({"language_model": part, "decode": part}, "coreai", exported.config)
+    with pytest.raises(RunError, match="language_model"):
+        generate(found, **tokens())
 
 
 def test_names_of_a_nested_value():

@@ -114,3 +114,21 @@ def test_names_of_ports_may_depend_on_the_plan():
     main = coreai_torch.load(program).functions["main"]
     assert list(main.inputs) == ["X", "POSITION"]
     assert list(main.states) == ["cache.kept"]
+
+
+def test_an_export_function_is_called_with_the_rewrites_of_convert():
+    class Correlated(torch.nn.Module):
+        def forward(self, x):
+            return torch.corrcoef(x)
+
+    x = torch.randn(3, 8)
+
+    def export(model):
+        return torch.export.export(model, (x,))
+
+    with pytest.raises(Exception, match=r"aten\.equal"):
+        export(Correlated())
+    captured = coreai_torch.prepare(Correlated().eval(), export_fn=export)
+    loaded = coreai_torch.load(coreai_torch.convert(captured))
+    (found,) = loaded({"x": x}).values()
+    assert torch.allclose(found, torch.corrcoef(x), rtol=1e-5, atol=1e-6)

@@ -11,6 +11,7 @@ from staging import converted
 from torch import nn
 
 from coreai_torch.asset.program import Program, mlir_module_of
+from coreai_torch.ir.reassociation import _is_sum_near
 
 
 class Call(nn.Module):
@@ -154,3 +155,10 @@ def test_folded_zeros_keep_their_signs(count, dtype):
         (got,) = runtime.run(program, {"args_0": x}).values()
         assert torch.equal(got, fn(x))
         program.optimize()
+
+
+def test_constants_of_sizes_that_do_not_broadcast_stay_apart():
+    # Dynamic sizes hide that a value between two sums changed its size: the compiler cannot join.
+    assert _is_sum_near(torch.ones(32), torch.ones(8), torch.float32)
+    assert _is_sum_near(torch.ones(2, 1), torch.ones(8), torch.float32)
+    assert not _is_sum_near(torch.full((2, 1), 1e8), torch.ones(8), torch.float32)

@@ -10,6 +10,7 @@ if find_spec("transformers") is None or find_spec("transformers.exporters") is N
 
 from .config import CoreAIConfig
 from .exporter import CoreAIExporter, register
+from .generation import generate
 from .runner import CoreAIModelRunner
 
-__all__ = ["CoreAIConfig", "CoreAIExporter", "CoreAIModelRunner", "register"]
+__all__ = ["CoreAIConfig", "CoreAIExporter", "CoreAIModelRunner", "generate", "register"]

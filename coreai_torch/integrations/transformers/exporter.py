@@ -6,7 +6,7 @@ import copy
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from .config import FORMAT, CoreAIConfig
 from .runner import CoreAIModelRunner
 from .structure import KEY, Recorder, Result, Structure, names_of_leaves
 
+Export = Callable[[torch.nn.Module], torch.export.ExportedProgram]
 _FILES = ("main.mlirb", "main.hash", "metadata.json")  # of an asset
 
 
@@ -62,12 +63,22 @@ class CoreAIExporter(DynamoExporter):  # type: ignore[misc]  # mypy does not fol
             model = copy.deepcopy(model)
             compress(model, config.compression)
         recorder = Recorder()
+        found: list[Any] = []
+        given: Any = super()
+
+        def export(model: torch.nn.Module) -> torch.export.ExportedProgram:
+            found[:] = given.export_program(model, sample_inputs, config=_for_dynamo(config))
+            return found[0]
+
+        converter = TorchConverter(
+            recognize=config.recognize, target=config.target, exact=config.exact
+        )
         with _recording(model, recorder, states=config.states):
-            exported, metadata = super().export_program(
-                model, sample_inputs, config=_for_dynamo(config)
-            )
+            captured = _captured(model, export, converter)
+        exported, metadata = found
         metadata.out_spec, metadata.out_constants = recorder.spec, recorder.constants
-        return _converted(exported, recorder, config), metadata
+        ports = _names_of_ports(exported)
+        return _converted(captured, ports, recorder.results, config, converter), metadata
 
     @classmethod
     def save_program(cls, program: AIProgram | AIModelAsset, path: Path | str) -> None:
@@ -130,21 +141,34 @@ def _recording(model: torch.nn.Module, recorder: Recorder, *, states: bool) -> I
         model.forward = original
 
 
+def _captured(model: torch.nn.Module, export: Export, converter: TorchConverter) -> Any:
+    """Export as transformers does; if torch cannot, also rewrite what reads tensor values."""
+    try:
+        exported = export(model)
+    except ConversionError:
+        raise
+    except Exception as cause:
+        try:
+            return prepare(model, export_fn=export, converter=converter)
+        except Exception:
+            raise cause from None
+    return prepare(exported, converter=converter)
+
+
 def _converted(
-    exported: torch.export.ExportedProgram, recorder: Recorder, config: CoreAIConfig
+    captured: Any,
+    ports: Mapping[str, str],
+    results: Sequence[Result],
+    config: CoreAIConfig,
+    converter: TorchConverter,
 ) -> AIProgram:
-    converter = TorchConverter(recognize=config.recognize, target=config.target, exact=config.exact)
-    captured = prepare(exported, converter=converter)
-    ports = _names_of_ports(exported)
-    plan = captured.plan
-    inputs = [ports.get(port.node.name, port.name) for port in plan.inputs]
-    states = [ports.get(port.node.name, port.name) for port in plan.states]
-    results = [_beside(states, result) for result in recorder.results]
-    outputs = [result.output for result in results if result.output]
+    inputs = [ports.get(port.node.name, port.name) for port in captured.plan.inputs]
+    states = [ports.get(port.node.name, port.name) for port in captured.plan.states]
+    results = [_beside(states, result) for result in results]
     program = convert(
         captured,
         input_names=inputs,
-        output_names=outputs,
+        output_names=[result.output for result in results if result.output],
         state_names=states,
         precision=config.precision,
         converter=converter,

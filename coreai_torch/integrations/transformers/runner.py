@@ -71,6 +71,11 @@ class CoreAIModelRunner(ModelRunner):  # type: ignore[misc]  # mypy does not fol
         found = self.unflatten(results)
         return pytree.tree_map_only(torch.Tensor, lambda x: x.numpy(), found) if is_array else found
 
+    def call_known(self, kwargs: Mapping[str, Any]) -> Any:
+        """Call with those of many arguments that the model was exported with."""
+        known = {name: kwargs[name] for name in self.metadata.kwargs if name in kwargs}
+        return self(**{name: value for name, value in known.items() if value is not None})
+
     def _check_constants(self, kwargs: Mapping[str, Any]) -> None:
         for name, value in self.metadata.in_constants.items():
             if name in kwargs and kwargs[name] != value:
