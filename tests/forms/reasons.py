@@ -18,7 +18,7 @@ _READS = "gather index.Tensor index_select take embedding* _embedding_bag* maske
 _WRITES = (
     "scatter* index_add index_copy index_put index_reduce put _unsafe_index_put segment_reduce"
 )
-_WRITES += " masked_scatter embedding_renorm repeat_interleave.Tensor"
+_WRITES += " _index_put_impl masked_scatter embedding_renorm repeat_interleave.Tensor"
 _COUNTS = "bincount *unique* hist* _histogramdd*"
 
 # By rule: patterns of ops with the reason; the first pattern that matches counts.
@@ -55,12 +55,12 @@ REASONS: dict[str, dict[str, str]] = {
         _ITERATED: "the pivot of a column",
         "fractional_max_pool*": "the op returns the positions of the maxima",
     },
-    "HAZ20": {"convolution": "the case is a 1-d transposed convolution"},
+    "HAZ20": {"convolution _convolution": "the case is a 1-d transposed convolution"},
     "HAZ28": {"*": "a case adds or multiplies integers"},
     "HAZ29": {"*": "a case adds or multiplies integers"},
     "HAZ30": {f"{_WRITES} {_COUNTS} _embedding_bag*": "the op writes at the positions of an input"},
     "HAZ35": {
-        "index_copy index_put _unsafe_index_put": "the op writes at the position of an input"
+        "index_copy index_put _index_put_impl _unsafe_index_put": "the op writes at the position of an input"
     },
     "HAZ36": {"scaled_dot_product_attention": "a case has no mask"},
     "HAZ37": {"scaled_dot_product_attention": "a case has values of another size than its queries"},
@@ -84,7 +84,8 @@ def reason(code: str, op: str) -> str:
     for patterns, why in REASONS.get(code, {}).items():
         if any(fnmatchcase(op, pattern) for pattern in patterns.split()):
             return why
-    return ""
+    is_prim = op.startswith("prims::") and op != "prims::convert_element_type"
+    return "it computes with an op of torch that has the same finding" if is_prim else ""
 
 
 def unexplained() -> dict[str, list[str]]:

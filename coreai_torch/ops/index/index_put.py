@@ -200,6 +200,11 @@ def scatter_reduced(x: Value, index: Value, terms: Value, axis: int, mode: str) 
         case(i32(4), [b1(4, values=(False,))], i32(1)),
         case(f32(4), [i64(0)], f32(0), static_only="a zero-size index"),
         case(f32(4), [b1(4, values=(False,), constant=True)], f32(1)),
+        case(f32(3, 4), [b1(3, values=(True, False)), i64(1, values=(1,))], f32(1), True),
+        case(f32(2, 3, 4), [None, b1(3, values=(True,)), i64(values=(2,))], f32(2, 1)),
+        case(f32(3, 4), [b1(3, values=(False,)), i64(1, values=(1,))], f32()),
+        case(f32(3, 4, 2), [b1(3, values=(True, False)), i64(1, values=(-1,))], f32(1, 2), True),
+        case(f32(3, 2, 4), [b1(3, values=(True, False)), None, i64(values=(3,))], f32(2)),
     ],
 )
 def index_put(
@@ -209,14 +214,70 @@ def index_put(
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     terms = cai.cast(values, cai.dtype(x))
     masks = [(a, i) for a, i in given if known[a] is None and cai.is_bool(i)]
+    if masks and len(given) > 1:
+        return _put_in_rows(ctx, x, indices, terms, accumulate)
     if masks:
-        if len(given) > 1:
-            ctx.refuse("a mask computed at run time together with other indices is not supported")
         return _put_masked(x, *masks[0], terms, accumulate)
     at = subscript(ctx, x, indices, known, ctx.never_negative("indices"))
     if 0 in at.shape:
         return x
     return add_at(x, at, terms) if accumulate else replace(x, at, terms)
+
+
+def _put_in_rows(
+    ctx: Ctx, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+) -> Value:
+    """Write `x[mask, 2] = 0`: all rows are written, those outside of the mask with themselves.
+
+    Guard of a crash: a scatter to the rows of the mask has no entries if it is false everywhere.
+    """
+    known = ctx.known_each("indices")
+    axes = [a for a, i in enumerate(indices) if i is not None and cai.is_bool(i)]
+    others = [i for a, i in enumerate(indices) if i is not None and a not in axes]
+    mask = indices[axes[0]]
+    assert mask is not None
+    if len(axes) > 1 or mask.type.rank > 1 or any(_extent(i) != 1 for i in others):
+        ctx.refuse(
+            "a mask computed at run time together with other indices is supported if the mask has "
+            "one axis and each other index is a single number",
+            "write to x[mask] what torch.where computes",
+        )
+    rows: list[Value | None] = list(indices)
+    rows[axes[0]] = windows.value(windows.count(cai.size(x, axes[0])))
+    at = subscript(ctx, x, rows, known, ctx.never_negative("indices"))
+    before = gather(x, at)
+    trailing = before.type.rank - 1 - (at.axis if at.adjacent else 0)
+    if values.type.rank > trailing and values.type.shape[-1 - trailing] != 1:
+        ctx.refuse(
+            "values for the rows of a mask that is computed at run time, one for each, are not "
+            "supported together with other indices",
+            "write to x[mask] what torch.where computes",
+        )
+    chosen = cai.expand_dims(mask, list(range(1, 1 + trailing)))
+    after = _accumulate(before, values) if accumulate else values
+    return replace(x, at, cai.where(chosen, after, before))
+
+
+def _extent(index: Value) -> int:
+    """Return the number of elements of an index; -1 if it is dynamic."""
+    return 1 if index.type.rank == 0 else int(index.type.shape[0]) if index.type.rank == 1 else -1
+
+
+@decomposes(
+    aten._index_put_impl.default,
+    cases=[
+        case(f32(4, 3), [i64(2, values=(3, -4))], f32(2, 3)),
+        case(f32(4, 3), [None, i64(3, values=(2, 0, 2))], f32(), True, True),
+    ],
+)
+def _index_put_impl(
+    x: torch.Tensor,
+    indices: Sequence[torch.Tensor | None],
+    values: torch.Tensor,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> torch.Tensor:
+    return aten.index_put(x, indices, values, accumulate)
 
 
 def _put_masked(x: Value, axis: int, mask: Value, values: Value, accumulate: bool) -> Value:

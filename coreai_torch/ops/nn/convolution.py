@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -231,6 +232,35 @@ def convolution(
         bias = cai.cast(bias, cai.dtype(y))
         y = cai.add(y, cai.expand_dims(bias, [0, *range(2, spatial + 2)]))
     return cai.cast(y, ctx.out_dtype)
+
+
+@decomposes(
+    aten._convolution.default,
+    cases=[
+        case(
+            f32(1, 2, 5, 5),
+            f32(3, 2, 3, 3),
+            f32(3),
+            [1, 1],
+            [1, 1],
+            [1, 1],
+            False,
+            [0, 0],
+            1,
+            False,
+            False,
+            True,
+            True,
+        ),
+        case(
+            f32(1, 2, 5), f32(2, 3, 3), None, [2], [0], [1], True, [1], 1, False, False, True, True
+        ),
+    ],
+)
+def _convolution(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *geometry: Any
+) -> torch.Tensor:
+    return aten.convolution(x, weight, bias, *geometry[:6])  # the others choose a kernel
 
 
 @decomposes(

@@ -6,7 +6,7 @@ import torch
 
 from ...ir import dialect as cai
 from ...ir.dialect import Value
-from ...lowering import Ctx, case, lowers
+from ...lowering import Ctx, case, decomposes, lowers
 from ...lowering.binding import ConstantOrValue
 from ...lowering.cases import b1, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
@@ -57,6 +57,18 @@ def _to_copy(ctx: Ctx, x: ConstantOrValue) -> Value:
 )
 def convert_element_type(ctx: Ctx, a: Value) -> Value:
     return cai.cast(a, ctx.out_dtype)
+
+
+_NO_META = "torch exports it with static sizes only"
+
+
+@decomposes(
+    aten.dequantize.self,
+    cases=[case(f32(3), static_only=_NO_META), case(f16(2, 3), static_only=_NO_META)],
+)
+def dequantize(x: torch.Tensor) -> torch.Tensor:
+    """Cast a tensor that is not quantized."""
+    return x.to(torch.float32)
 
 
 @lowers(
