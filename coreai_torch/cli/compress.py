@@ -168,17 +168,13 @@ class _Call:
 
 def _convert(loaded: Loaded, output: Path, verify: bool, overwrite: bool) -> None:
     from .. import convert as convert_model
-    from ..converter import TorchConverter
 
     convert_model(
         loaded.model_or_exported,
-        loaded.args,
-        loaded.kwargs,
-        dynamic_shapes=loaded.dynamic_shapes,
         verify=verify,
         output=output,
         overwrite=overwrite,
-        converter=TorchConverter().register_custom_kernels(loaded.kernels),
+        **loaded.arguments(),
     )
 
 

@@ -24,9 +24,8 @@ from .console import (
     counted,
     size,
 )
-from .half import Calibration, HalfPorts, Keep, Precision, half_options
+from .conversion_options import Calibration, HalfPorts, Keep, Precision, half_options, parse_sizes
 from .ports import BoolPorts, Images, Labels, Outputs, Random, port_options
-from .size_spec import parse_sizes
 
 if TYPE_CHECKING:
     from ..asset.program import Program
@@ -126,7 +125,7 @@ def convert(
     """Convert and save."""
     from .. import TorchConverter
     from .. import convert as convert_model
-    from .externalize_spec import parse
+    from .conversion_options import parse_externalized
     from .model_source import load
 
     skipped = no_verify or verify is Verify.NONE
@@ -137,16 +136,13 @@ def convert(
     converter = TorchConverter(mode, recognize=recognize, dump_passes=dump_passes)
     program = convert_model(
         loaded.model_or_exported,
-        loaded.args,
-        loaded.kwargs,
-        dynamic_shapes=loaded.dynamic_shapes,
         input_names=_listed(input_names),
         output_names=_listed(output_names),
         state_names=_listed(state_names),
-        externalize_modules=[parse(text) for text in externalize or ()],
+        externalize_modules=[parse_externalized(text) for text in externalize or ()],
         verify=False if skipped else str(verify),
         **half_options(precision, keep, calibration, half_ports),
-        converter=converter.register_custom_kernels(loaded.kernels),
+        **loaded.arguments(converter),
         target=target or None,
         exact=exact,
         safe=safe,

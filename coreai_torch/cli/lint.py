@@ -58,17 +58,14 @@ def program_of(model: str, inputs: Any) -> Any:
     """Return the path of an asset, or the converted program of a model."""
     if Path(model).suffix == ".aimodel":
         return Path(model)
-    from .. import TorchConverter, convert
+    from .. import convert
     from .model_source import load
 
     loaded = load(model, inputs)
     return convert(
         loaded.model_or_exported,
-        loaded.args,
-        loaded.kwargs,
-        dynamic_shapes=loaded.dynamic_shapes,
         verify=False,
-        converter=TorchConverter().register_custom_kernels(loaded.kernels),
+        **loaded.arguments(),
     )
 
 

@@ -38,6 +38,18 @@ class Loaded:
     dynamic_shapes: Any = None
     kernels: tuple[Any, ...] = ()  # Metal kernels of the factory's module or the model
 
+    def arguments(self, converter: TorchConverter | None = None) -> dict[str, Any]:
+        """Return the arguments of `convert` besides the model, with the kernels."""
+        from ..converter import TorchConverter
+
+        chosen = TorchConverter() if converter is None else converter
+        return {
+            "args": self.args,
+            "kwargs": self.kwargs,
+            "dynamic_shapes": self.dynamic_shapes,
+            "converter": chosen.register_custom_kernels(self.kernels),
+        }
+
     def capture(self, converter: TorchConverter) -> torch.export.ExportedProgram:
         """Return the decomposed program."""
         from ..capture.prepare import prepare

@@ -82,7 +82,6 @@ def report(
 
 
 def _verified(asset: Path, source: str, inputs: list[str], function: str) -> Verdict:
-    from ..converter import TorchConverter
     from ..verification import verify
     from .model_source import load
 
@@ -90,9 +89,6 @@ def _verified(asset: Path, source: str, inputs: list[str], function: str) -> Ver
     return verify(
         loaded.model_or_exported,
         asset,
-        loaded.args,
-        loaded.kwargs,
-        dynamic_shapes=loaded.dynamic_shapes,
         entrypoint_name=function,
-        converter=TorchConverter().register_custom_kernels(loaded.kernels),
+        **loaded.arguments(),
     )

@@ -22,7 +22,7 @@ from .console import (
     size,
     table,
 )
-from .half import Calibration, HalfPorts, Keep, Precision, half_options
+from .conversion_options import Calibration, HalfPorts, Keep, Precision, half_options
 from .ports import BoolPorts, Images, Labels, Outputs, port_options
 
 HELP = """Convert a model into a chain of assets that run one after the other.
@@ -68,7 +68,6 @@ def split(
     as_json: Json = False,
 ) -> None:
     """Split and save."""
-    from .. import TorchConverter
     from .. import split as split_model
     from .model_source import load
 
@@ -82,19 +81,16 @@ def split(
     loaded = load(source, inputs or (), checkpoint=checkpoint, dtype=dtype)
     manifest = split_model(
         loaded.model_or_exported,
-        loaded.args,
-        loaded.kwargs,
         output=output,
         overwrite=force,
         parts=parts,
         max_bytes=limit,
-        dynamic_shapes=loaded.dynamic_shapes,
         output_names=[n.strip() for n in output_names.split(",")] if output_names else None,
         target=target or None,
         **half_options(precision, keep, calibration, half_ports),
         **port_options(outputs, image, bool_ports, labels),
         verify=False if verify is Verify.NONE else str(verify),
-        converter=TorchConverter().register_custom_kernels(loaded.kernels),
+        **loaded.arguments(),
     )
     data: dict[str, Any] = {"output": output, **dataclasses.asdict(manifest)}
     rows = [

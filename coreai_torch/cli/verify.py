@@ -83,7 +83,6 @@ def verify(
 ) -> None:
     """Compare the program with PyTorch."""
     from ..asset import reading
-    from ..converter import TorchConverter
     from ..progress import stages
     from ..verification import TrialPlan
     from ..verification import verify as verify_program
@@ -96,13 +95,10 @@ def verify(
         verdict = verify_program(
             loaded.model_or_exported,
             program,
-            loaded.args,
-            loaded.kwargs,
-            dynamic_shapes=loaded.dynamic_shapes,
             entrypoint_name=function,
             inputs=_strategies(draw or ()),
             images=port_options("", image, "bool", None)["images"],
-            converter=TorchConverter().register_custom_kernels(loaded.kernels),
+            **loaded.arguments(),
             trials=TrialPlan(seeds, sizes, edges, steps),
             tolerance=tolerance,
             engine=engine,
