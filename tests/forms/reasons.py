@@ -60,7 +60,9 @@ REASONS: dict[str, dict[str, str]] = {
     "HAZ29": {"*": "a case adds or multiplies integers"},
     "HAZ30": {f"{_WRITES} {_COUNTS} _embedding_bag*": "the op writes at the positions of an input"},
     "HAZ35": {
-        "index_copy index_put _index_put_impl _unsafe_index_put": "the op writes at the position of an input"
+        "index_copy index_put _index_put_impl _unsafe_index_put": (
+            "the op writes at the position of an input"
+        )
     },
     "HAZ36": {"scaled_dot_product_attention": "a case has no mask"},
     "HAZ37": {"scaled_dot_product_attention": "a case has values of another size than its queries"},
