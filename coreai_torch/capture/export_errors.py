@@ -147,6 +147,8 @@ def _dynamic_shapes_problem(
             f"pass torch.export.Dim({texts[0]!r}) or torch.export.Dim.AUTO",
         )
     if "top-level keys must be the arg names" in message and isinstance(dynamic_shapes, Mapping):
+        if (example := _variadic_shapes(model, args)) is not None:
+            return f"dynamic_shapes has the keys {[str(key) for key in dynamic_shapes]}", example
         bound = inspect.signature(model.forward).bind(*args, **kwargs).arguments
         given = [str(key) for key in dynamic_shapes]
         return (
@@ -154,6 +156,8 @@ def _dynamic_shapes_problem(
             f"use the keys {list(bound)}, with None for an argument without dynamic sizes",
         )
     if "mismatch between the structure of `inputs`" in message:
+        if (example := _variadic_shapes(model, args)) is not None:
+            return "dynamic_shapes does not have the structure of the inputs", example
         return (
             "dynamic_shapes does not have the structure of the inputs",
             "pass one entry for each argument, in the same tuples and dictionaries, with None for "
@@ -174,6 +178,23 @@ def _dynamic_shapes_problem(
             "from dynamic_shapes",
         )
     return "", ""
+
+
+def _variadic_shapes(model: torch.nn.Module, args: Sequence[Any]) -> str | None:
+    """Return the form that torch wants for `forward(self, x, *others)`, or None for others."""
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    named = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][: len(args)]
+    variadic = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    if not variadic:
+        return None
+    count = len(args) - len(named)
+    rest = "".join("None, " for _ in range(count))
+    entries = [*(f"{name!r}: None" for name in named), f"{variadic[0]!r}: ({rest.rstrip()})"]
+    form = ", ".join(entries)
+    return (
+        f"pass {{{form}}}, in which a dictionary from axes to sizes replaces None: the {count} "
+        f"arguments of *{variadic[0]} are one tuple"
+    )
 
 
 def _leaves(dynamic_shapes: Any) -> list[Any]:

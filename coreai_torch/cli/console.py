@@ -55,11 +55,23 @@ Checkpoint = Annotated[
 DType = Annotated[
     str, typer.Option(help="Convert the model and its float inputs: float16, bfloat16, float32.")
 ]
+
+
+def _known_target(given: str) -> str:
+    from ..targets.rewrites.applying import TARGETS
+
+    if given and given not in TARGETS:
+        known = ", ".join(TARGETS)
+        raise typer.BadParameter(f"{given!r} is an unknown target; pass one of {known}")
+    return given
+
+
 Target = Annotated[
     str,
     typer.Option(
         help="Rewrite what fails on neural_engine, gpu, cpu, or any of them; linux emits the forms "
-        "that its runtime runs fastest."
+        "that its runtime runs fastest.",
+        callback=_known_target,
     ),
 ]
 Exact = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -119,6 +120,9 @@ def convert(
         list[str] | None,
         typer.Option("--size", help="x=1,3,64,64: an entry point of this size; can be repeated."),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Convert and check the numbers, but write nothing.")
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -153,8 +157,15 @@ def convert(
         random=random,
         sizes=parse_sizes(sizes or ()),
     )
-    program.save_asset(output, overwrite=force)
-    data, lines = _result(program, output, verified=not skipped)
+    if dry_run:
+        with TemporaryDirectory(prefix="coreai-torch-") as folder:
+            path = program.save_asset(Path(folder) / "program.aimodel").path
+            data, lines = _result(program, Path(path), verified=not skipped)
+        data["output"], data["dry_run"] = output, True
+        lines[0] = lines[0].replace(str(path), f"{output} (not written)", 1)
+    else:
+        program.save_asset(output, overwrite=force)
+        data, lines = _result(program, output, verified=not skipped)
     if precision:
         reports = program.precision_report
         several = isinstance(reports, list)  # one for each --size

@@ -50,6 +50,7 @@ _DIFF = """Compare two runs; exit with code 1 if a task broke.
   coreai-torch fleet diff yesterday results --slower 2 --strict
 """
 
+_NAMED = 5  # tasks of a cause that are named
 _CAUSES = 5  # that are printed after a run
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
@@ -129,7 +130,12 @@ def _answer(summary: RunSummary, as_json: bool) -> None:
         "skipped_failed": summary.skipped_failed,
         "verdicts": dict(summary.verdicts),
         "causes": [
-            {"verdict": verdict, "cause": cause, "tasks": count}
+            {
+                "verdict": verdict,
+                "cause": cause,
+                "tasks": count,
+                "ids": summary.examples[verdict, cause],
+            }
             for (verdict, cause), count in summary.causes.most_common()
         ],
         "folder": summary.folder,
@@ -146,6 +152,9 @@ def _causes(summary: RunSummary) -> Iterator[str]:
     """Yield the most frequent causes, and where to see the rest."""
     for (verdict, cause), count in summary.causes.most_common(_CAUSES):
         yield f"{count:>6} {verdict}: {cause or 'no cause'}"
+        names = summary.examples[verdict, cause]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"       {', '.join(names[:_NAMED])}{more}"
     if summary.causes:
         yield f"  see   coreai-torch fleet report {summary.folder} -o report.html"
 

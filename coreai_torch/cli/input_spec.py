@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,27 @@ def parse(text: str) -> InputSpec:
     parts = read["sizes"].removesuffix(",").split(",") if read["sizes"] else []
     sizes = tuple(_size(part, text) for part in parts)
     return InputSpec(name, dtype, sizes, _below(dtype, read["below"], text))
+
+
+def check_sizes(specs: Sequence[InputSpec]) -> None:
+    """Raise if a name of a dynamic size has two values or two ranges."""
+    known: dict[str, Size] = {}
+    for spec in specs:
+        for size in spec.sizes:
+            before = known.setdefault(size.name, size) if size.name else size
+            if before != size:
+                what = "values" if before.size != size.size else "ranges"
+                one, other = (_written(which) for which in (before, size))
+                raise typer.BadParameter(
+                    f"the dynamic size {size.name!r} has two {what}, {one} and {other}; give "
+                    "different sizes different names"
+                )
+
+
+def _written(size: Size) -> str:
+    least, most = size.least, size.most
+    bounds = "" if least is None and most is None else f":{least}..{most}"
+    return f"{size.name}:{size.size}{bounds}"
 
 
 def _below(dtype: str, given: str | None, text: str) -> int:

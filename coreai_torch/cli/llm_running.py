@@ -101,14 +101,17 @@ def generate(
         answer({"prompt": text, "text": new}, "", as_json=True, ok=True)
 
 
-CHAT = """Talk to a bundle with its chat template; an empty line or Ctrl-D ends.
+_COMMANDS = """/reset forgets the conversation, /exit and /quit end it as an empty line does, and
+/help prints this. A message that starts with // is sent with one slash."""
+CHAT = """Talk to a bundle with its chat template; an empty line, /exit or Ctrl-D ends.
 
 \b
   coreai-torch llm chat qwen3_0_6b
   coreai-torch llm chat qwen3_0_6b --system "Answer briefly." --temperature 0.7
   echo "Why is the sky blue?" | coreai-torch llm chat qwen3_0_6b --json
 
-Each turn continues from the cache of the turns before it.
+Each turn continues from the cache of the turns before it. /reset forgets the conversation, and
+/help lists the commands.
 """
 
 
@@ -136,7 +139,15 @@ def chat(
     if system is not None:
         messages.append({"role": "system", "content": system})
     for line in _lines(interactive=not as_json and sys.stdin.isatty()):
-        messages.append({"role": "user", "content": line})
+        if line in ("/exit", "/quit"):
+            break
+        if line.startswith("/") and not line.startswith("//"):
+            if line == "/reset":
+                messages = messages[: system is not None]
+            _tell(line, quiet=as_json)
+            continue
+        message = line[1:] if line.startswith("//") else line
+        messages.append({"role": "user", "content": message})
         pieces = model.stream_chat(
             messages,
             max_new_tokens,
@@ -151,6 +162,13 @@ def chat(
         messages.append({"role": "assistant", "content": _print(pieces, quiet=as_json)})
     if as_json:
         answer({"messages": messages}, "", as_json=True, ok=True)
+
+
+def _tell(command: str, *, quiet: bool) -> None:
+    """Answer a command of a chat."""
+    known = {"/reset": "the conversation starts again", "/help": _COMMANDS}
+    if not quiet:
+        typer.echo(known.get(command, f"{command} is an unknown command; /help lists them"))
 
 
 def _lines(*, interactive: bool) -> Iterable[str]:

@@ -273,6 +273,7 @@ def bind_inputs(model: torch.nn.Module, inputs: Sequence[str]) -> Loaded:
     specs = _named([input_spec.parse(text) for text in inputs], model)
     if twice := [s.name for i, s in enumerate(specs) if s.name in {o.name for o in specs[:i]}]:
         raise typer.BadParameter(f"the input {twice[0]!r} is given more than once")
+    input_spec.check_sizes(specs)
     tensors = {s.name: s.tensor() for s in specs}
     try:
         signature = inspect.signature(model.forward)

@@ -49,6 +49,7 @@ class RunSummary:
     skipped_failed: int = 0  # skipped tasks that did not pass in an earlier run
     verdicts: Counter[str] = field(default_factory=Counter)
     causes: Counter[tuple[str, str]] = field(default_factory=Counter)  # verdict and cause
+    examples: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # tasks of each cause
     engine: Engine | None = field(default=None, repr=False)
     began: float = field(default_factory=time.monotonic)
     folder: Path = Path()
@@ -61,6 +62,7 @@ class RunSummary:
         cause = (row["verdict"], row.get("cause", ""))
         if row["verdict"] != PASS and (cause in self.causes or len(self.causes) < _CAUSES):
             self.causes[cause] += 1
+            self.examples.setdefault(cause, []).append(str(row.get("id", "")))
 
     @property
     def done(self) -> int:

@@ -34,10 +34,10 @@ def check_labels(labels: Any, ports: IOPlan) -> dict[str, list[str]]:
         texts = _texts("labels", labels)
         fits = [port for port in ports.outputs if _classes(port) == len(texts)]
         if not fits:
-            sizes = {port.name: _classes(port) for port in ports.outputs}
+            sizes = "; ".join(f"{port.name} {_shape(port)}" for port in ports.outputs)
             raise NamingError(
-                f"there are {len(texts)} labels, but the last sizes of the outputs are {sizes}\n"
-                "  try   pass one label for each element of the last axis of an output"
+                f"there are {len(texts)} labels, but no output has a last axis of this size: "
+                f"{sizes}\n  try   {_move_classes(ports, len(texts))}"
             )
         return {fits[0].name: texts}
     by_name = {port.name: port for port in ports.outputs}
@@ -50,8 +50,8 @@ def check_labels(labels: Any, ports: IOPlan) -> dict[str, list[str]]:
         texts, count = _texts(f"labels[{name!r}]", given), _classes(by_name[name])
         if count is not None and count != len(texts):
             raise NamingError(
-                f"the output {name!r} has {count} classes, but there are {len(texts)} labels\n"
-                "  try   pass one label for each element of its last axis"
+                f"the output {name!r} has {count} classes, but there are {len(texts)} labels: its "
+                f"shape is {_shape(by_name[name])}\n  try   {_move_classes(ports, len(texts))}"
             )
         found[name] = texts
     return found
@@ -64,6 +64,30 @@ def _classes(port: Output) -> int | None:
     if not isinstance(value, torch.Tensor) or not value.ndim:
         return None
     return int(value.shape[-1]) if isinstance(value.shape[-1], int) else None
+
+
+def _shape(port: Output) -> str:
+    node = port.value
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    if not isinstance(value, torch.Tensor):
+        return "(a number)"
+    sizes = [str(size) if isinstance(size, int) else "dynamic" for size in value.shape]
+    return f"[{', '.join(sizes)}]"
+
+
+def _move_classes(ports: IOPlan, count: int) -> str:
+    """Return what to do about labels that do not fit; name the axis that has their number."""
+    for port in ports.outputs:
+        node = port.value
+        value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        shape = value.shape if isinstance(value, torch.Tensor) else ()
+        for axis, size in enumerate(shape[:-1]):
+            if isinstance(size, int) and size == count:
+                return (
+                    f"return {port.name}.movedim({axis}, -1) in the model: axis {axis} has "
+                    f"{count} classes, and labels name the elements of the last axis"
+                )
+    return "pass one label for each element of the last axis of an output"
 
 
 def _texts(what: str, given: Any) -> list[str]:

@@ -44,9 +44,9 @@ def _known_change(model: torch.nn.Module) -> str:
     if not any(isinstance(m, torch.nn.TransformerEncoder) for m in model.modules()):
         return ""
     return (
-        ". In inference, the fast path of nn.TransformerEncoder sets padded positions to zero, "
+        "in inference, the fast path of nn.TransformerEncoder sets padded positions to zero, "
         "which export does not: do not use those positions, and call "
-        "torch.backends.mha.set_fastpath_enabled(False) before you convert"
+        "torch.backends.mha.set_fastpath_enabled(False) before you convert. Found because "
     )
 
 
@@ -70,9 +70,9 @@ class Search:
             return None, f"torch's run of the exported graph fails on these inputs: {reason}"
         if (changed := self._changed_by_export(failure, want)) is not None:
             return None, (
+                f"{_known_change(self.subject.reference)}"
                 "torch's run of the exported and decomposed graph differs from the model: "
                 f"{changed}; export or decomposition changed the numbers"
-                f"{_known_change(self.subject.reference)}"
             )
         allowed = self._allowed(failure, want)
         found = self._bisect(failure, want, allowed)

@@ -280,7 +280,7 @@ def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Set
     weights = _changed_weights(trials, program, options) if options.locate else ()
     search = options.locate and not weights
     divergence, found = _locate(trials, options) if search else (None, "")
-    notes = (reason, subject.note, _fallback(limits), opinion, found, _special(trials))
+    notes = (found, reason, subject.note, _fallback(limits), opinion, _special(trials))
     return Verdict(
         options.entrypoint,
         tuple(trials.done),

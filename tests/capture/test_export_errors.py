@@ -242,3 +242,24 @@ def test_long_lines_are_cut_in_the_middle():
     message = str(ConversionError(f"first {text}\n  try   second"))
     assert max(map(len, message.splitlines())) <= 500
     assert message.endswith("  try   second\n  code  CAT101")
+
+
+class Variadic(nn.Module):
+    def forward(self, a, *others):
+        return a + others[0] + others[1]
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ({0: Dim("n")}, {0: Dim("n")}, {0: Dim("n")}),
+        {"a": {0: Dim("n")}, "others": [{0: Dim("n")}, {0: Dim("n")}]},
+        {"a": {0: Dim("n")}, "b": None, "c": None},
+    ],
+    ids=["flat", "a list", "other names"],
+)
+def test_sizes_of_variadic_arguments_are_one_tuple(shapes):
+    with pytest.raises(ExportError, match=r"pass {'a': None, 'others': \(None, None,\)}"):
+        convert(Variadic(), (X, X, X), dynamic_shapes=shapes)
+    right = {"a": {0: Dim("n")}, "others": ({0: Dim("n")}, {0: Dim("n")})}
+    convert(Variadic(), (X, X, X), dynamic_shapes=right, verify=False)

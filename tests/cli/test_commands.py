@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 from cli.shell import saved
@@ -146,6 +147,15 @@ def test_wrong_usage_exits_with_2_and_shows_example(shell):
         ),
         (("convert", "models.py:net", "-o", "n.aimodel"), "missing a required argument: 'x'"),
         (("check", "models.py:net", "-i", "x=f32[n:1,4]"), "torch fixes an example size"),
+        (("check", "models.py:net", "-i", "x=f32[n:4,n:3]"), "'n' has two values, n:4 and n:3"),
+        (
+            ("check", "models.py:net", "-i", "x=f32[n:4:1..8,4]", "-i", "scale=f32[n:4,1]"),
+            "'n' has two ranges, n:4:1..8 and n:4",
+        ),
+        (
+            ("convert", "models.py:net", "-o", "n.aimodel", "-i", "x=f32[2,4]", "--target", "tpu"),
+            "'tpu' is an unknown target; pass one of neural_engine",
+        ),
         (("check", "models.py:none"), "has no 'none'"),
         (("check", "models.py:number"), "returned an int; a factory returns an nn.Module"),
         (("check", "nothing"), "neither a .pt2 nor module:factory"),
@@ -161,6 +171,16 @@ def test_wrong_usage_exits_with_2_and_shows_example(shell):
         found = shell(*arguments)
         assert found.code == 2, arguments
         assert message in " ".join(found.err.split()) + " ".join(found.out.split()), arguments
+
+
+def test_a_dry_run_checks_the_numbers_and_writes_nothing(shell):
+    given = ("convert", "models.py:net", "-i", "x=f32[2,4]", "-o", "dry.aimodel", "--dry-run")
+    result = shell(*given, "--json")
+    assert (result.code, result.json["dry_run"], result.json["verified"]) == (0, True, True)
+    assert result.json["output"] == "dry.aimodel"
+    assert result.json["ops"] > 0
+    assert "dry.aimodel (not written): " in shell(*given).out
+    assert not Path("dry.aimodel").exists()
 
 
 def test_json_errors(shell):

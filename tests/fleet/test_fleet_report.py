@@ -223,7 +223,9 @@ def test_run_command_prints_the_most_frequent_causes(tmp_path, capsys, monkeypat
     assert printed.out.splitlines() == [
         "out: 3 tasks: 3 error",
         "     2 error: ValueError: no weights of size 2",
+        "       bb, cc",
         "     1 error: ValueError: no weights of size 1",
+        "       a",
         "  see   coreai-torch fleet report out -o report.html",
     ]
     code, printed = _code(capsys, "run", "plan.json", "-o", "out", "--retry", "failed", "--json")
@@ -231,4 +233,5 @@ def test_run_command_prints_the_most_frequent_causes(tmp_path, capsys, monkeypat
         "verdict": "error",
         "cause": "ValueError: no weights of size 2",
         "tasks": 2,
+        "ids": ["bb", "cc"],
     }

@@ -47,6 +47,21 @@ def test_chat_answers_each_line(run, llama_bundle, monkeypatch):
     assert messages[4]["content"] == model.chat(messages[:4], 8)
 
 
+def test_chat_obeys_commands(run, llama_bundle, monkeypatch):
+    lines = "Hi\n/help\n/nothing\n/reset\n//More\n/exit\nnever read\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    code, out, _ = run("chat", llama_bundle.path, "--system", "Be brief", "-n", 2, "--json")
+    messages = json.loads(out)["messages"]
+    assert code == 0
+    assert [one["role"] for one in messages] == ["system", "user", "assistant"]
+    assert messages[1]["content"] == "/More"
+    monkeypatch.setattr("sys.stdin", io.StringIO("/help\n/nothing\n/reset\n/quit\n"))
+    code, out, _ = run("chat", llama_bundle.path)
+    assert "/reset forgets the conversation" in out
+    assert "/nothing is an unknown command" in out
+    assert "the conversation starts again" in out
+
+
 def test_bench_measures_prompt_and_decoding(run, llama_bundle):
     sizes = ["--prompt", 8, "--tokens", 3, "--trials", 2]
     code, out, _ = run("bench", llama_bundle.path, *sizes, "--json")

@@ -74,6 +74,29 @@ def test_labels_and_metadata_are_read_back(tmp_path):
     assert coreai_torch.read_metadata(program) == program.metadata
 
 
+class Segmenter(nn.Module):
+    def forward(self, x):
+        return x[:, :2] * 2
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_labels_of_another_axis_are_told_where_it_is(named):
+    rows = None if named else {"x": {3: torch.export.Dim("width", min=2, max=64)}}
+    labels = ["cat", "dog"]
+    with pytest.raises(errors.NamingError) as raised:
+        coreai_torch.convert(
+            Segmenter(),
+            (torch.ones(1, 3, 8, 16),),
+            dynamic_shapes=rows,
+            output_names=["logits"],
+            labels=labels if not named else {"logits": labels},
+            verify=False,
+        )
+    text = str(raised.value)
+    assert ("[1, 2, 8, 16]" if named else "[1, 2, 8, dynamic]") in text
+    assert "return logits.movedim(1, -1) in the model: axis 1 has 2 classes" in text
+
+
 @pytest.mark.parametrize(
     "labels", [["a", "b", "c"], {"scores": ["a"]}, {"other": ["a", "b"]}, "ab"]
 )

@@ -48,8 +48,10 @@ class PaddedEncoder(nn.Module):
 
 def test_padding_of_a_transformer_encoder_names_the_path_that_has_other_numbers():
     args = torch.randn(2, 4, 8), torch.arange(4) >= torch.tensor([[4], [2]])
-    with pytest.raises(VerificationError, match=r"mha.set_fastpath_enabled\(False\)"):
+    with pytest.raises(VerificationError, match=r"mha.set_fastpath_enabled\(False\)") as raised:
         coreai_torch.convert(PaddedEncoder().eval(), args)
+    first = raised.value.verdict.notes[0]
+    assert first.startswith("in inference, the fast path of nn.TransformerEncoder sets padded")
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         coreai_torch.convert(PaddedEncoder().eval(), args)
