@@ -56,8 +56,7 @@ def build(dtype):
 def steps_of_bundle(model, tokenizer, folder, compression="none"):
     """Return functions that decode after a prompt with a bundle: as loaded, and as written."""
     from coreai_torch import llm
-    from coreai_torch.llm.bundle.host_loading import fast_loading
-    from coreai_torch.llm.bundle.opening import open_bundle
+    from coreai_torch.llm.bundle.opening import fast_loading, open_bundle
     from coreai_torch.llm.bundle.runtime import Sequence
 
     path = Path(folder) / f"bundle_{compression}"

@@ -16,11 +16,10 @@ from coreai.runtime import AIModelAssetMetadata, _AIModelAsset
 from ..errors import ConversionError, NativeError, OverwriteError, SaveError
 from ..sandbox.step import run_step
 from . import resources, space
-from .growing_file import GrowingFile
 from .metadata import metadata_text
 from .mlir_module import mlir_module_of, optimize, strip
 from .replacing import ASSET, check_replaceable, replacing
-from .resources import read_steadily
+from .resources import GrowingFile, read_steadily
 from .states import OPTIMIZES_ON_REQUEST, find_graph, restore_handles, set_shapes
 from .summary import summarize
 

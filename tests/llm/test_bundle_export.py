@@ -12,8 +12,13 @@ from tiny_tokenizer import END, END_TURN, SPECIAL, TEMPLATE, tiny_tokenizer
 from coreai_torch import llm
 from coreai_torch.errors import ConversionError, OverwriteError
 from coreai_torch.llm.bundle.runtime import BundleRuntime, Sequence
-from coreai_torch.llm.bundle.stops import extra_stops, fold_stops
-from coreai_torch.llm.bundle.tokenizer_folder import engine_stops, load_tokenizer, mid_turn
+from coreai_torch.llm.bundle.tokenizer_folder import (
+    engine_stops,
+    extra_stops,
+    fold_stops,
+    load_tokenizer,
+    mid_turn,
+)
 
 
 def test_bundle_contains_the_three_parts(llama_bundle):

@@ -21,10 +21,9 @@ from coreai_torch.asset.worker import to_numpy
 from coreai_torch.compression import memory
 from coreai_torch.errors import ConversionError
 from coreai_torch.ir.build import Build
-from coreai_torch.llm.bundle import host_loading
-from coreai_torch.llm.bundle.host_loading import fast_loading
+from coreai_torch.llm.bundle import opening
 from coreai_torch.llm.bundle.metadata import KEYS, VALUES
-from coreai_torch.llm.bundle.opening import open_bundle
+from coreai_torch.llm.bundle.opening import fast_loading, open_bundle
 from coreai_torch.llm.bundle.runtime import Sequence
 from coreai_torch.numerics.arrays import array, tensor
 from coreai_torch.targets.linux_loading import edits, states
@@ -198,7 +197,7 @@ def test_program_that_does_not_compile_runs_as_written(llama_bundle, monkeypatch
     async def fail(*_):
         raise ConversionError("the edited program does not compile: broken")
 
-    monkeypatch.setattr(host_loading, "load_edited", fail)
+    monkeypatch.setattr(opening, "load_edited", fail)
     with pytest.warns(UserWarning, match="runs as it is written: .* broken"):
         model = llm.load(llama_bundle.path)
     assert model.generate(torch.tensor([[5, 6]]), 2).shape == (1, 4)

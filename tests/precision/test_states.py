@@ -8,7 +8,7 @@ from torch import nn
 
 from coreai_torch import get_decomp_table
 from coreai_torch.precision import to_half
-from coreai_torch.precision.accumulators import accumulators
+from coreai_torch.precision.defaults import accumulators
 
 X = torch.rand(4, 8, generator=torch.Generator().manual_seed(0)) + 0.5
 

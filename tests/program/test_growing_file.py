@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 
-from coreai_torch.asset.growing_file import GrowingFile
+from coreai_torch.asset.resources import GrowingFile
 
 PARTS = [bytes([number]) * 300_000 for number in range(8)]
 

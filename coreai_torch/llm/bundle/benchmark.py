@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ...errors import GenerationError
 from ...stopwatch import Stopwatch
-from .host_loading import fast_loading
-from .opening import open_bundle
+from .opening import fast_loading, open_bundle
 from .reference import random_tokens
 from .runtime import Sequence
 

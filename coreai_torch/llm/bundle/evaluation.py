@@ -18,9 +18,8 @@ from torch import Tensor
 from ...errors import GenerationError
 from ...progress import progress
 from .eval_tasks import Question, read_task
-from .host_loading import fast_loading
 from .model_folder import load_model
-from .opening import open_bundle
+from .opening import fast_loading, open_bundle
 from .prompt_cache import fingerprint, folder_hash
 from .reference import eager_logits, with_cache
 from .runtime import BundleRuntime

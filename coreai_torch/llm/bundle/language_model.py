@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ...errors import GenerationError
 from . import prompt_cache as cache_file
-from .host_loading import fast_loading
 from .metadata import GENERATION_KEY, BundleMetadata
-from .opening import open_bundle
+from .opening import fast_loading, open_bundle
 from .prompts import Prompt, cut_at, only, read_messages, read_prompt
 from .request_options import check_seed, check_text_options, generate_arguments, stop_texts
 from .streaming import stream_text
