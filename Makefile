@@ -6,7 +6,7 @@ CONSTRAINTS := constraints.txt
 TORCHVISION := 0.28.0
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: clients rewrites demo test check-pages test-newest op test-plain-torch lint sweep bench bench-ops bench-forms forms model-sizes mutants docs clean matrix matrix-quick zoo precision
+.PHONY: clients rewrites demo test check-pages test-newest op test-plain-torch lint sweep bench bench-ops bench-forms forms model-sizes mutants docs clean matrix matrix-quick zoo transformers precision
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -73,6 +73,10 @@ forms: $(VENV)/.test                    ## ops of models and calls, beside the p
 
 zoo: $(VENV)/.test                      ## every model of the zoo as a fleet run, into docs/models.md
 	$(BIN)/python tests/models/page.py --all
+
+# Continues an interrupted run. MODES="forward dynamic" runs some modes, WORKERS=1 one task at a time.
+transformers: $(VENV)/.test             ## the zoo through transformers.exporters into docs/transformers.md
+	$(BIN)/python -W ignore tests/integrations/transformers_page.py --all
 
 precision: $(VENV)/.test                ## half precision on whole models into docs/precision.md
 	$(BIN)/python tests/precision/half_models.py

@@ -206,7 +206,8 @@ SECTIONS = (
         "Models of transformers",
         "coreai_torch.integrations.transformers",
         "The backend `coreai` of `transformers.exporters`: [guide](transformers-guide.md).",
-        ("CoreAIExporter", "CoreAIConfig", "CoreAIModelRunner", "generate", "register"),
+        ("CoreAIExporter", "CoreAIConfig", "CoreAIModelRunner", "CoreAIQuantizer", "generate")
+        + ("register",),
     ),
     Section(
         "Validator",

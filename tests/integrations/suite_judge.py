@@ -111,7 +111,36 @@ def _export(model: Any, inputs: dict[str, Any], mode: str) -> None:
     config = CoreAIConfig(dynamic=mode == "dynamic", verify=False)
     exported = CoreAIExporter().export(model, given, config)
     call = {n: v for n, v in copy.deepcopy(given).items() if v is not None}
-    compare(exported(**call), want)
+    try:
+        compare(exported(**call), want)
+    except AssertionError as error:
+        if "integers differ" not in str(error) or not _is_tie(model, copy.deepcopy(inputs)):
+            raise
+    other = longer(inputs) if mode == "dynamic" else None
+    if other is not None:
+        with torch.no_grad():
+            want = model(**copy.deepcopy(other))
+        compare(exported(**other), want)
+
+
+def _is_tie(model: Any, inputs: dict[str, Any]) -> bool:
+    """Return whether the verification finds equal scores behind other integers."""
+    from coreai_torch.integrations.transformers import CoreAIConfig, CoreAIExporter
+
+    program = CoreAIExporter().export(model, inputs, CoreAIConfig()).program
+    return any(error.ties for trial in program.verdict.trials for error in trial.outputs)
+
+
+def longer(inputs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return inputs with three more tokens, if all are tokens or masks `[batch, length]`."""
+    import torch
+
+    tensors = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
+    sizes = {tuple(value.shape) for value in tensors.values()}
+    whole = all(not value.is_floating_point() for value in tensors.values())
+    if len(sizes) != 1 or len(next(iter(sizes))) != 2 or not whole:
+        return None
+    return {**inputs, **{n: torch.cat([v, v[:, :3]], 1) for n, v in tensors.items()}}
 
 
 def compare(got: Any, want: Any) -> None:

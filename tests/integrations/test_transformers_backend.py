@@ -18,10 +18,11 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from transformers.exporters import AutoExportConfig, AutoHfExporter, ExportedModel
 from transformers.exporters.utils import decompose_for_generation
 
-from coreai_torch.errors import NamingError, RunError
+from coreai_torch.errors import ConversionError, NamingError, RunError
 from coreai_torch.integrations.transformers import (
     CoreAIConfig,
     CoreAIExporter,
+    CoreAIQuantizer,
     generate,
     register,
 )
@@ -263,6 +264,30 @@ def test_compressed_and_half_precision_parts_are_verified(llama):
     assert got.dtype == want.dtype
     assert (got - want).abs().max() < 0.02 * want.abs().max()
     assert not torch.equal(got, want)
+
+
+def test_our_quantizer_calibrates_each_part(llama):
+    quantizer = CoreAIQuantizer("int4", [tokens()], method="gptq", skip="lm_head")
+    config = dataclasses.replace(QUICK, quantizer=quantizer)
+    found = CoreAIExporter().export_for_generation(llama, tokens(), config)
+    for part in found.components.values():
+        assert "blockwise_shift_scale" in str(part.program)
+    assert not any("weight_data" in name for name, _ in llama.named_buffers())  # a copy changed
+    both = dataclasses.replace(config, compression="int8")
+    with pytest.raises(ConversionError, match="quantizer"):
+        CoreAIExporter().export(llama, tokens(), both)
+
+
+@pytest.mark.slow
+def test_quantizers_of_the_graph_are_applied(llama):
+    x86 = pytest.importorskip("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
+    from transformers.exporters import PT2EQuantizer
+
+    scheme = x86.get_default_x86_inductor_quantization_config()
+    quantizer = PT2EQuantizer(x86.X86InductorQuantizer().set_global(scheme), [tokens()])
+    found = CoreAIExporter().export(llama, tokens(), CoreAIConfig(quantizer=quantizer))
+    assert "coreai.quantize" in str(found.program)
+    assert found.program.verdict
 
 
 def test_configs_may_differ_by_component(llama):

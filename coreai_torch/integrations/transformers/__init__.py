@@ -11,6 +11,14 @@ if find_spec("transformers") is None or find_spec("transformers.exporters") is N
 from .config import CoreAIConfig
 from .exporter import CoreAIExporter, register
 from .generation import generate
+from .quantizer import CoreAIQuantizer
 from .runner import CoreAIModelRunner
 
-__all__ = ["CoreAIConfig", "CoreAIExporter", "CoreAIModelRunner", "generate", "register"]
+__all__ = [
+    "CoreAIConfig",
+    "CoreAIExporter",
+    "CoreAIModelRunner",
+    "CoreAIQuantizer",
+    "generate",
+    "register",
+]

@@ -19,10 +19,11 @@ from transformers.exporters.base import EXPORT_MANIFEST_FILE
 from transformers.exporters.configs import DynamoConfig
 from transformers.exporters.exporter_dynamo import DynamoExporter
 
-from ... import TorchConverter, compress, convert, prepare
+from ... import TorchConverter, convert, prepare
 from ...errors import ConversionError
 from ...torch_compat import pytree
 from .config import FORMAT, CoreAIConfig
+from .quantizer import CoreAIQuantizer
 from .runner import CoreAIModelRunner
 from .structure import KEY, Recorder, Result, Structure, names_of_leaves
 
@@ -59,9 +60,7 @@ class CoreAIExporter(DynamoExporter):  # type: ignore[misc]  # mypy does not fol
         config: CoreAIConfig,
     ) -> tuple[AIProgram, Any]:
         """Export, convert and verify one graph; return it with its metadata."""
-        if config.compression is not None:
-            model = copy.deepcopy(model)
-            compress(model, config.compression)
+        model = _compressed(model, sample_inputs, config)
         recorder = Recorder()
         found: list[Any] = []
         given: Any = super()
@@ -108,8 +107,25 @@ def register() -> None:
         auto.register_backend(CoreAIExporter, CoreAIModelRunner)
 
 
+def _compressed(
+    model: torch.nn.Module, inputs: MutableMapping[str, Any], config: CoreAIConfig
+) -> torch.nn.Module:
+    """Return a compressed copy of a model, or the model itself."""
+    quantizer = config.quantizer
+    if config.compression is not None:
+        if quantizer is not None:
+            raise ConversionError("compression and quantizer are given\n  try   pass one of them")
+        quantizer = CoreAIQuantizer(config.compression)
+    if quantizer is None or quantizer.quantizes_fx_graph:
+        return model
+    quantizer.validate_environment(config.export_format)
+    copied: torch.nn.Module = quantizer.quantize(copy.deepcopy(model), dict(inputs), FORMAT)
+    return copied
+
+
 def _for_dynamo(config: CoreAIConfig) -> DynamoConfig:
     """Return the options of the export alone; quantizers of the FX graph accept its format."""
+    quantizer = config.quantizer
     return DynamoConfig(
         dynamic=config.dynamic,
         strict=config.strict,
@@ -117,7 +133,7 @@ def _for_dynamo(config: CoreAIConfig) -> DynamoConfig:
         prefer_deferred_runtime_asserts_over_guards=(
             config.prefer_deferred_runtime_asserts_over_guards
         ),
-        quantizer=config.quantizer,
+        quantizer=quantizer if quantizer is not None and quantizer.quantizes_fx_graph else None,
     )
 
 
