@@ -20,6 +20,7 @@ from . import (
     check,
     compress,
     convert,
+    device_check,
     diff,
     doctor,
     fleet,
@@ -70,6 +71,7 @@ for _command in (
     inspect,
     lint,
     place,
+    device_check,
     report,
     run,
     bench,
@@ -81,9 +83,9 @@ for _command in (
     doctor,
 ):
     _name = _command.__name__.rpartition(".")[2]
-    app.command(_name, help=_command.HELP, no_args_is_help=_name not in ("ops", "doctor"))(
-        with_verbosity(getattr(_command, _name))
-    )
+    app.command(
+        _name.replace("_", "-"), help=_command.HELP, no_args_is_help=_name not in ("ops", "doctor")
+    )(with_verbosity(getattr(_command, _name)))
 app.command(
     "generate", help=llm_running.GENERATE.replace("llm generate", "generate"), no_args_is_help=True
 )(with_verbosity(llm_running.generate))

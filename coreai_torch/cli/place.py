@@ -23,11 +23,13 @@ HELP = """Estimate which compute unit runs each op, and where the work changes u
   coreai-torch place models.py:net -i "x=f16[1,3,224,224]" --max-regions 1
   coreai-torch place net.aimodel --target gpu --json
   coreai-torch place net.aimodel --against plan.json
+  coreai-torch place --against kit.json
 
 A region is a run of ops on one unit; each border between regions costs time. The rules come from
 public reports, which the output names; this project measured none of them on a device. With
 --max-regions the exit code is 1 if there are more. --against compares the estimate with the units
-that a device chose: the JSON of ComputePlan.to_dict.
+that a device chose: the JSON of ComputePlan.to_dict; without a model, it shows what
+coreai-torch device-check found.
 """
 
 
@@ -44,20 +46,23 @@ def place(
         typer.Argument(
             help="An .aimodel, an exported program (.pt2), or file.py:factory.", show_default=False
         ),
-    ],
+    ] = "",
     inputs: Inputs = None,
     target: Annotated[Unit, typer.Option(help="The unit to run on.")] = Unit.NEURAL_ENGINE,
     max_regions: Annotated[
         int | None, typer.Option(help="Exit with 1 if a function has more regions.", min=0)
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="A compute plan as JSON, of the same asset.")
+        Path | None, typer.Option(help="A compute plan of the same asset, or a kit, as JSON.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Estimate the placement."""
     from ..targets import placement
 
+    if not model:
+        _show_kit(against, as_json=as_json)
+        return
     found = placement(program_of(model, inputs or ()), str(target))
     ok = max_regions is None or found.regions <= max_regions
     data, lines = found.to_dict(), list(_describe(model, found))
@@ -66,6 +71,19 @@ def place(
         data["against"] = [row.to_dict() for row in rows]
         lines += ["", *_table(rows, str(against))]
     answer(data, lines, as_json=as_json, ok=ok)
+
+
+def _show_kit(path: Path | None, *, as_json: bool) -> None:
+    """Print the tables of a kit."""
+    from ..device_check.kit import Kit
+    from ..device_check.tables import lines, outcomes, rules
+
+    if path is None:
+        raise typer.BadParameter("a model is missing; try  coreai-torch place net.aimodel")
+    kit = Kit.read(path)
+    found = rules(kit)
+    data = {"outcomes": outcomes(kit), "against": [row.to_dict() for row in found]}
+    answer(data, lines(kit, found), as_json=as_json, ok=True)
 
 
 def _against(found: Placement, path: Path) -> list[Said]:

@@ -52,3 +52,15 @@ def test_place_is_compared_with_a_plan(shell, tmp_path):
     assert (rows["none"]["right"], rows["none"]["wrong"]) == (len(ops) - 1, 0)
     text = shell("place", "net.aimodel", "--against", "plan.json").out
     assert "PLACE06     0 right    1 wrong  group norm" in text
+
+
+def test_a_device_check_writes_a_kit_that_place_reads(shell, tmp_path):
+    result = shell("device-check", "--only", "PLACE13", "--runs", "1", "-o", "kit.json", "--json")
+    assert result.code == 0
+    assert {row["form"] for row in result.json["outcomes"]} == {"plain", "rewritten"}
+    shown = shell("place", "--against", "kit.json")
+    assert shown.code == 0
+    assert "PLACE13  silu" in shown.out
+    assert "no compute plan was recorded" in shown.out
+    assert shell("place").code == 2
+    assert shell("device-check", "--only", "nothing").code == 2
