@@ -1,14 +1,20 @@
 """Limits that need no error analysis: what is nearer to torch than these is right.
 
-They are relative to the values around an element, which have errors of about the same size. A
-result beyond them is not wrong, but needs the analysis.
+They are relative to the values around an element, which have errors of about the same size. Behind
+a long chain of ops that round, single elements may be further, as those of a normal distribution
+are, if most are much nearer. A result beyond these limits is not wrong, but needs the analysis.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import torch
 import torch.fx as fx
 
+from ..ir.types import narrow
 from ..torch_compat import pytree
 from .compare import Allowed, widen
 from .rounding import Kind, is_float, kind_of
@@ -16,6 +22,62 @@ from .tolerance import STRICT
 
 _ROUNDING = (Kind.ROUNDED, Kind.SUM, Kind.GENERAL)
 _RARE = 64  # of n values, k may be smaller than k / (64 n) of those around them
+_FURTHEST = 5.0  # times the limit that single elements behind a long chain of ops may be
+_TYPICAL = 0.5  # of the limit: the root mean square of such a result's errors
+_TAIL = 16.0  # times the median: none of a million normal numbers is further than 8 times
+_MANY = 1024  # elements of a channel that has its own median
+_DIGITS = {torch.float32, torch.complex64}  # whose limits are several units
+
+
+@dataclass(frozen=True)
+class StrictLimit:
+    """The limits of one result; `growth` is how many times as far single elements may be."""
+
+    allowed: Allowed
+    growth: float = 1.0
+
+    @classmethod
+    def of(cls, want: torch.Tensor, chain: int) -> StrictLimit:
+        """Return the limits of a result behind a chain of ops that round, or of none."""
+        want = want.to(narrow(want.dtype))
+        growth = math.sqrt(chain) / 2 if want.dtype in _DIGITS else 1.0
+        allowed = strictly(want, computed=chain > 0)
+        return cls(allowed, min(_FURTHEST, max(1.0, growth)))
+
+    def accepting(self, got: torch.Tensor, want: torch.Tensor) -> Allowed | None:
+        """Return the limits that accept a result, or None."""
+        want = want.detach().to(narrow(want.dtype))
+        if got.dtype != want.dtype or got.shape != want.shape:
+            return None
+        a, b, limit = widen(got), widen(want), self.allowed.error
+        error = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
+        share = error / limit.where(
+            error > 0, torch.ones_like(limit)
+        )  # infinite where limits are 0
+        most = float(share.max()) if share.numel() else 0.0
+        if most <= 1:
+            return self.allowed
+        if most <= self.growth and _is_spread(share):  # NaN is not
+            return Allowed(self.growth * limit)
+        return None
+
+
+def _is_spread(share: torch.Tensor) -> bool:
+    """Return whether errors, as shares of their limits, are those of rounding in all elements.
+
+    Wrong elements are further than most others, in their channel too.
+    """
+    if float(share.square().mean()) > _TYPICAL**2:
+        return False
+    typical = share.median()
+    for axis, length in enumerate(share.shape):
+        if length > 1 and share.numel() // length >= _MANY:
+            channels = share.movedim(axis, 0).reshape(length, -1)
+            if float(channels.square().mean(1).max()) > 1:
+                return False
+            sizes = [-1 if a == axis else 1 for a in range(share.dim())]
+            typical = torch.maximum(typical, channels.median(1).values.reshape(sizes))
+    return bool((share <= _TAIL * typical).all())
 
 
 def strictly(want: torch.Tensor, *, computed: bool) -> Allowed:
@@ -53,17 +115,21 @@ def _has_small_values_of_their_own(ratio: torch.Tensor) -> bool:
     return bool((small * _RARE * ratio.numel() < rank).any())
 
 
-def computed_nodes(graph: fx.Graph) -> set[fx.Node]:
-    """Return the nodes whose elements were all rounded, rather than moved or selected."""
-    computed: set[fx.Node] = set()
+def computed_nodes(graph: fx.Graph) -> Mapping[fx.Node, int]:
+    """Return the nodes whose elements were all rounded, rather than moved or selected.
+
+    Each has the length of the longest chain of ops that round before it.
+    """
+    chains: dict[fx.Node, int] = {}
     for node in graph.nodes:
         if node.op == "call_function" and _has_floats(node):
             operands = [n for n in node.all_input_nodes if _has_floats(n)]
-            keeps = bool(operands) and computed.issuperset(operands)
+            keeps = bool(operands) and all(n in chains for n in operands)
             kind = _kind(node)
             if kind in _ROUNDING or (kind is Kind.EXACT and keeps):
-                computed.add(node)
-    return computed
+                before = max((chains.get(n, 0) for n in operands), default=0)
+                chains[node] = before + (kind in _ROUNDING)
+    return chains
 
 
 def _kind(node: fx.Node) -> Kind | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,14 +26,16 @@ from ..numerics.judged import (
 )
 from ..numerics.one_op import allowed_of
 from ..numerics.output_error import OutputError
-from ..numerics.strict import computed_nodes, strictly
+from ..numerics.strict import StrictLimit, computed_nodes
 from ..numerics.tolerance import graph_limits
+from ..numerics.tolerance import limits as table_limits
 from .float64_reference import ExactCall, run_exact
 from .subject import ReferenceCall, Subject
 from .unjudged import Unjudged, explained, losing_op
 
 _SLOW = 0.1  # seconds of a call in torch from which on there are few noisy runs
 _FEW = 2
+_ANALYSIS = 10.0  # times as long as a call
 _LARGE = 4 << 30  # bytes of weights that are not copied to float64
 Feed = dict[fx.Node, Any]
 NodeLimits = dict[fx.Node, Allowed]
@@ -48,6 +51,10 @@ def feed_of(subject: Subject, call: ReferenceCall) -> Feed:
     return feed
 
 
+class TooSlowError(Exception):
+    """A result that is not far off needs an analysis that there is no time for."""
+
+
 @dataclass(frozen=True)
 class ResultLimits:
     """The limits of the results of one call."""
@@ -55,6 +62,14 @@ class ResultLimits:
     outputs: list[Allowed]
     states: list[Allowed]
     is_analyzed: bool = False  # else the limits are those of a table, or of the user
+
+
+@dataclass(frozen=True)
+class StrictLimits:
+    """Limits of the results of one call that need no analysis: what is within them is right."""
+
+    outputs: list[StrictLimit]
+    states: list[StrictLimit]
 
 
 @dataclass
@@ -68,10 +83,14 @@ class CallLimits:
     calls: Sequence[ReferenceCall]
     step: int
     find: Callable[[], list[ResultLimits]] = field(repr=False)
-    strict: ResultLimits | None = field(default=None, repr=False)  # what is within these is right
+    strict: StrictLimits | None = field(default=None, repr=False)
     find_precise: Callable[[], list[ResultLimits]] | None = field(default=None, repr=False)
     device: str = "cpu"
+    seconds: float = math.inf  # for an analysis
     _exact: list[ExactCall | None] = field(default_factory=list, repr=False)  # empty: unknown
+    _known: dict[tuple[int, bool], tuple[torch.Tensor, OutputError]] = field(
+        default_factory=dict, repr=False
+    )  # the last result of each output or state
 
     @property
     def call(self) -> ReferenceCall:
@@ -95,12 +114,21 @@ class CallLimits:
         return tuple(self._compare(name, got[name], at, states) for at, name in enumerate(names))
 
     def _compare(self, name: str, got: torch.Tensor, at: int, states: bool) -> OutputError:
+        """Compare a result, unless the last variant of the program gave the same numbers."""
+        last, error = self._known.get((at, states), (None, None))
+        if error is None or last is None or last.dtype != got.dtype or not torch.equal(last, got):
+            error = self._judge(name, got, at, states)
+            self._known[at, states] = got, error
+        return replace(error, name=name)
+
+    def _judge(self, name: str, got: torch.Tensor, at: int, states: bool) -> OutputError:
         want = (self.call.states if states else self.call.outputs)[at]
         if self.strict is not None:
             within = (self.strict.states if states else self.strict.outputs)[at]
-            error = compare(name, got, want, within)
-            if error.ok or error.problem:
-                return error
+            if (accepting := within.accepting(got, want)) is not None:
+                return compare(name, got, want, accepting)
+            if _ANALYSIS * self.call.seconds > self.seconds and _is_near(got, want):
+                raise TooSlowError
         allowed = (self.states if states else self.outputs)[at]
         error = compare(name, got, want, allowed)
         if error.ok or error.problem:
@@ -187,6 +215,12 @@ class CallLimits:
         return self._exact[0]
 
 
+def _is_near(got: torch.Tensor, want: torch.Tensor) -> bool:
+    """Return whether a result is within the limits of the table of dtypes."""
+    want = want.to(narrow(want.dtype))
+    return compare("", got, want, table_limits()).ok
+
+
 def result_nodes(subject: Subject) -> list[fx.Node]:
     """Return the nodes of the outputs and of the written states."""
     values = [*(o.value for o in subject.plan.outputs), *(s.written for s in subject.plan.states)]
@@ -202,8 +236,12 @@ class ErrorLimits:
     device: str = "cpu"
     problem: str = ""  # why the analysis failed, if it did
 
-    def of(self, calls: Sequence[ReferenceCall]) -> list[CallLimits]:
-        """Return the limits of consecutive calls on one state."""
+    def of(self, calls: Sequence[ReferenceCall], seconds: float = math.inf) -> list[CallLimits]:
+        """Return the limits of consecutive calls on one state.
+
+        A comparison raises `TooSlowError` if it needs an analysis that takes more `seconds`, and if
+        the result is near torch's.
+        """
         find = functools.cache(lambda: self._limits(calls))
         precise = strict = None
         if self.tolerance is None and self._loses_digits:  # equal numbers may have lost digits too
@@ -212,7 +250,8 @@ class ErrorLimits:
         for step, call in enumerate(calls):
             if self.tolerance is None and precise is None:
                 strict = self._strict(call)
-            limits.append(CallLimits(self.subject, calls, step, find, strict, precise, self.device))
+            own = CallLimits(self.subject, calls, step, find, strict, precise, self.device, seconds)
+            limits.append(own)
         return limits
 
     def _limits(self, calls: Sequence[ReferenceCall]) -> list[ResultLimits]:
@@ -230,15 +269,21 @@ class ErrorLimits:
         return bool(losing_ops(self.subject.exported))
 
     @functools.cached_property
-    def _computed(self) -> set[fx.Node]:
+    def _computed(self) -> Mapping[fx.Node, int]:
         return computed_nodes(self.subject.exported.graph)
 
-    def _strict(self, call: ReferenceCall) -> ResultLimits:
+    def _strict(self, call: ReferenceCall) -> StrictLimits:
         """Return limits that need no analysis."""
-        plan, computed = self.subject.plan, self._computed
-        return ResultLimits(
-            [_strictly(w, o.value in computed) for o, w in _zip(plan.outputs, call.outputs)],
-            [_strictly(w, s.written in computed) for s, w in _zip(plan.states, call.states)],
+        plan, chains = self.subject.plan, self._computed
+        return StrictLimits(
+            [
+                StrictLimit.of(w, _chain(chains, o.value))
+                for o, w in _zip(plan.outputs, call.outputs)
+            ],
+            [
+                StrictLimit.of(w, _chain(chains, s.written))
+                for s, w in _zip(plan.states, call.states)
+            ],
         )
 
     def of_nodes(self, call: ReferenceCall, want: Mapping[fx.Node, torch.Tensor]) -> NodeLimits:
@@ -279,8 +324,8 @@ def _zip(ports: Sequence[Any], values: Sequence[torch.Tensor]) -> Any:
     return zip(ports, values, strict=True)
 
 
-def _strictly(want: torch.Tensor, computed: bool) -> Allowed:
-    return strictly(want.to(narrow(want.dtype)), computed=computed)
+def _chain(chains: Mapping[fx.Node, int], value: Any) -> int:
+    return chains.get(value, 0) if isinstance(value, fx.Node) else 0
 
 
 def _allowed(found: Mapping[fx.Node, Lanes], value: Any, want: torch.Tensor) -> Allowed:

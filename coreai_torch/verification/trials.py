@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from . import ports
 from .draws import Draw
 from .extremes import ops_at_extremes
 from .isolation import Arrays
-from .limits import CallLimits, ErrorLimits
+from .limits import CallLimits, ErrorLimits, TooSlowError
 from .runner import Engine, Runner
 from .subject import ReferenceCall, Subject
 from .undefined_results import undefined_ops
@@ -94,10 +95,12 @@ class Trials:
     ) -> None:
         """Try draws until one fails or the time limit is reached; the first is always tried.
 
-        The `variants` are loaded and run at the same time; `True` is the optimized program. If a
-        call of the first draw is slow, `instead` loads a runner for the other draws.
+        With `instead`, the limit does not count the first, and no draw that would exceed it is
+        tried. The `variants` are loaded and run at the same time; `True` is the optimized program.
+        If a call of the first draw is slow, `instead` loads a runner for the other draws.
         """
         watch = Stopwatch()
+        quick, expected = instead is not None, 0.0  # seconds of a draw
         with ExitStack() as stack:
             inline = start.engine is Engine.TORCH  # modes of torch belong to this thread
             pool: Executor = stack.enter_context(
@@ -106,24 +109,30 @@ class Trials:
             loading = {o: pool.submit(start, optimize=o) for o in variants}
             loaded: dict[bool, Loaded] | None = None
             for number, draw in enumerate(draws):
-                if number and self._skip(draw, watch):
+                if number and self._skip(draw, watch.seconds + expected):
                     continue
+                reference = Stopwatch()
                 calls = self._reference(draw, steps)
+                expected = max(expected, reference.seconds) if quick else 0.0
                 if loaded is None:
                     loaded = self._wait(loading, start.engine, stack)
                 elif number == 1 and instead is not None and self.slowest > _SLOW_CALL:
                     loaded, pool = self._replace(instead, stack), _Inline()
                 if calls:
-                    self._draw(draw, calls, loaded, pool)
+                    left = self.seconds - watch.seconds if quick and number else math.inf
+                    self._draw(draw, calls, loaded, pool, left)
+                if quick and not number:  # the limit is for the other draws
+                    expected += self.slowest * len(calls)
+                    watch = Stopwatch()
 
-    def _skip(self, draw: Draw, watch: Stopwatch) -> bool:
+    def _skip(self, draw: Draw, seconds: float) -> bool:
         if not all(trial.ok for trial in self.done):
             reason = "others: earlier inputs show that the program is wrong"
             if reason not in self.left_out:
                 self.left_out.append(reason)
             return True
-        if watch.seconds > self.seconds:
-            reason = f"the time limit of {self.seconds:g} s was reached"
+        if seconds > self.seconds:
+            reason = f"the time limit of {self.seconds:.3g} s was reached"
         else:
             return False
         self.left_out.append(f"{draw.label}: {reason}")
@@ -188,10 +197,11 @@ class Trials:
         calls: list[ReferenceCall],
         loaded: dict[bool, Loaded],
         pool: Executor,
+        seconds: float,
     ) -> None:
-        """Run the program and the error analysis at the same time, and compare."""
+        """Run the program, and compare; an error analysis may take so many seconds."""
         jobs = {o: pool.submit(self._execute, v, calls) for o, v in loaded.items()}
-        limits = self.limits.of(calls)
+        limits = self.limits.of(calls, seconds)
         for optimized, job in jobs.items():
             variant = loaded[optimized]
             try:
@@ -204,7 +214,12 @@ class Trials:
                     del loaded[optimized]
                 continue
             self.slowest = max(self.slowest, results.seconds / len(calls))
-            self._compare(draw, results, limits, variant, optimized)
+            try:
+                self._compare(draw, results, limits, variant, optimized)
+            except TooSlowError:
+                limit = f"the time limit of {self.seconds:.3g} s"
+                reason = f"{draw.label}: an error analysis would exceed {limit}"
+                self.left_out += [reason] if reason not in self.left_out else []
 
     def _execute(self, variant: Loaded, calls: list[ReferenceCall]) -> Results:
         """Make the calls; each continues from the states of the program's last call."""
