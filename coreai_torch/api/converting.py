@@ -15,12 +15,15 @@ from ..errors import ArgumentTypeError, ConversionError
 from ..ports import Ports
 from ..precision import Precision, set_report
 from ..progress import stages
+from ..stopwatch import Stopwatch
 from ..targets import Target
 from ..verification import Mode, Settings, Verdict, check_mode, examine
 from .capturing import EntryPoint, capture
 from .options import Keywords, Options
 from .request import Request
 from .sizes import Sizes, variants
+
+_SHORTEST, _LONGEST = 1.0, 5.0  # seconds for generated inputs in a quick comparison
 
 
 def convert(
@@ -90,6 +93,7 @@ def convert(
     mode, described = _verify_mode(verify), check_metadata(metadata)
     staging = _staging(converter, options.target)
     _check_output(output, overwrite)
+    watch = Stopwatch()
     with stages() as stage:
         given = options.ports.model_inputs(model_or_exported, args, kwargs)
         request = Request(model_or_exported, *given, dynamic_shapes, options.ports)
@@ -107,8 +111,9 @@ def convert(
         options.ports.describe(found[0].captured, result)
         set_report(result, {one.name: one.report for one in found if one.report is not None})
         if mode is not None:
+            seconds = None if mode is Mode.FULL else _generated(watch.seconds)
             with stage("verifying"):
-                verdicts = [_verify(one, result, staging, mode) for one in found]
+                verdicts = [_verify(one, result, staging, mode, seconds) for one in found]
             result.verdict = verdicts[0]
         with stage("optimizing"):
             _optimize(result, tried=mode is not None)
@@ -154,10 +159,31 @@ def _verify_mode(verify: bool | str) -> Mode | None:
     return check_mode(verify)
 
 
-def _verify(entry: EntryPoint, converted: Program, staging: TorchConverter, mode: Mode) -> Verdict:
+def _generated(conversion: float) -> float:
+    """Return the seconds for generated inputs in a quick comparison, from those before it.
+
+    So it takes about as long as the conversion.
+    """
+    return min(_LONGEST, max(_SHORTEST, conversion / 2))
+
+
+def _verify(
+    entry: EntryPoint,
+    converted: Program,
+    staging: TorchConverter,
+    mode: Mode,
+    seconds: float | None,
+) -> Verdict:
     """Compare an entry point with the model, without a second export."""
     subject, leaves, names = entry.subject(), entry.leaves(), entry.request.ports.names
-    settings = Settings(entry.name, names != Names(), converter=staging, mode=mode)
+    settings = Settings(
+        entry.name,
+        names != Names(),
+        converter=staging,
+        mode=mode,
+        seconds=seconds,
+        only_optimized=mode is not Mode.FULL,
+    )
     verdict = examine(subject, converted, leaves, settings)
     if any(trial.problem for trial in verdict.failures):  # again, with the location of each op
         debug = staging.in_mode(TorchConverter.Mode.DEBUG).to_coreai()

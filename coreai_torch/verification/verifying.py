@@ -45,8 +45,9 @@ from .verdict import Divergence, Verdict
 class Mode(StrEnum):
     """How much is verified.
 
-    Both run the given inputs on the runtime, before and after `optimize()`. `quick` runs generated
-    inputs there only if calls are fast, and in torch otherwise, for at most 5 seconds.
+    Both run the given inputs on the runtime, before and after `optimize()`; `convert` runs those of
+    `quick` on the program that it returns, after `optimize()`. `quick` runs generated inputs there
+    only if calls are fast, and in torch otherwise, for at most 5 seconds.
     `accept-unjudged` is `quick`, but accepts outputs that rounding errors may decide altogether.
     """
 
@@ -80,6 +81,7 @@ class Settings:
     locate: bool = True
     engine: Engine = Engine.AUTO
     device: str = "cpu"
+    only_optimized: bool = False  # the program is not used before `optimize()`
 
     @property
     def time_limit(self) -> float:
@@ -241,7 +243,7 @@ def check_mode(mode: Any) -> Mode:
 
 
 def _settings(entrypoint: str, named: bool, given: dict[str, Any]) -> Settings:
-    known = {f.name for f in fields(Settings)} - {"entrypoint", "named"}
+    known = {f.name for f in fields(Settings)} - {"entrypoint", "named", "only_optimized"}
     unknown = [name for name in given if name not in known]
     if unknown:
         raise TypeError(f"verify has no argument {unknown[0]!r}; there are {sorted(known)}")
@@ -272,10 +274,12 @@ def examine(subject: Subject, program: ProgramLike, leaves: Leaves, options: Set
     steps = max(1, options.trials.steps) if subject.plan.states else 1
     engine, reason = _engine(subject, program, options)
     with _starter(engine, program, options) as starter:
-        for variants in _loaded_together(starter.source):
+        for variants in _loaded_together(starter.source, options):
             inputs = draws(subject, leaves, options.trials)
             instead = None if options.mode is Mode.FULL else starter.interpreter
             trials.run(starter, inputs, steps, variants, instead)
+        if options.only_optimized and trials.failure:  # is it wrong before, too?
+            trials.run(starter, [trials.failure.draw], steps, (False,))
         opinion = _second_opinion(trials, starter) if trials.failure else ""
     weights = _changed_weights(trials, program, options) if options.locate else ()
     search = options.locate and not weights
@@ -301,7 +305,8 @@ def _engine(subject: Subject, program: ProgramLike, options: Settings) -> tuple[
     engine, reason = chosen(options.engine, subject.exported, options.device)
     if options.engine is not Engine.AUTO or engine is not Engine.RUNTIME:
         return engine, reason
-    return by_predicted_time(slow_ops(program, options.entrypoint), options.time_limit)
+    limit = _SECONDS[options.mode] if options.only_optimized else options.time_limit
+    return by_predicted_time(slow_ops(program, options.entrypoint), limit)
 
 
 def _convert(subject: Subject, names: Names, options: Settings) -> AIProgram:
@@ -374,11 +379,13 @@ class Starter:
         return replace(self, engine=Engine.TORCH)(optimize=False)
 
 
-def _loaded_together(source: ProgramFile) -> list[tuple[bool, ...]]:
+def _loaded_together(source: ProgramFile, options: Settings) -> list[tuple[bool, ...]]:
     """Return which variants (optimized or not) are loaded at the same time.
 
     Those of a large program are loaded one after the other to save memory; torch then runs twice.
     """
+    if options.only_optimized:
+        return [(True,)]
     path = source.bytecode if source.asset is None else source.asset / "main.mlirb"
     large = path is not None and path.exists() and path.stat().st_size > _LARGE
     return [(False,), (True,)] if large else [(False, True)]

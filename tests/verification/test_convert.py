@@ -11,7 +11,7 @@ from torch import nn
 from verification.models import Block, Net, dividing_by_zero, leaky
 
 import coreai_torch
-from coreai_torch.api import request
+from coreai_torch.api import converting, request
 from coreai_torch.asset.program import Program
 from coreai_torch.errors import (
     ConversionError,
@@ -34,6 +34,25 @@ def test_convert_saves_a_verified_and_optimized_program(tmp_path):
     assert str(program) == text, "it is optimized already"
     got = runtime.run(program, {"features": X})
     torch.testing.assert_close(got["scores"], Net()(X).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_quick_comparison_runs_the_program_that_is_returned():
+    verdict = coreai_torch.convert(Net().eval(), (X,)).verdict
+    assert {t.optimized for t in verdict.trials if t.engine == "runtime"} == {True}
+    full = coreai_torch.convert(Net().eval(), (X,), verify="full").verdict
+    assert {t.optimized for t in full.trials} == {False, True}
+
+
+def test_wrong_program_also_runs_before_optimize():
+    with pytest.raises(VerificationError) as raised:
+        coreai_torch.convert(Net().eval(), (X,), converter=leaky())
+    given = [t for t in raised.value.verdict.trials if t.inputs == "given"]
+    assert [t.optimized for t in given if not t.ok] == [True, False]
+
+
+@pytest.mark.parametrize(("conversion", "limit"), [(0.1, 1), (4, 2), (100, 5)])
+def test_generated_inputs_take_half_as_long_as_the_conversion(conversion, limit):
+    assert converting._generated(conversion) == limit
 
 
 class PaddedEncoder(nn.Module):
