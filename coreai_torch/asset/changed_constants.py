@@ -108,11 +108,15 @@ def _by_place(one: Sequence[_Read], two: Sequence[_Read]) -> Iterator[tuple[Op, 
 
 
 def _by_name(one: Sequence[_Read], two: Sequence[_Read]) -> Iterator[tuple[Op, Op, Op]]:
-    named = {(c.blob, c.types[0]): c for r in two for c in r.constants if c is not None and c.blob}
+    named = {(_name_of(c), c.types[0]): c for r in two for c in r.constants if c and _name_of(c)}
     for read in one:
         for before in read.constants:
-            if before is not None and (before.blob, before.types[0]) in named:
-                yield read.op, before, named[before.blob, before.types[0]]
+            if before is not None and (_name_of(before), before.types[0]) in named:
+                yield read.op, before, named[_name_of(before), before.types[0]]
+
+
+def _name_of(constant: Op) -> str:
+    return constant.blob or constant.place.weight
 
 
 def _change(
@@ -145,5 +149,5 @@ def _change(
 
 def _stored_name(before: Op, after: Op, module: str) -> str:
     """Return the name of a constant; equal weights of several modules are stored under one."""
-    names = [op.blob.removesuffix(_AS_USED) for op in (before, after)]
+    names = [_name_of(op).removesuffix(_AS_USED) for op in (before, after)]
     return next((n for n in names if n.rpartition(".")[0] == module), names[0])

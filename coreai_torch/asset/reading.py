@@ -77,6 +77,7 @@ class Place:
     target: str = ""
     op_id: int | None = None
     callers: tuple[tuple[str, int], ...] = ()  # files and lines around `line`, innermost first
+    weight: str = ""  # the name of a constant that is stored without one
 
     def __str__(self) -> str:
         parts = [
@@ -401,7 +402,7 @@ def _attributes(op: Any) -> Mapping[str, Any]:
     return {named.name: _plain(named.attr) for named in op.attributes}
 
 
-_TAG = re.compile(r'<"(module|fx_node|target)": "((?:[^"\\]|\\.)*)">')
+_TAG = re.compile(r'<"(module|fx_node|target|weight)": "((?:[^"\\]|\\.)*)">')
 _ESCAPED = re.compile(rb"\\(\\|[0-9A-F]{2})")
 
 
@@ -433,4 +434,5 @@ def _place(location: Any, text: str) -> Place:
         tags.get("target", ""),
         int(number.value) if number is not None else None,
         tuple((file.filename, file.line) for file in files[1:]),
+        tags.get("weight", ""),
     )

@@ -48,6 +48,7 @@ class Build:
         self.constants = constants.Constants()
         self._attributes: dict[Any, Attribute] = {}
         self._contents: dict[Attribute, tuple[torch.Tensor, str]] = {}
+        self._weights: set[str] = set()
         self._symbols: set[str] = set()
         self._blocks: list[Block] = []
         self._emitted: list[dict[int, Value]] = []
@@ -150,13 +151,19 @@ class Build:
         self._symbols.add(name)
         return name
 
+    def weight(self, tensor: torch.Tensor, name: str) -> Value:
+        """Return a tensor of the model as a value, whose location has the name if it is short."""
+        self._weights.add(name)
+        return self.tensor(tensor, name)
+
     def tensor(self, tensor: torch.Tensor, name: str) -> Value:
         """Return a tensor as a value of the current graph, emitted once per graph."""
         attribute = self.constants.attribute(tensor, name)
         self._contents.setdefault(attribute, (tensor, name))
         emitted, key = self._emitted[-1], hash(attribute)
         if key not in emitted or emitted[key].owner.attributes["value"] != attribute:
-            emitted[key] = constants.emit(attribute, self._blocks[-1])
+            weight = name if name.removesuffix(_AS_USED) in self._weights else ""
+            emitted[key] = constants.emit(attribute, self._blocks[-1], weight)
             self._placed[-1].append(emitted[key])
         return emitted[key]
 
@@ -165,7 +172,8 @@ class Build:
         name = f"{name.removesuffix(_AS_USED)}{_AS_USED}"
         attribute = self.constants.attribute(tensor, name)
         self._contents.setdefault(attribute, (tensor, name))
-        return constants.emit(attribute)
+        weight = name if name.removesuffix(_AS_USED) in self._weights else ""
+        return constants.emit(attribute, weight=weight)
 
     def name(self, constant: Value) -> str:
         """Return the name of a constant that was emitted here; empty for others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from coreai._compiler.ir import (
 from ..errors import ConversionError, NarrowingError
 from ..torch_compat import FakeTensor
 from . import types
+from .locations import of_weight
 
 # Below this, the bytes go into the attribute itself; above, into a named resource.
 _INLINE_ELEMENTS = 256
@@ -217,9 +219,14 @@ def inline(tensor: torch.Tensor) -> Attribute:
     return DenseElementsAttr.get(one, type=type_)
 
 
-def emit(attribute: Attribute, block: Block | None = None) -> Value:
-    """Emit a constant at the current place, or at the head of a block."""
-    if block is None:
-        return gen.ConstantOp(value=attribute).result
-    with InsertionPoint.at_block_begin(block):
+def emit(attribute: Attribute, block: Block | None = None, weight: str = "") -> Value:
+    """Emit a constant at the current place, or at the head of a block.
+
+    The name of a weight that is stored without one is in the location.
+    """
+    named = weight and not isinstance(attribute, DenseResourceElementsAttr)
+    with (
+        nullcontext() if block is None else InsertionPoint.at_block_begin(block),
+        of_weight(weight) if named else Location.current,
+    ):
         return gen.ConstantOp(value=attribute).result

@@ -89,6 +89,11 @@ def _tagged(tags: list[tuple[str, str]]) -> Location:
     return debuginfo.metadata_location_attr(metadata=metadata)
 
 
+def of_weight(name: str) -> Location:
+    """Return the current location with the name of a weight."""
+    return Location.fused([Location.current, _tagged([("weight", name)])])
+
+
 def here() -> Location:
     """Return the current location."""
     return Location.current

@@ -61,7 +61,7 @@ class Scope:
 
     def _emit(self, stored: Any, name: str) -> Any:
         if isinstance(stored, torch.Tensor):
-            return Build.current().tensor(stored, name)
+            return Build.current().weight(stored, name)
         if isinstance(stored, list | tuple):
             return [self._emit(part, name) for part in stored]
         return stored
