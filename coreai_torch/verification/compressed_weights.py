@@ -10,11 +10,13 @@ from typing import Any
 from torch import Tensor
 
 from ..asset import reading
+from ..asset.changed_constants import ChangedConstant
 from ..asset.reading import Op
 from ..errors import ConversionError, NativeError
 from ..interpreter import Event, RunError, to_torch
 from ..numerics.arrays import array, tensor
 from . import ports
+from .compressed_changes import changed_elements
 from .compression_effect import CompressionEffect, OutputChange, WeightChange
 from .isolation import Ports
 from .runner import Runner
@@ -47,11 +49,21 @@ def _short(op: Op) -> str:
     return op.name.removeprefix(_PREFIX)
 
 
+@dataclass(frozen=True)
+class _Decompressed:
+    """A decompressed weight, how it is stored, and the op and function that decompressed it."""
+
+    value: Tensor
+    kind: str
+    op: Op
+    function: str
+
+
 @dataclass
 class _Seen:
     """The decompressed weights that a run of the program computed."""
 
-    values: list[tuple[Tensor, str]] = field(default_factory=list)
+    values: list[_Decompressed] = field(default_factory=list)
     stored: dict[int, str] = field(default_factory=dict)  # element types by value number
 
     def watch(self, event: Event) -> None:
@@ -64,13 +76,14 @@ class _Seen:
         for number, value in zip(op.results, event.results, strict=True):
             self.stored[number] = kind
             if isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 1:
-                self.values.append((value.detach().clone(), kind))
+                found = _Decompressed(value.detach().clone(), kind, op, event.function)
+                self.values.append(found)
 
 
 @dataclass(frozen=True)
 class _Match:
     parameter: Tensor
-    value: Tensor
+    found: _Decompressed
     change: WeightChange
 
 
@@ -115,7 +128,24 @@ class Explanation:
         )
         if inner.ok:  # the notes of `verdict` blame the program
             verdict = replace(verdict, notes=inner.notes, left_out=inner.left_out)
-        return replace(verdict, compression=effect, divergence=inner.divergence)
+        changed = (*inner.weights, *self._changed(matches))
+        return replace(verdict, compression=effect, divergence=inner.divergence, weights=changed)
+
+    def _changed(self, matches: Sequence[_Match]) -> Iterator[ChangedConstant]:
+        """Yield the weights with elements that compression does not explain."""
+        functions = reading.read(self._source).functions
+        for match in matches:
+            found, body = match.found, functions[match.found.function].body
+            constants = {
+                op.results[0]: op.attributes["value"]
+                for op in body.ops
+                if op.name == f"{_PREFIX}constant"
+            }
+            change = changed_elements(
+                match.change.name, match.parameter, found.value, found.op, constants
+            )
+            if change is not None:
+                yield change
 
     def _parameters(self) -> dict[str, Tensor]:
         return dict(self._subject.reference.named_parameters())
@@ -155,19 +185,19 @@ class Explanation:
             runner.close()
 
 
-def _match(name: str, value: Tensor, found: Sequence[tuple[Tensor, str]]) -> _Match | None:
+def _match(name: str, value: Tensor, found: Sequence[_Decompressed]) -> _Match | None:
     """Return the decompressed weight that is nearest to a weight of the model."""
     if value.dim() < 2 or not value.is_floating_point():
         return None
     plain = value.detach().float()
     norm = float(plain.norm())
     best: _Match | None = None
-    for dense, stored in found:
-        if dense.shape != value.shape or not norm:
+    for one in found:
+        if one.value.shape != value.shape or not norm:
             continue
-        error = float((dense.float() - plain).norm()) / norm
+        error = float((one.value.float() - plain).norm()) / norm
         if error < (_FARTHEST if best is None else best.change.error):
-            best = _Match(value, dense.to(value.dtype), WeightChange(name, stored, error))
+            best = _Match(value, one, WeightChange(name, one.kind, error))
     return best
 
 
@@ -176,7 +206,7 @@ def _replaced(matches: Sequence[_Match]) -> Iterator[None]:
     """Replace the weights of the model for a while."""
     kept = [match.parameter.data for match in matches]
     for match in matches:
-        match.parameter.data = match.value
+        match.parameter.data = match.found.value.to(match.parameter.dtype)
     try:
         yield
     finally:

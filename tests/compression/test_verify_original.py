@@ -12,6 +12,7 @@ from coreai_torch import compress, verify
 from coreai_torch.verification import TrialPlan
 
 FEW = TrialPlan(seeds=1, sizes=0, edges=False)
+GIVEN = TrialPlan(seeds=0, sizes=0, edges=False)
 
 
 def model():
@@ -65,6 +66,49 @@ def test_compressed_weights_explain_the_error(tmp_path, scheme, stored):
     data = json.loads(json.dumps(verdict.as_dict()))
     assert data["compression"]["weights"][0]["name"] == "0.weight"
     assert data["compression"]["ok"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "data", "code"),
+    [
+        ("int4/32", "quantized_data", -4),
+        ("int8", "quantized_data", -100),
+        ("palettize3", "indices", 2),
+        ("sparse50+int8", "parametrizations.quantized_data.0.nonzero_data", 4),
+    ],
+)
+def test_element_that_changed_after_compression_is_named(tmp_path, scheme, data, code):
+    plain = model()
+    other = copy.deepcopy(plain)
+    compress(other, {"0": scheme})
+    codes = other.get_buffer(f"0.parametrizations.weight.0.{data}").view(-1)
+    assert codes[5] not in (code - 1, code, code + 1)
+    codes[5] = code
+    path = tmp_path / "m.aimodel"
+    coreai_torch.convert(other, (x(),), output=path, verify=False)
+    verdict = verify(plain, path, (x(),), trials=GIVEN)
+    assert not verdict.ok
+    (changed,) = verdict.weights
+    assert (changed.name, changed.module, changed.elements) == ("0.weight", "0", 8192)
+    assert changed.differ == 1
+    assert changed.largest > 0.01
+    assert "'0.weight' of module '0', tensor<128x64xf32>: 1 of 8192 elements differ" in str(verdict)
+
+
+@pytest.mark.parametrize("scheme", ["int4/32", "palettize3", "sparse50+int8", "fp4"])
+def test_rounding_is_not_called_a_change(tmp_path, scheme):
+    plain = model()
+    converted(plain, tmp_path / "m.aimodel", {"0": scheme})
+    assert verify(plain, tmp_path / "m.aimodel", (x(),), trials=GIVEN).weights == ()
+
+
+def test_uncompressed_weight_that_changed_is_named(tmp_path):
+    plain = model()
+    other = copy.deepcopy(plain)
+    other[2].bias.data[3] += 0.3
+    converted(other, tmp_path / "m.aimodel", {"0": "int8"})
+    verdict = verify(plain, tmp_path / "m.aimodel", (x(),), trials=GIVEN)
+    assert [(w.name, w.differ) for w in verdict.weights] == [("2.bias", 1)]
 
 
 def test_another_error_is_not_explained(tmp_path):
