@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import verification
 from benchmarks.bars import MB, STEP
 from benchmarks.ops.page import section_of
 from tests.provenance import describe
@@ -147,4 +148,5 @@ def show(figures, judged, cores):
         console.print(table)
         text += f"## {title}\n\n{_markdown(header, rows)}\n"
     ops = section_of(PAGE.read_text())  # written by `make bench-ops`
-    PAGE.write_text(text + MEMORY + (f"\n{ops}" if ops else ""))
+    checks = verification.stored_section()
+    PAGE.write_text(text + MEMORY + (f"\n{checks}" if checks else "") + (f"\n{ops}" if ops else ""))
