@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from ..errors import PlanError
@@ -110,12 +109,7 @@ class DaskEngine:
         self._refresh()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         """Disconnect, and stop a local cluster."""
         self.client.close()
         if self._cluster is not None:

@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from ..errors import OverwriteError, PlanError
@@ -92,12 +91,7 @@ class Writer:
         self._number += 1
         self._journal = (self._parts / f"journal-{self._number}.jsonl").open("wb")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         """Merge all parts into `results.parquet` and unlock the folder."""
         assert self._journal is not None
         assert self._lock is not None
