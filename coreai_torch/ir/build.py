@@ -44,6 +44,7 @@ class Build:
 
     def __init__(self, *, exact: bool = False) -> None:
         self.exact = exact  # whether lowerings guard infinities, NaN and overflow at any cost
+        self.is_read = False  # whether the module was read from an asset
         self.context = Context()
         self.constants = constants.Constants()
         self._attributes: dict[Any, Attribute] = {}
@@ -89,6 +90,7 @@ class Build:
     def over(cls, module: Any) -> Iterator[Build]:
         """Change a module that exists already."""
         build = cls()
+        build.is_read = True
         build.module, token = module, _CURRENT.set(build)
         try:
             with module.context, Location.unknown():

@@ -102,12 +102,14 @@ def users(value: Value) -> list[Operation]:
 
 
 def known(value: Value) -> torch.Tensor | None:
-    """Return the tensor of a constant; None for other values."""
-    op = made_by(value, "constant")
+    """Return the tensor of a constant; None for other values.
+
+    In a module that is being built, only constants of the build have one.
+    """
+    op, build = made_by(value, "constant"), Build.current()
     if op is None:
         return None
-    content = Build.current().content(value)
-    return read_op(op).attributes["value"] if content is None else content
+    return read_op(op).attributes["value"] if build.is_read else build.content(value)
 
 
 def known_numbers(value: Value) -> list[int] | None:
