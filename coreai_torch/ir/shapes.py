@@ -370,16 +370,3 @@ def product(dims: Sequence[Dim]) -> Dim:
         if not isinstance(dim, int):
             total = mul(total, dim)
     return total
-
-
-def clamp_position(position: Dim, extent: Dim) -> Dim:
-    """Return the position of a Python index: counted from the end if negative, then clamped."""
-    if isinstance(position, int):
-        if position >= 0:
-            return minimum(position, extent) if position else 0
-        position = add(extent, position)
-        return maximum(minimum(position, extent), 0)
-    wrapped = gen.BroadcastingAdd(position, _as_value(extent)).result
-    negative = gen.GreaterOp(i32(0), position).result
-    counted = gen.WhereOp(negative, wrapped, position).result
-    return maximum(minimum(counted, extent), 0)

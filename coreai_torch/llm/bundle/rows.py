@@ -45,17 +45,14 @@ class RowPool:
     def __init__(self, runtime: BundleRuntime) -> None:
         self.runtime = runtime
         self.rows: list[Row] = []
-        self.reused = 0  # tokens of the last call that were in the cache already
 
     def logits(self, requests: Items[tuple[int, ...]]) -> Tensor:
         """Return the logits after the last token of each request, `[requests, vocab]`."""
         unique = list(dict.fromkeys(requests))
         rows = self._assign(unique)
-        self.reused = 0
         results = {}
         for wanted, row in zip(unique, rows, strict=True):
             kept = row.shared(wanted)
-            self.reused += kept
             row.sequence.rewind(kept)
             row.tokens = wanted
             new = torch.tensor(wanted[row.sequence.length :])
