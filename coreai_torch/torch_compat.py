@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx
@@ -58,12 +59,14 @@ __all__ = [
     "clear_dispatch_cache",
     "computed_by",
     "disable_current_modes",
+    "draft_export",
     "elementwise_dtypes",
     "enable_python_dispatcher",
     "global_decomposition_table",
     "guards_code",
     "has_composite_kernel",
     "has_symbolic_sizes",
+    "interned_files",
     "is_alias_of",
     "is_data_dependent",
     "is_view",
@@ -196,6 +199,34 @@ def computed_by(tensor: torch.Tensor) -> fx.Node | None:
     mode = get_proxy_mode()
     slot = get_proxy_slot(tensor, mode.tracer, None) if mode is not None else None
     return slot.proxy.node if slot is not None else None
+
+
+def draft_export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
+    """Export with `torch.export.draft_export`, and close the file of its log.
+
+    Symptom: `ResourceWarning: unclosed file` some time after any call (torch 2.13).
+    """
+    from torch.export import _draft_export as module
+
+    logs: list[Any] = []
+
+    class Kept(module.CaptureStructuredTrace):  # type: ignore[misc]  # torch has no types
+        def __enter__(self) -> Any:
+            logs.append(self)
+            return super().__enter__()
+
+    try:
+        with mock.patch.object(module, "CaptureStructuredTrace", Kept):
+            return torch.export.draft_export(*args, **kwargs)
+    finally:
+        for log in logs:
+            log.close()
+
+
+def interned_files() -> dict[int, str]:
+    """Return the files that the stacks of torch's structured logs name by number."""
+    table: dict[str, int] = torch._logging.structured.INTERN_TABLE
+    return {number: file for file, number in table.items()}
 
 
 def size_names(environment: Any) -> dict[Any, str]:

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from ..asset.metadata import check_metadata
 from ..asset.program import Program, check_path, optimize_here
+from ..capture.assuming import check_assume
 from ..capture.io_plan import Names
 from ..capture.prepare import Source
 from ..converter import TorchConverter, check_converter
@@ -45,6 +46,7 @@ def convert(
     target: Target | str | None = None,
     converter: TorchConverter | None = None,
     metadata: Mapping[str, Any] | None = None,
+    assume: str | None = None,
     **keywords: Unpack[Keywords],
 ) -> Program:
     """Export, decompose, convert, compare with torch, optimize and save.
@@ -85,18 +87,21 @@ def convert(
         output: the `.aimodel` to write; an existing one is replaced when all else succeeded.
         overwrite: delete whatever is at `output`; without it, only an asset is replaced.
         metadata: entries of the asset: `author`, `license`, `model_description`, and any others.
+        assume: "example" lets the values of the example decide branches and sizes that depend on
+            values, if torch cannot export the model otherwise. The asset lists what was assumed;
+            generated inputs for which it does not hold are skipped.
         keywords: the fields of `Ports`, `Precision` and `Target`, instead of these objects.
     """
     names = {"input_names": input_names, "output_names": output_names, "state_names": state_names}
     given_names = {name: value for name, value in names.items() if value is not None}
     options = Options.of(ports, precision, target, {**given_names, **keywords})
     mode, described = _verify_mode(verify), check_metadata(metadata)
-    staging = _staging(converter, options.target)
+    staging, assuming = _staging(converter, options.target), check_assume(assume)
     _check_output(output, overwrite)
     watch = Stopwatch()
     with stages() as stage:
         given = options.ports.model_inputs(model_or_exported, args, kwargs)
-        request = Request(model_or_exported, *given, dynamic_shapes, options.ports)
+        request = Request(model_or_exported, *given, dynamic_shapes, options.ports, assuming)
         if mode is not None:  # a comparison with eager: a model that fails there fails early
             request.check_eager()
         chosen = variants(request, sizes)

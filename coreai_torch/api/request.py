@@ -26,6 +26,7 @@ class Request:
     kwargs: Mapping[str, Any] | None
     dynamic_shapes: Any
     ports: Ports = field(default_factory=Ports)
+    assume: bool = False
 
     def check_eager(self) -> None:
         """Raise if the model itself fails on its inputs."""
@@ -44,6 +45,7 @@ class Request:
             names=None if self.ports.changes_program else self.ports.names,
             stage=stage,
             randomness=self.ports.randomness,
+            assume=self.assume,
         )
         return self.ports.apply(captured)
 

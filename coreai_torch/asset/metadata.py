@@ -14,7 +14,7 @@ from . import resources
 from .reading import Source
 from .resources import asset_at
 
-LABELS, IMAGES, RANDOM = "labels", "images", "random"
+LABELS, IMAGES, RANDOM, ASSUMPTIONS = "labels", "images", "random", "assumptions"
 _OWN = "coreai_torch."
 _NAMED = ("author", "license", "model_description")
 
@@ -24,7 +24,8 @@ def read_metadata(source: Source) -> dict[str, Any]:
 
     `labels` is a dictionary from outputs to lists of labels, and `images` one from image inputs to
     the arguments of their `ImageInput`: `color` is the channel order of the pixels. `random` has
-    what each input of random numbers is filled with. Other entries
+    what each input of random numbers is filled with, and `assumptions` what the program assumes
+    about the values of inputs. Other entries
     of an asset are texts; `json.loads` reads those that were saved from other values.
 
     ```python
@@ -44,7 +45,7 @@ def read_metadata(source: Source) -> dict[str, Any]:
     stored = source.metadata
     found: dict[str, Any] = {n: v for n in _NAMED if (v := getattr(stored, n, None))}
     found.update(dict(stored.creator_defined_metadata or {}))
-    for name in (LABELS, IMAGES, RANDOM):
+    for name in (LABELS, IMAGES, RANDOM, ASSUMPTIONS):
         if name in found:
             found[name] = _stored(found[name])
     return _without_own(found)
@@ -105,6 +106,13 @@ def random_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     found = metadata.get(RANDOM)
     given = found if isinstance(found, dict) else {}
     return {n: v for n, v in given.items() if isinstance(v, dict) and "kind" in v}
+
+
+def assumptions_of(metadata: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what the program assumes about the values of inputs, if `convert` wrote the entry."""
+    found = metadata.get(ASSUMPTIONS)
+    given = found if isinstance(found, list) else []
+    return [one for one in given if isinstance(one, dict) and {"condition", "line"} <= set(one)]
 
 
 def random_text(record: Mapping[str, Any]) -> str:

@@ -17,8 +17,8 @@ from ..errors import ExportError, shortened
 from ..torch_compat import is_data_dependent, pytree
 from .eager import eager_failure
 
-_PACKAGE = str(Path(__file__).parents[1])
-_TORCH = str(Path(torch.__file__).parent)
+PACKAGE = str(Path(__file__).parents[1])
+TORCH = str(Path(torch.__file__).parent)
 _STANDARD = sysconfig.get_path("stdlib")
 _LIBRARIES = sysconfig.get_path("purelib")
 _SYMPY = str(Path(_LIBRARIES) / "sympy")
@@ -26,7 +26,8 @@ _REASON_LINES, _REASON = 3, 200  # lines of torch's message, and characters of e
 
 _BRANCH = (
     "use torch.where or torch.cond instead of if, while, int(), bool() and .item() on the values "
-    "of a tensor, or pass a value that never changes as a Python number"
+    "of a tensor, or pass a value that never changes as a Python number; convert(assume='example') "
+    "lets the values of the example inputs decide"
 )
 _PACKED = (
     "pass the padded tensor to the layer, without pack_padded_sequence: padding comes after the "
@@ -217,8 +218,8 @@ def _hint(cause: Exception) -> str:
 
 def _is_packed(cause: Exception) -> bool:
     """Return whether a packed sequence failed, whose sizes depend on the lengths."""
-    last = [f for f in traceback.extract_tb(cause.__traceback__) if f.filename.startswith(_TORCH)]
-    files = {Path(frame.filename).relative_to(_TORCH).as_posix() for frame in last}
+    last = [f for f in traceback.extract_tb(cause.__traceback__) if f.filename.startswith(TORCH)]
+    files = {Path(frame.filename).relative_to(TORCH).as_posix() for frame in last}
     is_size = "failed to unpack the object" in str(cause)  # `max_batch_size` of an RNN
     return "nn/utils/rnn.py" in files or (is_size and "nn/modules/rnn.py" in files)
 
@@ -237,7 +238,7 @@ def _place(cause: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(cause.__traceback__)
-        if not frame.filename.startswith((_PACKAGE, _TORCH, _SYMPY, "<"))
+        if not frame.filename.startswith((PACKAGE, TORCH, _SYMPY, "<"))
         and not (frame.filename.startswith(_STANDARD) and not frame.filename.startswith(_LIBRARIES))
     ]
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, ExportError
 from ..progress import Stages
+from .assuming import Assuming, Assumption, export_assuming
 from .exporting import decompose, export, reject_dynamic_shapes
 from .io_plan import IOPlan, Names, plan
 from .random_draws import RANDOM_OPS, Randomness, decompositions, reference, with_draws
@@ -32,6 +33,7 @@ class Captured:
     plan: IOPlan
     source: torch.nn.Module | torch.export.ExportedProgram
     original: Captured | None = None  # before its inputs or outputs were changed
+    assumptions: Sequence[Assumption] = ()  # about the values of inputs
 
     @property
     def reference(self) -> torch.nn.Module:
@@ -50,14 +52,17 @@ def prepare(
     names: Names | None = None,
     stage: Stages = _SILENT,
     randomness: Randomness | None = None,
+    assume: bool = False,
 ) -> Captured:
     """Return a decomposed program for a model or an exported program; a captured one as it is.
 
     A model is exported with `args`, `kwargs` and `dynamic_shapes`, and decomposed. An exported
     program is decomposed only if it contains ops that the decomposition table replaces and no
     lowering supports, whatever it was decomposed with before. With a source of random numbers,
-    inputs for these follow those of the model.
+    inputs for these follow those of the model. With `assume`, the values of the example decide
+    branches and sizes of a model that torch rejects otherwise.
     """
+    assumptions: Sequence[Assumption] = ()
     if isinstance(source, Captured):
         reject_dynamic_shapes(dynamic_shapes)
         return source if names is None else replace(source, plan=plan(source.program, names))
@@ -65,7 +70,14 @@ def prepare(
         rules = _with_random_ops(rules)
     if isinstance(source, torch.nn.Module):
         with stage("exporting"):
-            program = export(source, args, kwargs, dynamic_shapes)
+            try:
+                program = export(source, args, kwargs, dynamic_shapes)
+            except ExportError:
+                if not assume:
+                    raise
+                given = (args or (), kwargs or {}, dynamic_shapes)
+                program, assumptions = export_assuming(source, *given)
+                source = Assuming(source, program)
         remove_scaled_noise(program)
         program = _decompose(program, rules, stage)
     elif isinstance(source, torch.export.ExportedProgram):
@@ -83,7 +95,8 @@ def prepare(
         if rewritten.draws:
             inner = source if isinstance(source, torch.nn.Module) else source.module()
             program, source = rewritten.program, reference(inner, rewritten)
-    return Captured(program, plan(program, names or Names()), source)
+    planned = plan(program, names or Names())
+    return Captured(program, planned, source, assumptions=assumptions)
 
 
 def _with_random_ops(rules: Rules) -> Rules:

@@ -26,7 +26,7 @@ from .console import (
     size,
 )
 from .conversion_options import Calibration, HalfPorts, Keep, Precision, half_options, parse_sizes
-from .ports import BoolPorts, Images, Labels, Outputs, Random, port_options
+from .ports import Assume, BoolPorts, Images, Labels, Outputs, Random, port_options
 
 if TYPE_CHECKING:
     from ..asset.program import Program
@@ -116,6 +116,9 @@ def convert(
     bool_ports: BoolPorts = "bool",
     labels: Labels = None,
     random: Random = None,
+    assume: Annotated[
+        Assume | None, typer.Option(help="Let the values of the example decide branches.")
+    ] = None,
     sizes: Annotated[
         list[str] | None,
         typer.Option("--size", help="x=1,3,64,64: an entry point of this size; can be repeated."),
@@ -155,6 +158,7 @@ def convert(
         metadata=described,
         **port_options(outputs, image, bool_ports, labels),
         random=random,
+        assume=assume,
         sizes=parse_sizes(sizes or ()),
     )
     if dry_run:
@@ -177,6 +181,7 @@ def convert(
 
 def _result(program: Program, output: Path, *, verified: bool) -> tuple[dict[str, Any], list[str]]:
     """Return what was saved as JSON and as lines of text."""
+    from ..asset.metadata import assumptions_of
     from ..report import summarize
 
     contents = summarize(output)
@@ -196,6 +201,9 @@ def _result(program: Program, output: Path, *, verified: bool) -> tuple[dict[str
         data["rewrites"] = [dataclasses.asdict(one) for one in program.rewrites]
         lines.append(f"{counted(len(program.rewrites), 'rewrite')} for the target:")
         lines += [f"  {one}" for one in program.rewrites]
+    if assumed := assumptions_of(program.metadata):
+        data["assumptions"] = assumed
+        lines += [f"  assumed  {one['condition']}, at {one['line']}" for one in assumed]
     if program.port_notes:
         data["port_notes"] = program.port_notes
         lines += [f"  note  {note}" for note in program.port_notes]

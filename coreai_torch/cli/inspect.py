@@ -57,9 +57,11 @@ def _describe(asset: Path, contents: Summary) -> Iterator[str]:
 
 def _metadata(metadata: Mapping[str, Any]) -> Iterator[str]:
     from ..asset.metadata import (
+        ASSUMPTIONS,
         IMAGES,
         LABELS,
         RANDOM,
+        assumptions_of,
         image_text,
         images_of,
         labels_of,
@@ -68,7 +70,8 @@ def _metadata(metadata: Mapping[str, Any]) -> Iterator[str]:
     )
 
     labels, images, random = labels_of(dict(metadata)), images_of(metadata), random_of(metadata)
-    described = {LABELS: labels, IMAGES: images, RANDOM: random}
+    assumptions = assumptions_of(metadata)
+    described = {LABELS: labels, IMAGES: images, RANDOM: random, ASSUMPTIONS: assumptions}
     if metadata:
         yield "\nmetadata"
         yield from table([(k, v) for k, v in metadata.items() if not described.get(k)], "")
@@ -76,6 +79,8 @@ def _metadata(metadata: Mapping[str, Any]) -> Iterator[str]:
         yield f"  image {name}: {image_text(image)}"
     for name, record in random.items():
         yield f"  random {name}: {random_text(record)}"
+    for one in assumptions:
+        yield f"  assumed: {one['condition']}, at {one['line']}"
     for output, texts in labels.items():
         more = ", ..." if len(texts) > 5 else ""
         yield f"  labels of {output}: {len(texts)} ({', '.join(texts[:5])}{more})"

@@ -35,6 +35,12 @@ class Randomness(StrEnum):
     SEED = "seed"
 
 
+class Assume(StrEnum):
+    """What decides branches and sizes that depend on values."""
+
+    EXAMPLE = "example"
+
+
 Random = Annotated[
     Randomness | None,
     typer.Option(help="Turn random numbers into inputs, or compute them of the input `seed`."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,18 @@ import torch
 from coreai.authoring import AIModelAsset, AIProgram
 
 from ..asset import reading
-from ..asset.metadata import IMAGES, LABELS, RANDOM, images_of, random_of, read_metadata
+from ..asset.metadata import (
+    ASSUMPTIONS,
+    IMAGES,
+    LABELS,
+    RANDOM,
+    assumptions_of,
+    images_of,
+    random_of,
+    read_metadata,
+)
 from ..asset.program import Program
+from ..capture.assuming import EXAMPLE
 from ..capture.io_plan import IOPlan, Names, Output, plan
 from ..capture.prepare import Captured
 from ..capture.random_draws import Randomness, check_randomness, draw_of
@@ -188,7 +198,9 @@ class Ports:
             adapted = adapt(program, inputs, outputs)
             inner = model if isinstance(model, torch.nn.Module) else model.module()
             program, model = adapted, reference(inner, program, inputs, outputs)
-        return Captured(program, plan(program, names), model, captured)
+        return replace(
+            captured, program=program, plan=plan(program, names), source=model, original=captured
+        )
 
     def leaves(self, model: Captured, captured: Captured, given: Sequence[Any]) -> list[Any]:
         """Return inputs of the model, as a flat list, as inputs of the changed program."""
@@ -241,6 +253,7 @@ class Ports:
             LABELS: check_labels(self.labels, after),
             IMAGES: self._records(after),
             RANDOM: _random_record(after),
+            ASSUMPTIONS: [vars(one) for one in captured.assumptions],
         }
         program.metadata |= {name: value for name, value in described.items() if value}
 
@@ -271,6 +284,14 @@ def recorded_randomness(source: Any) -> str | None:
         return None
     kinds = {record["kind"] for record in found.values()}
     return str(Randomness.SEED if kinds == {"seed"} else Randomness.INPUT)
+
+
+def recorded_assume(source: Any) -> str | None:
+    """Return the argument `assume` with which a program was converted."""
+    try:
+        return EXAMPLE if assumptions_of(read_metadata(source)) else None
+    except (ConversionError, OSError):  # reported by whoever runs the program
+        return None
 
 
 def recorded_images(source: Any, entrypoint: str, names: Sequence[str]) -> dict[str, ImageInput]:

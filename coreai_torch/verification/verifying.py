@@ -22,7 +22,7 @@ from ..capture.prepare import Captured, prepare
 from ..converter import TorchConverter, capture_rules, check_converter
 from ..errors import ArgumentTypeError, ConversionError, NativeError, VerificationInputError
 from ..lowering.registry import BUILTIN
-from ..ports import Ports, recorded_images, recorded_randomness
+from ..ports import Ports, recorded_assume, recorded_images, recorded_randomness
 from ..stopwatch import Stopwatch
 from .changed_weights import changed_weights
 from .compressed_weights import Explanation, stores_compressed_weights
@@ -173,6 +173,7 @@ def verify(
         rules=capture_rules(options.converter),
         names=None if ports.images else names,
         randomness=ports.randomness,
+        assume=recorded_assume(program) is not None,
     )
     if ports.images and not images:
         planned = [port.name for port in plan(model.program, names).inputs]
