@@ -24,6 +24,7 @@ HELP = """Estimate which compute unit runs each op, and where the work changes u
   coreai-torch place net.aimodel --target gpu --json
   coreai-torch place net.aimodel --against plan.json
   coreai-torch place --against kit.json
+  coreai-torch place net.aimodel --html net.html
 
 A region is a run of ops on one unit; each border between regions costs time. The rules come from
 public reports, which the output names; this project measured none of them on a device. With
@@ -55,6 +56,10 @@ def place(
     against: Annotated[
         Path | None, typer.Option(help="A compute plan of the same asset, or a kit, as JSON.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write a report, with the drawn graph, to this file."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Estimate the placement."""
@@ -63,13 +68,19 @@ def place(
     if not model:
         _show_kit(against, as_json=as_json)
         return
-    found = placement(program_of(model, inputs or ()), str(target))
+    program = program_of(model, inputs or ())
+    found = placement(program, str(target))
     ok = max_regions is None or found.regions <= max_regions
     data, lines = found.to_dict(), list(_describe(model, found))
     if against is not None:
         rows = _against(found, against)
         data["against"] = [row.to_dict() for row in rows]
         lines += ["", *_table(rows, str(against))]
+    if html is not None:
+        from ..report import write_page
+
+        data["html"] = write_page(html, program, title=model, target=str(target))
+        lines.append(f"\n{html}: written")
     answer(data, lines, as_json=as_json, ok=ok)
 
 

@@ -29,15 +29,20 @@ class _Texts:
         return self.numbers.setdefault("\n".join(map(shown, lines)), len(self.numbers))
 
 
-def graph_data(program: Program, milliseconds: Mapping[int, float]) -> dict[str, Any]:
+def graph_data(
+    program: Program,
+    milliseconds: Mapping[int, float],
+    placed: Mapping[int, tuple[str, int]] | None = None,
+) -> dict[str, Any]:
     """Return all functions with their ops; `milliseconds` maps ids of operations to times.
 
-    Empty keys of an op are omitted, so that the data of thousands of ops stays small.
+    `placed` maps ids to the estimated unit and the number of the region. Empty keys of an op are
+    omitted, so that the data of thousands of ops stays small.
     """
     texts = _Texts()
     ids = {id(op): number for _, op, number in operation_ids(program)}
     numbers = {name: number for number, name in enumerate(program.functions)}
-    writer = _Writer(texts, ids, numbers, milliseconds, Costs(program))
+    writer = _Writer(texts, ids, numbers, milliseconds, Costs(program), placed or {})
     functions = [writer.function(function) for function in program.functions.values()]
     return {"strings": list(texts.numbers), "functions": functions}
 
@@ -49,6 +54,7 @@ class _Writer:
     functions: Mapping[str, int]
     milliseconds: Mapping[int, float]
     costs: Costs
+    placed: Mapping[int, tuple[str, int]]
 
     def function(self, function: Function) -> dict[str, Any]:
         number = self.texts.number
@@ -79,6 +85,8 @@ class _Writer:
             "calls": self.functions.get(op.attributes.get("callee", "")),
             "ms": round(self.milliseconds[own], 6) if own in self.milliseconds else None,
             "macs": multiply_adds(op) or None,
+            "unit": number(self.placed[own][0]) if own in self.placed else None,
+            "run": self.placed[own][1] if own in self.placed else None,
             "parent": parent,
             "region": region or None,
             **self.constant(op),

@@ -11,8 +11,10 @@ from ..asset.markup import Markup, element, joined, script_data
 from ..asset.metadata import SIZES, annotation
 from ..asset.reading import Program, Source, read
 from ..asset.summary import file_bytes, summary_of
+from ..targets import placement
 from ..targets.lint import lint_program
-from . import sections
+from ..targets.placing import Placement
+from . import placements, sections
 from .costs import Costs
 from .graph_data import SMALL, graph_data
 from .hazards import rewritten
@@ -49,17 +51,29 @@ def html_page(
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
     code: bool = False,
+    target: str = "neural_engine",
 ) -> str:
     """Return the page; `verdict` comes from `verify`, `timing` from `benchmark_coreai_program`.
 
-    `code` includes the source lines of ops, from the Python files on this machine.
+    `code` includes the source lines of ops, from the Python files on this machine. `target` is the
+    unit of the estimated placement.
     """
     program = read(source, largest=SMALL)
     named = title or (Path(source).name if isinstance(source, str | Path) else "Core AI program")
     rewrites, sizes = rewritten(source), annotation(source, SIZES)
     size, made = file_bytes(source), origin()
+    placed = placement(source, target)
     return page_of(
-        program, named, size, verdict, timing, rewrites, made=made, sizes=sizes, code=code
+        program,
+        named,
+        size,
+        verdict,
+        timing,
+        rewrites,
+        made=made,
+        sizes=sizes,
+        code=code,
+        placed=placed,
     )
 
 
@@ -71,9 +85,10 @@ def write_page(
     verdict: Verdict | None = None,
     timing: BenchmarkResult | None = None,
     code: bool = False,
+    target: str = "neural_engine",
 ) -> Path:
     """Write the page atomically: to a temporary file that then replaces `path`."""
-    page = html_page(source, title=title, verdict=verdict, timing=timing, code=code)
+    page = html_page(source, title=title, verdict=verdict, timing=timing, code=code, target=target)
     return write(path, page)
 
 
@@ -88,6 +103,7 @@ def page_of(
     made: Origin | None = None,
     sizes: Mapping[str, Any] | None = None,
     code: bool = False,
+    placed: Placement | None = None,
 ) -> str:
     """Return the page of a program that was already read; `size` is that of its files."""
     summary = summary_of(program, size, sizes)
@@ -100,6 +116,7 @@ def page_of(
         Section("dataflow", "Graph", _file("dataflow.html")),
         Section("graph", "Modules", _file("modules.html")),
         sections.weights(summary),
+        placements.section_of(placed) if placed is not None else None,
         sections.lint(lint_program(program, ranges=sizes)),
         sections.rewrites(rewrites) if rewrites else None,
     ]
@@ -112,7 +129,8 @@ def page_of(
         sections.figures(summary, Costs(program), verdict, times),
         element("nav", *links, aria_label="Parts"),
     )
-    data = graph_data(program, times.by_op if times is not None else {})
+    runs = placed.runs_by_op_id() if placed is not None else {}
+    data = graph_data(program, times.by_op if times is not None else {}, runs)
     if code:
         data["code"] = source_lines(data)
     body = joined(head, *(part.body for part in shown))

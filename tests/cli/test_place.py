@@ -64,3 +64,10 @@ def test_a_device_check_writes_a_kit_that_place_reads(shell, tmp_path):
     assert "no compute plan was recorded" in shown.out
     assert shell("place").code == 2
     assert shell("device-check", "--only", "nothing").code == 2
+
+
+def test_place_writes_a_report(shell, tmp_path):
+    assert shell("convert", "nets.py:net", "-o", "net.aimodel", "--no-verify").code == 0
+    result = shell("place", "net.aimodel", "--html", "net.html", "--target", "gpu", "--json")
+    assert (result.code, result.json["html"]) == (0, "net.html")
+    assert "1 region on gpu, an estimate" in (tmp_path / "net.html").read_text()

@@ -6,6 +6,7 @@ import shutil
 import time
 
 import pytest
+import torch
 from lazy_import import lazy_import
 from report.pages import (
     EVERY,
@@ -22,9 +23,10 @@ from report.pages import (
     timing,
 )
 
+import coreai_torch
 from coreai_torch.asset.markup import shown
 from coreai_torch.asset.reading import Place
-from coreai_torch.report.html_page import page_of
+from coreai_torch.report.html_page import page_of, write_page
 
 playwright = lazy_import("playwright.sync_api")
 BROWSER = next(
@@ -336,3 +338,35 @@ def test_the_page_fits_a_phone_in_both_color_schemes(opened, large, scheme):
 def brightness(colour):
     red, green, blue = (int(part) for part in colour[4:-1].split(","))
     return (red + green + blue) / 3
+
+
+class Branches(torch.nn.Module):
+    """A norm that leaves the neural engine between two layers that stay."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Conv2d(3, 4, 1), torch.nn.GroupNorm(2, 4)
+        self.last = torch.nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        return self.last(self.norm(self.first(x)))
+
+
+def test_the_graph_is_colored_by_unit_and_regions_are_outlined(browser, tmp_path):
+    x = torch.ones(1, 3, 4, 4).half()
+    program = coreai_torch.convert(Branches().half().eval(), (x,), verify=False)
+    program.save_asset(tmp_path / "net.aimodel")
+    path = write_page(tmp_path / "net.html", tmp_path / "net.aimodel")
+    page, complaints = browser.new_page(), []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(path.as_uri(), wait_until="load")
+    page.locator("#flow").scroll_into_view_if_needed()
+    page.locator("#flow-color").select_option("unit")
+    playwright.expect(page.locator("#flow .unit-gpu.region")).to_have_count(2)  # op and module
+    assert page.locator("#flow .unit-neural_engine.region").count() >= 2
+    assert "several" in page.locator("#flow-legend").inner_text()
+    said = page.locator("#placement").inner_text()
+    assert "3 regions on neural_engine, an estimate" in said
+    assert page.locator("#placement .key.unit-gpu").count() == 1
+    assert complaints == []
+    page.close()

@@ -94,10 +94,12 @@ function decorate(box, group) {
 }
 
 function describe(box) {
-  if (box.op) return [titleOf(box.op), typesOf(box.op), moduleOf(box.op), milliseconds(box.op.ms)].filter(Boolean).join("\n");
+  if (box.op) return [titleOf(box.op), typesOf(box.op), moduleOf(box.op), unitText(box.op), milliseconds(box.op.ms)].filter(Boolean).join("\n");
   if (!box.totals) return `${box.label} ${box.sub ?? ""}`;
   return [box.path ?? box.label, ...figureTexts(box.totals)].join("\n");
 }
+
+const unitText = (op) => (op.unit === undefined ? "" : `region ${op.run} on ${text(op.unit)}, an estimate`);
 
 function figureTexts(totals) {
   return [
@@ -116,8 +118,22 @@ function boxClass(box) {
   if (box.open) classes.push("open");
   if (view.selected === box) classes.push("selected");
   if (view.color === "time") classes.push(`heat${heatOf(box)}`);
+  else if (view.color === "unit") classes.push(...unitClasses(box));
   else if (box.op) classes.push(called(box.op) ? "composite" : categoryOf(box.op));
   return classes.join(" ");
+}
+
+// The estimated unit of the ops in a box; a box within one region is outlined.
+function unitClasses(box) {
+  const placed = opsIn(box).filter((op) => op.unit !== undefined);
+  if (!placed.length) return [];
+  const [first] = placed;
+  const unit = placed.every((op) => op.unit === first.unit) ? text(first.unit) : "several";
+  return placed.every((op) => op.run === first.run) ? [`unit-${unit}`, "region"] : [`unit-${unit}`];
+}
+
+function opsIn(box) {
+  return box.within ??= box.op ? [box.op] : box.children.flatMap(opsIn);
 }
 
 // Five steps of heat, by the share of the time of the whole graph.
@@ -401,7 +417,9 @@ function flowKey(event) {
 function legend() {
   const timed = view.color === "time";
   const steps = ["under 0.2 %", "0.2 %", "1 %", "3 %", "10 % of the time or more"];
-  const rows = timed ? steps.map((label, index) => [`heat${index}`, label]) : [...CATEGORIES, ["composite", "Composites"]];
+  const kinds = [...CATEGORIES, ["composite", "Composites"]];
+  const units = ["neural_engine", "gpu", "cpu", "several"].map((unit) => [`unit-${unit}`, unit]);
+  const rows = timed ? steps.map((label, index) => [`heat${index}`, label]) : view.color === "unit" ? units : kinds;
   document.getElementById("flow-legend").replaceChildren(
     ...rows.map(([name, label]) => make("span", `key ${name}`, label)),
   );
@@ -440,10 +458,13 @@ function startFlow() {
   });
   functions.hidden = data.functions.length < 2;
   const colors = document.getElementById("flow-color");
-  for (const [value, label] of [["kind", "Color by kind of op"], ["time", "Color by time"]]) {
+  const timed = data.functions.some((graph) => trees.get(graph).tree.ms);
+  const placed = data.functions.some((graph) => graph.ops.some((op) => op.unit !== undefined));
+  const choices = [["kind", "Color by kind of op"], timed && ["time", "Color by time"], placed && ["unit", "Color by unit"]];
+  for (const [value, label] of choices.filter(Boolean)) {
     colors.append(Object.assign(make("option", "", label), { value }));
   }
-  colors.hidden = !data.functions.some((graph) => trees.get(graph).tree.ms);
+  colors.hidden = !timed && !placed;
   listenFlow(functions, colors);
   legend();
   const first = data.functions.find((graph) => !graph.private) ?? data.functions[0];

@@ -90,6 +90,16 @@ class Placement:
         """The number of regions of the function that has the most."""
         return max((len(runs) for runs in self.runs.values()), default=0)
 
+    def runs_by_op_id(self) -> dict[int, tuple[str, int]]:
+        """Return the unit of each op with a recorded id, and the number of its region."""
+        found: dict[int, tuple[str, int]] = {}
+        for function, runs in self.runs.items():
+            ops = [op for op in self.ops if op.function == function]
+            for number, run in enumerate(runs):
+                ids = (ops[index].op_id for index in run.ops)
+                found |= {id_: (run.unit, number) for id_ in ids if id_ is not None}
+        return found
+
     @property
     def units(self) -> dict[str, int]:
         """The number of ops by unit."""
