@@ -103,6 +103,7 @@ def _export(model: Any, inputs: dict[str, Any], mode: str) -> None:
     """Export a module, call the program and compare the results with eager PyTorch."""
     import torch
 
+    from coreai_torch.errors import NativeError
     from coreai_torch.integrations.transformers import CoreAIConfig, CoreAIExporter
 
     given = copy.deepcopy(inputs)
@@ -113,6 +114,9 @@ def _export(model: Any, inputs: dict[str, Any], mode: str) -> None:
     call = {n: v for n, v in copy.deepcopy(given).items() if v is not None}
     try:
         compare(exported(**call), want)
+    except NativeError as error:
+        _check_in_torch(model, copy.deepcopy(inputs), call)
+        raise error
     except AssertionError as error:
         if "integers differ" not in str(error) or not _is_tie(model, copy.deepcopy(inputs)):
             raise
@@ -121,6 +125,17 @@ def _export(model: Any, inputs: dict[str, Any], mode: str) -> None:
         with torch.no_grad():
             want = model(**copy.deepcopy(other))
         compare(exported(**other), want)
+
+
+def _check_in_torch(model: Any, inputs: dict[str, Any], call: dict[str, Any]) -> None:
+    """Raise if the program that transformers exports fails in torch too: git reads past a mask."""
+    from transformers.exporters import DynamoConfig, DynamoExporter
+
+    exported = DynamoExporter().export(model, inputs, DynamoConfig())
+    try:
+        exported(**copy.deepcopy(call))
+    except Exception as error:
+        raise RuntimeError(f"the exported program fails in torch: {error}") from error
 
 
 def _is_tie(model: Any, inputs: dict[str, Any]) -> bool:

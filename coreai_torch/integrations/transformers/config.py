@@ -23,6 +23,8 @@ class CoreAIConfig(DynamoConfig):  # type: ignore[misc]  # mypy does not follow 
         recognize: turn norms, rotary embeddings and attention into composites.
         states: make states of arguments that the model writes in place, such as static caches;
             False makes an input and an output of each.
+        cache_length: tokens of a static cache for `export_for_generation`, prompt included; with
+            None, the generation config decides, by default for a cache that grows.
         verify: compare the program with torch, as for `convert`.
     """
 
@@ -34,4 +36,5 @@ class CoreAIConfig(DynamoConfig):  # type: ignore[misc]  # mypy does not follow 
     compression: Any = None
     recognize: bool | Sequence[str] = False
     states: bool = True
+    cache_length: int | None = None
     verify: bool | str = True

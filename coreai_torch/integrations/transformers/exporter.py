@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 from coreai.authoring import AIModelAsset, AIProgram
+from transformers import GenerationConfig, PreTrainedModel
 from transformers.exporters import auto
-from transformers.exporters.base import EXPORT_MANIFEST_FILE
+from transformers.exporters.base import EXPORT_MANIFEST_FILE, ExportedModel
 from transformers.exporters.configs import DynamoConfig
 from transformers.exporters.exporter_dynamo import DynamoExporter
 
@@ -78,6 +79,28 @@ class CoreAIExporter(DynamoExporter):  # type: ignore[misc]  # mypy does not fol
         metadata.out_spec, metadata.out_constants = recorder.spec, recorder.constants
         ports = _names_of_ports(exported)
         return _converted(captured, ports, recorder.results, config, converter), metadata
+
+    def export_for_generation(
+        self,
+        model: PreTrainedModel,
+        sample_inputs: MutableMapping[str, Any],
+        config: CoreAIConfig | dict[str, CoreAIConfig],
+        *,
+        generation_config: GenerationConfig | None = None,
+        multi_token_decode: bool = False,
+    ) -> ExportedModel:
+        """Export the parts of a model; the generation config is saved with them for `generate`."""
+        if isinstance(config, CoreAIConfig) and config.cache_length is not None:
+            generation_config = copy.deepcopy(generation_config or model.generation_config)
+            generation_config.cache_implementation = "static"
+            generation_config.max_cache_len = config.cache_length
+        return super().export_for_generation(
+            model,
+            sample_inputs,
+            config,
+            generation_config=generation_config,
+            multi_token_decode=multi_token_decode,
+        )
 
     @classmethod
     def save_program(cls, program: AIProgram | AIModelAsset, path: Path | str) -> None:
