@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .reasons import REASONS
+
 # Kinds of ops that devices run badly: control flow, positions computed at run time, guards.
 _FOREIGN = ("while", "if", "gather", "scatter", "slice_update", "where", "non_zero", "argsort")
 
@@ -51,8 +53,10 @@ class Row:
     @property
     def foreign(self) -> dict[str, int]:
         """Our ops of foreign kinds that the published program lacks."""
-        theirs = self.published["ops"]
-        return {k: n for k, n in self.ours["ops"].items() if is_foreign(k) and k not in theirs}
+        theirs = {_foreign(kind) for kind in self.published["ops"]}
+        return {
+            k: n for k, n in self.ours["ops"].items() if is_foreign(k) and _foreign(k) not in theirs
+        }
 
     @property
     def casts(self) -> tuple[int, int]:
@@ -64,6 +68,11 @@ class Row:
         """Whether it has at most as many ops, but resizes by broadcasts, and no foreign ones."""
         ours, theirs = self.ops
         return ours - self._broadcasts <= theirs and not self.foreign
+
+    @property
+    def reason(self) -> str:
+        """Why it is not plain, if a guard must stay."""
+        return "" if self.is_plain else REASONS.get(self.name, "")
 
     @property
     def _broadcasts(self) -> int:
@@ -85,10 +94,16 @@ class Row:
 
 def is_foreign(kind: str) -> bool:
     """Return whether devices run an op of this kind badly."""
-    return any(
-        kind == one or (one in ("gather", "scatter", "while", "if") and kind.startswith(f"{one}_"))
-        for one in _FOREIGN
-    )
+    return bool(_foreign(kind))
+
+
+def _foreign(kind: str) -> str:
+    """Return the foreign kind of an op, as `gather` for `gather_nd`; nothing for other ops."""
+    for one in _FOREIGN:
+        is_family = one in ("gather", "scatter", "while", "if")
+        if kind == one or (is_family and kind.startswith(f"{one}_")):
+            return one
+    return ""
 
 
 @dataclass(frozen=True)
@@ -97,6 +112,7 @@ class Total:
 
     compared: int
     plain: int
+    explained: int  # not plain, with a reason
     casts: tuple[int, int]
     float32: tuple[int, int]
 
@@ -112,6 +128,7 @@ def total(rows: Iterable[Row]) -> Total:
     return Total(
         len(compared),
         sum(row.is_plain for row in compared),
+        sum(bool(row.reason) for row in compared),
         (sum(ours for ours, _ in casts), sum(theirs for _, theirs in casts)),
         both("float32"),
     )

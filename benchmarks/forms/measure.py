@@ -19,7 +19,7 @@ from .programs import PROGRAMS
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16}
 Job = tuple[str, str, str]  # name, dtype, folder
-PATIENCE = 300
+PATIENCE = 900
 
 
 def _ours(job: Job) -> dict[str, Any]:

@@ -20,9 +20,10 @@ benchmarks.forms --only resize` compares single programs.
 Ops are counted after `optimize()`, without constants; a composite is one op. *Foreign* ops are
 `while`, `if`, `gather*`, `scatter*`, `slice_update`, `where`, `non_zero` and `argsort` of a kind
 that the published program lacks. A program is *plain* if it has at most as many ops as the
-published one and no foreign ones; a resize by broadcasts may have four ops more. *Findings* are
-the places that `lint` finds for the neural engine and the GPU. Each pair of figures has ours
-first. Weights are random, pictures are small.
+published one and no foreign ones; a resize by broadcasts may have four ops more. Guards that must
+stay make others longer, each with a reason. *Findings* are the places that `lint` finds for the
+neural engine and the GPU. Each pair of figures has ours first. Weights are random, pictures are
+small.
 
 {measured}
 """
@@ -82,7 +83,8 @@ def side_by_side(row: Row) -> str:
 def sentence(dtype: str, found: Total) -> str:
     """Return the totals of one dtype as a sentence."""
     wide = f", {_pair(found.float32)} float32 ops" if dtype == "f16" else ""
-    return f"{dtype}: {found.plain} of {found.compared} plain, {_pair(found.casts)} casts{wide}"
+    plain = f"{found.plain} of {found.compared} plain, {found.explained} with a reason"
+    return f"{dtype}: {plain}, {_pair(found.casts)} casts{wide}"
 
 
 def write(rows: Collection[Row], measured: dict[str, str], published: str) -> None:
@@ -97,6 +99,8 @@ def write(rows: Collection[Row], measured: dict[str, str], published: str) -> No
     ]
     parts.append("\n## Not plain, by family\n")
     parts.append(_markdown(("family", "programs"), _by_family(rows)))
+    parts.append("\n## Reasons\n")
+    parts.append(_markdown(("program", "reason"), _reasons(rows)))
     for dtype, title in (("f32", "float32"), ("f16", "float16")):
         table = [_cells(row) for row in rows if row.dtype == dtype]
         parts.append(f"\n## {title}\n\n{_markdown(_HEADER, table)}")
@@ -108,6 +112,11 @@ def _by_family(rows: Collection[Row]) -> list[tuple[str, ...]]:
         (f"{family} ({len(found)})", ", ".join(f"{r.name} {r.dtype}" for r in found))
         for family, found in worst(rows).items()
     ]
+
+
+def _reasons(rows: Collection[Row]) -> list[tuple[str, ...]]:
+    found = {row.name: row.reason for row in rows if row.is_compared and not row.is_plain}
+    return [(name, reason or "none") for name, reason in found.items()]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from benchmarks.environments import PUBLISHED  # noqa: E402  it reads the variab
 
 _CHILD = Path(__file__).parent / "child.py"
 _LIBRARIES = ("torch", "transformers", "timm", "diffusers")
-_FORMAT = 1  # of the cached figures
+_FORMAT = 2  # of the cached figures
 
 
 def key(name: str, module: nn.Module, args: tuple[torch.Tensor, ...]) -> str:

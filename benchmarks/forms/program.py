@@ -31,11 +31,14 @@ class Program:
     half: bool = True  # also measured in float16
 
     def made(self, dtype: torch.dtype) -> Made:
-        """Return the module and its inputs; equal calls give equal weights."""
+        """Return the module and its inputs; equal calls give equal weights.
+
+        Each input is a tensor of its own: an export of the same tensor twice reads one input only.
+        """
         torch.manual_seed(0)
         module, args = self.make()
         module = module.eval().to(dtype)
-        cast = tuple(a.to(dtype) if a.is_floating_point() else a for a in args)
+        cast = tuple(a.to(dtype if a.is_floating_point() else a.dtype, copy=True) for a in args)
         return module, cast
 
 

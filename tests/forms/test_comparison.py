@@ -9,6 +9,7 @@ from benchmarks.forms.judge import Row, is_foreign, total, worst
 from benchmarks.forms.peer import key
 from benchmarks.forms.program import Call
 from benchmarks.forms.programs import PROGRAMS
+from benchmarks.forms.reasons import REASONS
 
 
 def side(**ops):
@@ -30,6 +31,7 @@ def test_gathers_writes_and_control_flow_are_foreign(kind, foreign):
 
 def test_an_op_of_a_kind_that_the_other_program_has_is_not_foreign():
     assert row(side(gather_nd=2, where=1), side(gather_nd=3)).foreign == {"where": 1}
+    assert row(side(gather_along_axis=1), side(gather_nd=1)).foreign == {}
 
 
 @pytest.mark.parametrize(
@@ -54,9 +56,19 @@ def test_totals_leave_out_programs_that_one_converter_rejects():
         row(side(pad=1), {"problem": "unsupported"}),
     ]
     found = total(rows)
-    assert (found.compared, found.plain, found.casts, found.float32) == (2, 1, (2, 1), (4, 4))
+    assert (found.compared, found.plain, found.explained) == (2, 1, 0)
+    assert (found.casts, found.float32) == ((2, 1), (4, 4))
     assert worst(rows) == {"pad": rows[:1]}
     assert rows[2].problem == "published: unsupported"
+
+
+def test_a_reason_belongs_to_a_program_and_counts_if_it_is_not_plain():
+    assert set(REASONS) <= set(PROGRAMS)
+    longer = Row("select: argmax", "select", "f32", side(argmax=1, where=1), side(argmax=1))
+    plain = Row("select: argmax", "select", "f32", side(argmax=1), side(argmax=1))
+    assert longer.reason == REASONS["select: argmax"]
+    assert not plain.reason
+    assert total([longer, plain]).explained == 1
 
 
 def test_findings_leave_out_paths_of_source_files():
