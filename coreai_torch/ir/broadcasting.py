@@ -11,14 +11,16 @@ from coreai._compiler.ir import RankedTensorType, Value
 
 from . import types
 from .build import Build
+from .removable import made_by
 
 
-def broadcast_operands(*operands: Value) -> Sequence[Value]:
+def broadcast_operands(*given: Value) -> Sequence[Value]:
     """Return the operands of a broadcasting op, expanded explicitly where a size may be zero.
 
     The runtime broadcasts a size of 0 to 1, and the process aborts: `Cannot broadcast dim 0 to 1`
     (coreai-core 1.0.0b2).
     """
+    operands = _without_broadcasts(given)
     if not Build.current().zero_sizes.possible:
         return operands
     rank = max(x.type.rank for x in operands)
@@ -30,6 +32,36 @@ def broadcast_operands(*operands: Value) -> Sequence[Value]:
         return operands
     shape = _shape(sources, extents)
     return [x if _fills(x, extents) else _expanded(x, shape, extents) for x in operands]
+
+
+def _without_broadcasts(operands: Sequence[Value]) -> Sequence[Value]:
+    """Replace operands that were broadcast by what they were made of, if the op does the same.
+
+    The rewrite of coreai-core does so too, but not soundly (`asset.mlir_module.UNSOUND`).
+    """
+    found = list(operands)
+    for i, x in enumerate(found):
+        source = _before_broadcast(x)
+        rest = [tuple(other.type.shape) for other in (*found[:i], *found[i + 1 :])]
+        if source is None or any(types.DYNAMIC in shape for shape in rest):
+            continue
+        shape = tuple(source.type.shape)
+        if torch.broadcast_shapes(shape, *rest) == torch.broadcast_shapes(x.type.shape, *rest):
+            found[i] = source
+    return found
+
+
+def _before_broadcast(x: Value) -> Value | None:
+    """Return the operand of a static broadcast, or of an op that adds leading axes of size 1."""
+    name = made_by(x)
+    if name not in ("coreai.broadcast_to", "coreai.expand_dims"):
+        return None
+    source = x.owner.operands[0]
+    before, after = list(source.type.shape), list(x.type.shape)
+    if types.DYNAMIC in (*before, *after):
+        return None
+    leading = [1] * (len(after) - len(before))
+    return source if name == "coreai.broadcast_to" or after == [*leading, *before] else None
 
 
 def or_identity(reduced: Value, x: Value, axes: Sequence[int], identity: float | bool) -> Value:

@@ -12,6 +12,7 @@ from .build import Build
 from .casting import element_dtype
 from .operands import Operand, vocabulary
 from .reassociation import is_computed_from_constants
+from .removable import made_by
 
 
 @vocabulary
@@ -140,6 +141,8 @@ def logical_not(x: Value) -> Value:
         >>> evaluate(dialect.logical_not, [True, False])
         tensor([False,  True])
     """
+    if made_by(x) == gen.BroadcastingEqual.OPERATION_NAME:
+        return gen.BroadcastingNotEqual(*x.owner.operands).result
     return gen.NotOp(x).result
 
 

@@ -93,6 +93,7 @@ def max_pool(
     kernel: Sequence[int],
     stride: Sequence[int],
     dilation: Sequence[int],
+    ceil_mode: bool = False,
 ) -> Value:
     """Return the maximum of each window over two or three spatial axes, without padding.
 
@@ -102,6 +103,7 @@ def max_pool(
         kernel: the sizes of the window.
         stride: the distance between windows, for each of two or three axes.
         dilation: the distance between elements of a window.
+        ceil_mode: whether the last window may end outside.
 
     Returns:
         A tensor of the type `result`.
@@ -115,7 +117,7 @@ def max_pool(
     """
     op = gen.MaxPool2dOp if len(kernel) == 2 else gen.MaxPool3dOp
     windows = (u32(list(w)) for w in (kernel, stride, dilation))
-    return op(result, x, *windows, Build.current().number(False, torch.bool)).result
+    return op(result, x, *windows, Build.current().number(ceil_mode, torch.bool)).result
 
 
 @vocabulary

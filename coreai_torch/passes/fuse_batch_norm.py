@@ -23,7 +23,7 @@ from .recognize.pattern import FLOATS
 
 _CONVOLUTION, _LINEAR = aten.convolution.default, aten.linear.default
 _NORM = aten._native_batch_norm_legit_no_training.default
-_PRODUCT, _VIEW = aten.mul.Tensor, aten.view.default
+_PRODUCT, _VIEW, _CLONE = aten.mul.Tensor, aten.view.default, aten.clone.default
 
 
 def fuse_batch_norm(graph: PassGraph) -> PassGraph:
@@ -158,6 +158,9 @@ class _Fusion:
             return None if found is None or len(inner.users) > 1 else found.behind(inner, node)
         if node in self.scaled:
             return self.scaled[node].behind(node)
+        if node.target is _CLONE:  # a dropout of the model
+            found = self._source(node.args[0])
+            return None if found is None else found.behind(node)
         if node.target is _VIEW:
             return self._viewed(node)
         return self._unscaled(node) if node.target in (_CONVOLUTION, _LINEAR) else None

@@ -153,8 +153,7 @@ def converted():
     feeds = [a for _, args, _, _ in TRAPS.values() for a in args if isinstance(a, torch.Tensor)]
     exported = torch.export.export(All(), tuple(f.clone() for f in feeds))
     exported = exported.run_decompositions(get_decomp_table())
-    # The square in hypot overflows without exact=True.
-    program = TorchConverter(exact=True).add_exported_program(exported).to_coreai()
+    program = TorchConverter().add_exported_program(exported).to_coreai()
     names = exported.graph_signature.user_inputs
     runs = {}
     for optimized in (False, True):

@@ -104,6 +104,17 @@ def test_a_product_with_a_number_for_each_channel_is_fused_too():
     torch.testing.assert_close(got, model(x), rtol=1e-5, atol=1e-5)
 
 
+def test_a_product_behind_a_dropout_is_fused():
+    model, x = Scaled().eval(), torch.randn(1, 3, 5, 5)
+    model.layers.append(torch.nn.Dropout())
+    graph, _build = fused(model.eval(), x)
+    assert not {"convolution.default", "clone.default"} & set(targets(graph))
+    ((last, found),) = graph.replaced.items()
+    assert last.target is torch.ops.aten.mul.Tensor
+    got = torch.nn.functional.conv2d(x, found.weight, found.bias)
+    torch.testing.assert_close(got, model(x), rtol=1e-5, atol=1e-5)
+
+
 def test_a_product_with_another_shape_is_not_fused():
     class Wide(Scaled):
         def forward(self, x):

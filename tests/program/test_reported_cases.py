@@ -8,10 +8,11 @@ from __future__ import annotations
 import pytest
 import runtime
 import torch
-from staging import converted
+from staging import converted, exported
 from torch import nn
 from torch.nn import functional as F
 
+from coreai_torch import TorchConverter
 from coreai_torch.ir.types import narrow
 from coreai_torch.numerics.tolerance import limits
 
@@ -138,6 +139,16 @@ def check(program, model, args):
 def test_result_equals_torch(name):
     model, args = CASES[name]
     program = converted(model, *args)
+    _check_twice(program, model, args)
+
+
+def test_infinities_are_their_own_whole_numbers_with_exact():
+    model, args = Call(whole_numbers), (torch.tensor([INF, -INF, NAN, 1e30]),)
+    program = TorchConverter(exact=True).add_exported_program(exported(model, *args))
+    _check_twice(program.to_coreai(), model, args)
+
+
+def _check_twice(program, model, args):
     check(program, model, args)
     program.optimize()
     check(program, model, args)

@@ -32,7 +32,14 @@ def pick(x: Value, axis: int, positions: Sequence[int], most: int = _MOST_PARTS)
     runs = _runs(places)
     if len(runs) > most:
         return None
-    parts = {run: _ranged(x, axis, run) for run in dict.fromkeys(map(tuple, runs))}
+    different = dict.fromkeys(map(tuple, runs))
+    falling = [run for run in different if run[0] > run[-1]]
+    parts = {run: _ranged(x, axis, run) for run in different if run not in falling}
+    if len(falling) > 1 and x.type.shape[axis] > 0:  # one reverse for all
+        last, backwards = x.type.shape[axis] - 1, cai.reverse(x, [axis])
+        parts |= {run: _ranged(backwards, axis, [last - p for p in run]) for run in falling}
+    else:
+        parts |= {run: _ranged(x, axis, run) for run in falling}
     return cai.concat(axis, [parts[tuple(run)] for run in runs])
 
 

@@ -115,9 +115,8 @@ def wrap_index(
     if constant is not None and isinstance(extent, int):
         positions = torch.where(constant < 0, constant + extent, constant)
         return cai.tensor_constant(positions.to(torch.int32), "positions")
-    return cai.where(
-        cai.less(position, cai.i32(0)), cai.add(position, shapes.number(extent)), position
-    )
+    size = shapes.number(extent)
+    return cai.modulo(cai.add(position, size), size)
 
 
 def common_shape(values: Sequence[Value]) -> tuple[Dim, ...]:
@@ -144,8 +143,24 @@ def gather(x: Value, at: Subscript) -> Value:
     found = picked(x, at)
     if found is not None:
         return found
+    if _is_one_inner_vector(at) and not cai.is_complex(x):
+        return _gather_along(x, at.axes[0], at.columns[0])
     columns, layout = coordinates(x, at)
     return cai.gather_nd(x, concat_columns(columns, layout))
+
+
+def _is_one_inner_vector(at: Subscript) -> bool:
+    """Return whether one vector indexes an axis other than the first, as in `x[:, i]`."""
+    if len(at.axes) > 1 or at.axes[0] == 0 or at.data_dependent:
+        return False
+    return bool(at.columns[0].type.rank == 1)
+
+
+def _gather_along(x: Value, axis: int, vector: Value) -> Value:
+    sizes = list(cai.sizes(x))
+    sizes[axis] = cai.size(vector, 0)
+    along = cai.expand_dims(vector, [a for a in range(x.type.rank) if a != axis])
+    return cai.gather_along_axis(x, cai.broadcast_to(along, sizes), axis)
 
 
 def picked(x: Value, at: Subscript) -> Value | None:

@@ -259,6 +259,12 @@ class Slide:
         missing = shapes.sub(shapes.add(last, self.reach - self.padding), extent)
         return self.padding, shapes.maximum(missing, self.padding)
 
+    def is_ceiled(self, extent: Dim) -> bool:
+        """Return whether every window starts inside, and none is left out that does."""
+        if self.padding or not isinstance(extent, int):
+            return False
+        return self.windows(extent) == -(-(extent - self.reach) // self.stride) + 1
+
     def trimmed(self, extent: Dim) -> Slide:
         """Return a slide whose only window ends with the axis, if it is larger than the axis.
 

@@ -17,7 +17,6 @@ from .._lib.subscript import (
     common_shape,
     gather,
     per_part,
-    picked,
     subscript,
     wrap_index,
 )
@@ -137,15 +136,7 @@ def index_select(ctx: Ctx, x: Value, dim: Axis, index: Value) -> Value:
     vector = cai.reshape(column, [1]) if column.type.rank == 0 else column
     tables = () if known is None else (known.reshape(-1),)
     at = Subscript((dim,), (vector,), cai.sizes(vector), False, tables)
-    found = picked(x, at)
-    if found is not None:
-        return found
-    if dim == 0 or cai.is_complex(x):
-        return gather(x, at)
-    sizes = list(cai.sizes(x))
-    sizes[dim] = cai.size(vector, 0)
-    along = cai.expand_dims(vector, [a for a in range(x.type.rank) if a != dim])
-    return cai.gather_along_axis(x, cai.broadcast_to(along, sizes), dim)
+    return gather(x, at)
 
 
 @lowers(

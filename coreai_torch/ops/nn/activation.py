@@ -121,10 +121,12 @@ def mish(ctx: Ctx, x: Value) -> Value:
     cases=[*_CASES, case(f32(6, high=30), 0.5, 3), case(_STEEP, 2, 60.0), case(f32(6), -1.5)],
 )
 def softplus(ctx: Ctx, x: Value, beta: Number, threshold: Number) -> Value:
-    """Return `log(1 + exp(beta * x)) / beta` without overflow of the exponential."""
+    """Return `log(1 + exp(beta * x)) / beta` without overflow of the exponential.
+
+    Guard of the first kind, in float16, for 12: the exponential is infinite.
+    """
     scaled = _scaled(x, beta)
-    share = cai.log(cai.add(cai.exp(cai.neg(cai.abs_(scaled))), cai.like(x, 1)))
-    curved = cai.add(cai.relu(scaled), share)
+    curved = cai.sub(cai.relu(scaled), cai.log(cai.sigmoid(cai.abs_(scaled))))
     curved = curved if beta == 1 else cai.div(curved, cai.like(x, beta))
     if threshold >= _FLAT:
         return curved
@@ -133,8 +135,7 @@ def softplus(ctx: Ctx, x: Value, beta: Number, threshold: Number) -> Value:
 
 @decomposes(aten.log_sigmoid_forward.default, cases=_CASES)
 def log_sigmoid(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    exponential = torch.exp(-x.abs())
-    return torch.clamp(x, max=0) - torch.log(exponential + 1), exponential
+    return torch.clamp(x, max=0) + torch.log(x.abs().sigmoid()), torch.exp(-x.abs())
 
 
 @decomposes(aten.softshrink.default, cases=[*_CASES, case(f32(6), 1.25)])

@@ -94,12 +94,14 @@ def _trimmed(x: Value, slides: Sequence[Slide]) -> list[Slide]:
 
 def _max(x: Value, slides: Sequence[Slide]) -> Value:
     slides = _trimmed(x, slides)
+    is_ceiled = all(s.is_ceiled(e) for s, e in zip(slides, cai.sizes(x)[2:], strict=True))
     return cai.max_pool(
         shapes.tensor_type(_pooled_sizes(x, slides), x),
-        _padded(x, slides, _lowest(x)),
+        x if is_ceiled else _padded(x, slides, _lowest(x)),
         [s.kernel for s in slides],
         [s.stride for s in slides],
         [s.dilation for s in slides],
+        is_ceiled and any(s.ceil for s in slides),
     )
 
 
@@ -194,13 +196,25 @@ lowers(
 
 @decomposes(
     aten.max_pool2d.default,
-    cases=[case(_PLANE, [3, 2], [2, 1], [1, 0], [1, 2], True), case(f32(3, 8, 9), [2])],
+    cases=[
+        case(_PLANE, [3, 2], [2, 1], [1, 0], [1, 2], True),
+        case(f32(3, 8, 9), [2]),
+        case(f32(1, 2, 7, 10, low=-9, high=-1), [2, 3], [2, 3], [0, 0], [1, 1], True),
+        case(f32(1, 2, 9, 7, low=-9, high=-1), [1, 3], [4, 2], [0, 0], [1, 2], True),
+        case(i64(2, 5, 5), [2], [2], [0], [1], True),
+    ],
 )
 def max_pool2d_alone(*args: Any) -> torch.Tensor:
     return aten.max_pool2d_with_indices.default(*args)[0]
 
 
-@decomposes(aten.max_pool3d.default, cases=[case(f32(2, 5, 6, 7), [3, 2, 3], [2], [1], [1], True)])
+@decomposes(
+    aten.max_pool3d.default,
+    cases=[
+        case(f32(2, 5, 6, 7), [3, 2, 3], [2], [1], [1], True),
+        case(f16(1, 2, 5, 4, 3, low=-9, high=-1), [2], [2], [0], [1], True),
+    ],
+)
 def max_pool3d_alone(*args: Any) -> torch.Tensor:
     return aten.max_pool3d_with_indices.default(*args)[0]
 

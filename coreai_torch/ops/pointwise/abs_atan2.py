@@ -20,28 +20,37 @@ _EDGES = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, _NAN, 0.3, -7.5)
 _FAR = (0.0, -0.0, 1.0, -1.0, _INF, -_INF, 3e38, -1e-40, 0.3)
 _COMPLEX = c64(5, values=(3 + 4j, -3e30 + 4e30j, complex(-_INF, _NAN), 0j, complex(-1, -0.0)))
 _NEAR = (0.0, -0.0, 1.0, -1.0, 0.3, -7.5, 1e-3, -4e9)
-_COMPLEX_NEAR = c64(5, values=(3 + 4j, -3e15 + 4e15j, 0j, complex(-1, -0.0), complex(-0.0, 0.0)))
+_COMPLEX_NEAR = c64(5, values=(3 + 4j, -3e30 + 4e30j, 0j, complex(-1, -0.0), complex(-0.0, 0.0)))
 
 
 def plain_distance(x: Value, y: Value) -> Value:
-    """Return `sqrt(x**2 + y**2)`, which overflows from 1.8e19 on without `exact`.
+    """Return `sqrt(x**2 + y**2)`, which is NaN for two infinities without `exact`.
 
-    Guard of the first kind in float16, where the square of 256 overflows.
+    Guard of the first kind: the square of 1e20 overflows, that of 1e-30 is 0, and in float16 that
+    of 256 overflows. So the larger operand is a factor.
     """
-    if cai.dtype(x) == torch.float16 or Build.current().exact:
+    if Build.current().exact:
         return distance(x, y)
-    return cai.sqrt(cai.add(cai.mul(x, x), cai.mul(y, y)))
+    larger, smaller = _ordered(x, y)
+    least = cai.like(x, torch.finfo(cai.dtype(x)).tiny)  # 0 / 0 is NaN
+    return _scaled(larger, cai.div(smaller, cai.maximum(larger, least)))
 
 
 def distance(x: Value, y: Value) -> Value:
-    """Return `sqrt(x**2 + y**2)`, scaled by the larger operand so that squares do not overflow."""
-    larger, smaller = cai.abs_(x), cai.abs_(y)
-    larger, smaller = cai.maximum(larger, smaller), cai.minimum(larger, smaller)
-    zero, one = cai.like(x, 0), cai.like(x, 1)
-    slope = cai.div(smaller, cai.where(cai.equal(larger, zero), one, larger))
-    scaled = cai.mul(larger, cai.sqrt(cai.add(one, cai.mul(slope, slope))))
-    # Infinite if either operand is infinite, even if the other is NaN.
-    return cai.where(cai.logical_or(is_inf(x), is_inf(y)), cai.like(x, _INF), scaled)
+    """Return `sqrt(x**2 + y**2)`, infinite if either is infinite, even if the other is NaN."""
+    larger, smaller = _ordered(x, y)
+    divisor = cai.where(cai.equal(larger, cai.like(x, 0)), cai.like(x, 1), larger)
+    is_far = cai.logical_or(is_inf(x), is_inf(y))
+    return cai.where(is_far, cai.like(x, _INF), _scaled(larger, cai.div(smaller, divisor)))
+
+
+def _ordered(x: Value, y: Value) -> tuple[Value, Value]:
+    x, y = cai.abs_(x), cai.abs_(y)
+    return cai.maximum(x, y), cai.minimum(x, y)
+
+
+def _scaled(larger: Value, slope: Value) -> Value:
+    return cai.mul(larger, cai.sqrt(cai.add(cai.mul(slope, slope), cai.like(slope, 1))))
 
 
 def length(x: Value) -> Value:
@@ -94,7 +103,7 @@ def plain_direction(y: Value, x: Value) -> Value:
     ],
 )
 def abs_(ctx: Ctx, x: Value) -> Value:
-    """Without `exact`, complex numbers from 1.8e19 on are infinite."""
+    """Without `exact`, a complex number of two infinities gives NaN."""
     return length(x)
 
 
@@ -104,6 +113,8 @@ def abs_(ctx: Ctx, x: Value) -> Value:
     cases=[
         case(f32(9, values=_FAR), f32(9, 1, values=(*_FAR[:7], _NAN, 1e30)), exact=True),
         case(f32(8, values=_NEAR), f32(8, 1, values=_NEAR)),
+        case(f32(2, values=(3e30, -3e37)), f32(2, 1, values=(4e30, 2e38))),
+        case(f32(2, values=(3e-30, -1e-25)), f32(2, 1, values=(4e-30, 0.0))),
         case(f16(2, 3, high=300), f16(3, high=300)),
         case(bf16(3), bf16(3)),
         case(f32(), f32(3)),
@@ -111,7 +122,7 @@ def abs_(ctx: Ctx, x: Value) -> Value:
     ],
 )
 def hypot(ctx: Ctx, x: Value, other: Value) -> Value:
-    """Without `exact`, it is infinite from 1.8e19 on, and NaN for an infinity and NaN."""
+    """Without `exact`, it is NaN for two infinities, and for an infinity and NaN."""
     return plain_distance(x, other)
 
 

@@ -97,7 +97,8 @@ _DIVISORS = i32(6, 1, values=(2, -2, 3, -1, 7, 2**31 - 1))
 _FLOATS = f32(9, values=(7.3, -7.3, 1.0, -1.0, 0.0, _INF, -_INF, _NAN, 0.3))
 _FLOAT_DIVISORS = f32(9, 1, values=(2.5, -2.5, 0.1, -0.1, _INF, -_INF, _NAN, 0.0, 1e-3))
 _FINITE = f32(7, values=(7.3, -7.3, 1.0, -1.0, 0.0, 0.3, -9e5))
-_FINITE_DIVISORS = f32(7, 1, values=(2.5, -2.5, 0.1, -0.1, _INF, -_INF, _NAN))
+_FINITE_DIVISORS = f32(6, 1, values=(2.5, -2.5, 0.1, -0.1, 3e7, _NAN))
+_TO_INFINITY = f32(7, 1, values=(2.5, -2.5, 0.1, -0.1, _INF, -_INF, _NAN))
 
 
 @lowers(aten.div.Scalar, promote=Promote.RESULT, cases=[case(f32(3), 2.5), case(i64(4), 3)])
@@ -117,7 +118,7 @@ _FINITE_DIVISORS = f32(7, 1, values=(2.5, -2.5, 0.1, -0.1, _INF, -_INF, _NAN))
     ],
 )
 def div(ctx: Ctx, x: Value, other: Value) -> Value:
-    return quotient(x, other)
+    return x if ctx.number("other") == 1 else quotient(x, other)
 
 
 def _quotient(op: Binary, x: Value, divisor: Value) -> Value:
@@ -167,11 +168,22 @@ def _floor_divide(x: Value, y: Value) -> Value:
     if not Build.current().exact and _is_short(cai.known_number(y), cai.dtype(x)):
         return cai.floor_divide(x, y)
     remainder = cai.modulo(x, y)
-    step = cai.cast(_has_other_sign(remainder, y), cai.dtype(x))
-    quotient = cai.round_(cai.sub(cai.div(cai.sub(x, remainder), y), step))
+    whole = cai.div(cai.sub(x, remainder), y)
+    quotient = cai.round_(cai.add(whole, _floor_of_fraction(remainder, y)))
     if not Build.current().exact:
         return quotient
     return cai.where(cai.equal(y, cai.like(y, 0)), cai.div(x, y), quotient)
+
+
+def _floor_of_fraction(remainder: Value, divisor: Value) -> Value:
+    """Return -1 if a remainder has another sign than the divisor, else 0.
+
+    Guard of the first kind, in half precision, for -1e-5 and 300: their quotient is 0. In float32,
+    quotients that are 0 need `exact`: by infinity, and below 1e-45.
+    """
+    if cai.dtype(remainder).itemsize > 2 and not Build.current().exact:
+        return cai.floor_divide(remainder, divisor)
+    return cai.neg(cai.cast(_has_other_sign(remainder, divisor), cai.dtype(remainder)))
 
 
 def _is_short(divisor: float | None, dtype: torch.dtype) -> bool:
@@ -194,7 +206,8 @@ def _is_power_of_two(number: float) -> bool:
 _MODES = (None, "trunc", "floor")
 _ROUNDED = [
     *(case(_DIVIDENDS, _DIVISORS, rounding_mode=mode) for mode in _MODES),
-    *(case(_FINITE, _FINITE_DIVISORS, rounding_mode=mode) for mode in _MODES),
+    *(case(_FINITE, _TO_INFINITY, rounding_mode=mode) for mode in _MODES[:2]),
+    case(_FINITE, _FINITE_DIVISORS, rounding_mode="floor"),
     *(case(_FLOATS, _FLOAT_DIVISORS, rounding_mode=mode, exact=True) for mode in _MODES),
 ]
 
@@ -229,7 +242,7 @@ _ROUNDED = [
     ],
 )
 def div_mode(ctx: Ctx, x: Value, other: Value, rounding_mode: str | None) -> Value:
-    """Without `exact`, a float divided by zero and rounded is NaN."""
+    """Without `exact`, a float divided by zero and rounded is NaN, and -1 // infinity is 0."""
     # float16, bfloat16: torch computes in float32 only if the divisor is a number. The quotient by
     # a power of two is the same in both.
     number = cai.known_number(other)

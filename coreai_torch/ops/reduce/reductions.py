@@ -65,7 +65,7 @@ def average(x: Value, axes: Sequence[int]) -> Value:
         return cai.reduce_mean(x, axes)
     if cai.is_complex(x):
         return cai.div(total(x, axes), cai.cast(count(x, axes), torch.complex64))
-    if cai.dtype(x).itemsize == 2:  # a sum would overflow in float16
+    if cai.dtype(x).itemsize == 2 or _has_short_axes(x, axes):  # a sum would overflow in float16
         return _average_of_averages(x, axes)
     wide = cai.cast(x, torch.float32)
     return cai.cast(cai.div(total(wide, axes), count(x, axes)), cai.dtype(x))
@@ -94,6 +94,11 @@ def _is_long(x: Value, axes: Sequence[int]) -> bool:
     if any(x.type.is_dynamic_dim(a) for a in axes):
         return len(axes) > 1 and cai.dtype(x).itemsize > 2
     return math.prod(int(x.type.shape[a]) for a in axes) > _longest_run(x)
+
+
+def _has_short_axes(x: Value, axes: Sequence[int]) -> bool:
+    extents = [x.type.shape[a] for a in axes]
+    return cai.dtype(x) == torch.float32 and all(0 < extent <= _LONGEST_RUN for extent in extents)
 
 
 def _axis_total(x: Value, axis: int) -> Value:
