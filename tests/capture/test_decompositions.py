@@ -144,3 +144,14 @@ def test_a_decomposition_that_fixes_a_dynamic_size_is_rejected():
     rows = ({0: torch.export.Dim.DYNAMIC},)
     with pytest.raises(ExportError, match=r"dynamic: x\.shape\[0\] = 4\n  try   export these"):
         coreai_torch.convert(Calls(doubled), (X,), dynamic_shapes=rows, converter=converter)
+
+
+def test_softshrink_is_decomposed_by_this_package():
+    class Shrink(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.softshrink(x)
+
+    program = torch.export.export(Shrink(), (torch.ones(3),))
+    graph = program.run_decompositions(get_decomp_table()).graph
+    called = [node.target for node in graph.nodes if node.op == "call_function"]
+    assert called == [torch.ops.aten.clamp.default, torch.ops.aten.sub.Tensor]

@@ -164,7 +164,7 @@ def _floor_divide(x: Value, y: Value) -> Value:
     the exact remainder, unless the divisor has few bits.
     """
     if cai.known_number(y) == 1:
-        return or_itself(x, floor(x))
+        return floor(x)
     if not Build.current().exact and _is_short(cai.known_number(y), cai.dtype(x)):
         return cai.floor_divide(x, y)
     remainder = cai.modulo(x, y)
