@@ -33,7 +33,7 @@ class Program:
     def made(self, dtype: torch.dtype) -> Made:
         """Return the module and its inputs; equal calls give equal weights.
 
-        Each input is a tensor of its own: an export of the same tensor twice reads one input only.
+        Each input is a separate tensor: an export of the same tensor twice reads one input only.
         """
         torch.manual_seed(0)
         module, args = self.make()
