@@ -25,6 +25,9 @@ ELSEWHERE = {
     "PLACE02": "this converter emits no interpolate of the nearest element",
     "HAZ35": "coreai-core 1.0.0b3 compiles it for no device",
     "HAZ09": "a Metal kernel needs its source",
+    "HAZ41": "compressed weights have no built-in program",
+    "PLACE16": "compressed weights have no built-in program",
+    "PLACE17": "compressed weights have no built-in program",
 }
 
 TWICE = Case(

@@ -134,6 +134,55 @@ MADE = {
 }
 
 
+def compressed(name, weight, scale, decoder="blockwise_shift_scale", element="si4", strides=()):
+    """Return a layer whose weight is decoded; `strides` are constants."""
+    types = [tensor(element, *weight), tensor("f16", *scale)]
+    stored = [constant(100 + n, type_) for n, type_ in enumerate(types)]
+    decoded = op(decoder, [100, 101], [150], [tensor("f16", *weight)], types)
+    steps = [
+        constant(110 + n, tensor("ui32", 2), value=torch.tensor(v)) for n, v in enumerate(strides)
+    ]
+    operands = [0, 150, *(step.results[0] for step in steps)]
+    given = [X_TYPE, tensor("f16", *weight), *(tensor("ui32", 2) for _ in strides)]
+    layer = op(name, operands, [200], [X_TYPE], given)
+    ops = [*stored, decoded, *steps, layer, op("output", [200], [], [], [X_TYPE])]
+    return made.program(made.function(ops, [made.Port("x", X_TYPE)]))
+
+
+X_TYPE = tensor("f16", 2, 4)
+KERNEL_SIZES = (4, 4, 3, 3)
+COMPRESSED = {
+    "PLACE16": [
+        compressed("batch_matmul", (4, 8), (4, 2)),
+        compressed("batch_matmul", (4, 8), (4, 1)),
+    ],
+    "PLACE17": [
+        compressed(
+            "conv2d", (4, 4, 3, 3), (1, 1, 1, 1, 4), "lut_to_dense", strides=[[s, s], [1, 1]]
+        )
+        for s in (4, 2)
+    ],
+    "HAZ41": [
+        compressed("conv2d", KERNEL_SIZES, axes, "lut_to_dense", strides=[[1, 1]])
+        for axes in ((1, 1, 1, 1, 4, 2), (1, 1, 1, 1, 4))
+    ],
+}
+
+
+@pytest.mark.parametrize("code", COMPRESSED)
+def test_a_rule_finds_compressed_weights(code):
+    matching, clean = (placement_of(one, "neural_engine") for one in COMPRESSED[code])
+    for found, wanted in ((matching, True), (clean, False)):
+        (only,) = found.ops
+        assert (code in {rule.code for rule in (*only.rules, *only.notes)}) is wanted
+
+
+def test_a_dilation_by_5_is_slow():
+    kernel = torch.ones(4, 3, 1, 1).half()
+    assert "PLACE11" in codes(lambda x: F.conv2d(x, KERNEL[..., :2, :2], dilation=5), X)
+    assert "PLACE11" not in codes(lambda x: F.conv2d(x, kernel), X)
+
+
 @pytest.mark.parametrize("code", MADE)
 def test_a_rule_finds_ops_that_this_converter_does_not_emit(code):
     found = placement_of(MADE[code], "neural_engine")
@@ -143,7 +192,7 @@ def test_a_rule_finds_ops_that_this_converter_does_not_emit(code):
 
 
 def test_every_rule_has_a_case():
-    assert {rule.code for rule in RULES} == CASES.keys() | MADE.keys()
+    assert {rule.code for rule in RULES} == CASES.keys() | MADE.keys() | COMPRESSED.keys()
 
 
 def test_a_norm_between_convolutions_makes_three_regions_and_its_move_saves_two():

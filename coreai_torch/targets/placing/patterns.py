@@ -82,9 +82,39 @@ def writes_at_value(program: ProgramView, view: FunctionView, op: Op) -> bool:
 
 
 def has_odd_stride(program: ProgramView, view: FunctionView, op: Op) -> bool:
-    """Return whether a convolution has a stride with a prime factor other than 2 and 3."""
-    strides = _numbers(view, op, 2) if kind(op) in _CONVOLUTIONS else []
-    return any(_rest(stride) > 1 for stride in strides)
+    """Return whether a stride or dilation has a prime factor other than 2 and 3."""
+    if kind(op) not in _CONVOLUTIONS:
+        return False
+    return any(_rest(step) > 1 for place in (2, 3) for step in _numbers(view, op, place))
+
+
+def has_wide_stride_of_table(program: ProgramView, view: FunctionView, op: Op) -> bool:
+    """Return whether a convolution with weights of a lookup table has a stride above 2."""
+    if kind(op) not in _CONVOLUTIONS or not _is_made_by(view, op, "lut_to_dense"):
+        return False
+    return any(stride > 2 for stride in _numbers(view, op, 2))
+
+
+def has_blocks_of_int4(program: ProgramView, view: FunctionView, op: Op) -> bool:
+    """Return whether a linear layer has weights of 4 bits with several scales for each output."""
+    if kind(op) != "batch_matmul" or not _is_made_by(view, op, "blockwise_shift_scale"):
+        return False
+    origin = view.origin(op.operands[1])
+    assert origin is not None
+    data, scale = origin.operand_types[:2]
+    return data.element in ("si4", "ui4") and sum(size > 1 for size in scale.shape) > 1
+
+
+def has_table_of_high_rank(program: ProgramView, view: FunctionView, op: Op) -> bool:
+    """Return whether a weight comes from a lookup table with more than five axes."""
+    origins = [view.origin(value) for value in op.operands]
+    tables = [o for o in origins if o is not None and kind(o) == "lut_to_dense"]
+    return any(len(table.operand_types[1].shape) > MOST_RANK for table in tables)
+
+
+def _is_made_by(view: FunctionView, op: Op, name: str) -> bool:
+    origin = view.origin(op.operands[1])
+    return origin is not None and kind(origin) == name
 
 
 def is_dilated_pool(program: ProgramView, view: FunctionView, op: Op) -> bool:

@@ -127,7 +127,7 @@ RULES: tuple[PlacementRule, ...] = (
         f"{_RULES}; coreai-models, common issues", "high", patterns.is_masked_by_infinity,
     ),
     PlacementRule(
-        "PLACE11", _NE, "slow", "a stride with a prime factor other than 2 and 3",
+        "PLACE11", _NE, "slow", "a stride or dilation with a prime factor other than 2 and 3",
         "use two convolutions, or pool", _RULES, "medium", patterns.has_odd_stride,
     ),
     PlacementRule(
@@ -146,6 +146,21 @@ RULES: tuple[PlacementRule, ...] = (
         "PLACE15", _NE, "slow", "a product with a constant matrix, which may leave the unit; "
         "others saw it run there", 'a 1x1 convolution: extra_rewrites=["PLACE15"]',
         f"{_RULES}; {_FORGE}", "low", patterns.is_linear,
+    ),
+    PlacementRule(
+        "PLACE16", _NE, "wrong", "a linear layer with blocks of 4-bit weights, which the unit "
+        "computes wrongly without a message", "one scale for each output, or 8 bits",
+        "coreai-models issue 205", "high", patterns.has_blocks_of_int4,
+    ),
+    PlacementRule(
+        "PLACE17", _NE, "slow", "a stride above 2 with weights from a lookup table",
+        "leave this layer uncompressed, or use a scale", _RULES, "medium",
+        patterns.has_wide_stride_of_table,
+    ),
+    PlacementRule(
+        "HAZ41", _NE, "leaves", "weights from a lookup table with more than five axes",
+        "reshape the weight to rank 4 before it is compressed",
+        "coreai-models, segmentation pipeline", "high", patterns.has_table_of_high_rank,
     ),
     PlacementRule(
         "HAZ09", ("neural_engine", "cpu"), "leaves", "a Metal kernel, which runs on the GPU alone",
