@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import coreai_torch
-from coreai_torch.ir import editing
+from coreai_torch.mlir import editing
 from coreai_torch.targets.placing import RULES
 from coreai_torch.targets.rewrites import REWRITES
 from tests.rewrites.cases import converter
