@@ -47,7 +47,7 @@ def judged(name: str, mode: str) -> list[dict[str, Any]]:
     units: list[dict[str, Any]] = []
     if mode != "generate":
         return [_unit("model", lambda: _export(model, given, mode), units)]
-    if not model.can_generate():
+    if not getattr(model, "can_generate", bool)():  # wrapped models have no such method
         return []
     _generation(model, row, given, units)
     return units

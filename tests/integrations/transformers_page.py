@@ -157,7 +157,8 @@ def main(arguments: list[str]) -> None:
         found.update(judged(chosen, mode, workers))
         stored["verdicts"][mode] = {name: found[name] for name in names() if name in found}
     if modes:
-        stored["runs"] = [provenance.current("transformers", folders={})]
+        this = provenance.current("transformers", folders={})
+        stored["runs"] = [run for run in stored["runs"] if run != this] + [this]
         KEPT.write_text(json.dumps(stored, indent=1) + "\n")
     PAGE.write_text("\n".join(page(stored)) + "\n")
 
