@@ -161,22 +161,29 @@ def convert(
         assume=assume,
         sizes=parse_sizes(sizes or ()),
     )
-    if dry_run:
-        with TemporaryDirectory(prefix="coreai-torch-") as folder:
-            path = program.save_asset(Path(folder) / "program.aimodel").path
-            data, lines = _result(program, Path(path), verified=not skipped)
-        data["output"], data["dry_run"] = output, True
-        lines[0] = lines[0].replace(str(path), f"{output} (not written)", 1)
-    else:
-        program.save_asset(output, overwrite=force)
-        data, lines = _result(program, output, verified=not skipped)
+    data, lines = _saved(program, output, dry_run=dry_run, force=force, verified=not skipped)
     if precision:
-        reports = program.precision_report
-        several = isinstance(reports, list)  # one for each --size
-        data["precision"] = [dataclasses.asdict(r) for r in (reports if several else [reports])]
-        data["precision"] = data["precision"] if several else data["precision"][0]
-        lines += [str(report) for report in (reports if several else [reports])]
+        several = isinstance(program.precision_report, list)  # one for each --size
+        reports = program.precision_report if several else [program.precision_report]
+        rows = [dataclasses.asdict(report) for report in reports]
+        data["precision"] = rows if several else rows[0]
+        lines += map(str, reports)
     answer(data, lines, as_json=as_json, ok=True)
+
+
+def _saved(
+    program: Program, output: Path, *, dry_run: bool, force: bool, verified: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Save a program, to a temporary folder if `dry_run`, and return what was saved."""
+    if not dry_run:
+        program.save_asset(output, overwrite=force)
+        return _result(program, output, verified=verified)
+    with TemporaryDirectory(prefix="coreai-torch-") as folder:
+        path = program.save_asset(Path(folder) / "program.aimodel").path
+        data, lines = _result(program, Path(path), verified=verified)
+    data["output"], data["dry_run"] = output, True
+    lines[0] = lines[0].replace(str(path), f"{output} (not written)", 1)
+    return data, lines
 
 
 def _result(program: Program, output: Path, *, verified: bool) -> tuple[dict[str, Any], list[str]]:
