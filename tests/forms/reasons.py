@@ -45,20 +45,37 @@ REASONS: dict[str, dict[str, str]] = {
         )
     },
     "HAZ11": {
+        "log2 log10": "the logarithm of a power of the base is a whole number",
+        "digamma lgamma polygamma": "the reflection formula needs the nearest integer",
+        "erfc special_erfcx": "the operand is rounded, so that its square is exact",
         "ceil floor round* trunc div.*_mode frexp* *fake_quantize*": "the op rounds",
         "_to_copy copy prims::convert_element_type": "floats are truncated before the cast",
         "grid_sampler* fractional_max_pool* histc": "positions are rounded down",
     },
     "HAZ12": {"*upsample_bi*": "bytes are interpolated in fixed point"},
+    "HAZ13": {
+        "argmax argmin max.dim min.dim topk": "with exact, the index of the first NaN counts",
+        "div.Tensor_mode": "in half precision, signs of remainder and divisor are compared",
+    },
     "HAZ15": {
         "argmax argmin max.dim min.dim mode topk": "the op returns the position of an extreme",
         _ITERATED: "the pivot of a column",
         "fractional_max_pool*": "the op returns the positions of the maxima",
     },
     "HAZ20": {"convolution _convolution": "the case is a 1-d transposed convolution"},
+    "HAZ26": {
+        "fractional_max_pool2d": "positions of windows and their elements are added",
+        "multilabel_margin_loss_forward": "scores of labels and of classes are subtracted",
+    },
     "HAZ28": {"*": "a case adds or multiplies integers"},
     "HAZ29": {"*": "a case adds or multiplies integers"},
     "HAZ30": {f"{_WRITES} {_COUNTS} _embedding_bag*": "the op writes at the positions of an input"},
+    "HAZ32": {
+        "logsumexp": "an infinite maximum is limited to the numbers of float16",
+        "nan_to_num": "infinities become the largest numbers of float16",
+    },
+    "HAZ33": {"add.Tensor sub.Tensor": "a case has the summand 1e-6 in float16"},
+    "HAZ34": {"mean.dim": "the mean of no elements is NaN"},
     "HAZ35": {
         "index_copy index_put _index_put_impl _unsafe_index_put": (
             "the op writes at the position of an input"
@@ -68,6 +85,9 @@ REASONS: dict[str, dict[str, str]] = {
     "HAZ37": {"scaled_dot_product_attention": "a case has values of another size than its queries"},
     "HAZ41": {"coreai::lut_to_dense": "the table of a weight of rank 4"},
     "HAZ52": {
+        "kthvalue median* nanmedian* mode sort* topk": "values are read in sorted order",
+        "fractional_max_pool*": "the windows begin at positions that are an input",
+        "multilabel_margin_loss_forward": "scores are read at labels, which are an input",
         _READS: "the op reads at positions that are known only at run time",
         f"{_WRITES} {_COUNTS}": "the op writes at positions that are known only at run time",
         "bucketize* searchsorted* isin* grid_sampler* _grouped_mm": (
