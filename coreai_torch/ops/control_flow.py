@@ -12,7 +12,8 @@ from ..ir import dialect as cai
 from ..ir import graph, shapes, types
 from ..ir.dialect import Dim, RankedTensorType, Value
 from ..lowering import Ctx, lowers_function
-from ._lib.constant_branches import constant_results
+from ..passes.fold_constants import fold_constants
+from ..passes.pass_graph import captured
 from ._lib.stacked_steps import Stacking, stacked_steps
 
 higher_order = torch.ops.higher_order
@@ -40,7 +41,7 @@ def cond(
         return _values(ctx.lower_subgraph(true_fn if pred else false_fn, operands), promised)
     condition = cai.cast(shapes.scalar(pred), torch.bool)
     # The runtime cannot branch between two constants: select them with `where`.
-    known = [constant_results(f, operands) for f in (true_fn, false_fn)]
+    known = [_constant_results(f, operands) for f in (true_fn, false_fn)]
     fixed = [i for i in range(len(promised)) if i in known[0] and i in known[1]]
     open_ = [i for i in range(len(promised)) if i not in fixed]
     results: dict[int, Value] = {
@@ -143,3 +144,13 @@ def _stack(row: RankedTensorType, dims: Sequence[Dim]) -> Value:
 def _row(x: Value, index: Value) -> Value:
     one = cai.slice_axis(x, 0, index, shapes.add(index, 1))
     return cai.reshape(one, cai.sizes(x)[1:])
+
+
+def _constant_results(branch: fx.GraphModule, operands: Sequence[Any]) -> dict[int, Any]:
+    """Return the results that are the same at every run, by position."""
+    graph = fold_constants(captured(branch, operands))
+    return {
+        place: graph.constants[result] if isinstance(result, fx.Node) else result
+        for place, result in enumerate(graph.results)
+        if not isinstance(result, fx.Node) or result in graph.constants
+    }

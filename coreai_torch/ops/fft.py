@@ -2,7 +2,7 @@
 
 Up to `DENSE` elements, the transform is one product with its full matrix; `_lib/fourier.py` splits
 a longer one into factors. The program looks for the factors of a dynamic length, unless its upper
-bound is small (`_lib/fourier_dynamic.py`).
+bound is small.
 """
 
 from __future__ import annotations
@@ -19,9 +19,18 @@ from ..ir.dialect import Dim, Value
 from ..lowering import Ctx, case, lowers
 from ..lowering.cases import c64, f32
 from ..torch_compat import aten
-from ._lib import fourier_dynamic as dynamic
 from ._lib import windows
-from ._lib.fourier import DENSE, Transform, Wave, by_factors, dft_matrix, factors_of, padded
+from ._lib.fourier import (
+    DENSE,
+    LONGEST,
+    Transform,
+    Wave,
+    by_factors,
+    dft_matrix,
+    factors_of,
+    padded,
+    transform,
+)
 from ._lib.size_bounds import upper_bound
 
 _LONG = (
@@ -81,10 +90,10 @@ class _Axis:
     @classmethod
     def of(cls, ctx: Ctx, number: int, length: Dim, size: object) -> _Axis:
         bound = upper_bound(size)
-        if not isinstance(length, int) and bound is not None and bound > dynamic.LONGEST:
+        if not isinstance(length, int) and bound is not None and bound > LONGEST:
             ctx.refuse(
                 f"a Fourier transform of a dynamic length of up to {bound:,} is not supported",
-                f"export with a static length, or with a maximum of {dynamic.LONGEST:,}",
+                f"export with a static length, or with a maximum of {LONGEST:,}",
             )
         return cls(number, length, bound)
 
@@ -110,7 +119,7 @@ class _Axis:
         if isinstance(self.length, int):
             found = by_factors(signal, factors_of(self.length), wanted)
         else:
-            found = dynamic.transform(signal, self.length, self.bound, wanted)
+            found = transform(signal, self.length, self.bound, wanted)
         return [columns.back(part) for part in found]
 
 

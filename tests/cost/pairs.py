@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
 
-from coreai_torch.ops._lib.bin_maximum import Spans, greatest_in_bins
-from coreai_torch.ops.vision import _greatest_of_all
+from coreai_torch.ops.vision import Spans, _greatest_of_all, greatest_in_bins
 
 from .family import Call, Family
 

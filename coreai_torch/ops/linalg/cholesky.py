@@ -12,15 +12,7 @@ from torch import Tensor
 from ...lowering import case, decomposes
 from ...lowering.cases import c64, f16, f32
 from ...torch_compat import aten
-from .._lib.loops import (
-    Step,
-    column,
-    conjugate_transposed,
-    conjugated,
-    place,
-    static_size,
-    steps,
-)
+from .._lib.loops import Step, column, conjugate_transposed, conjugated, place, static_size, steps
 
 _POSITIVE = (4.0, 1.0, -0.5, 1.0, 5.0, 0.7, -0.5, 0.7, 3.0)  # three rows
 # Six rows: more than the number of steps that are unrolled.
@@ -144,10 +136,7 @@ def _lower_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 @decomposes(
     aten.linalg_cholesky_ex.default,
-    cases=[
-        *_FACTORED,
-        case(f32(3, 3, fixed=True, values=_POSITIVE), check_errors=True),
-    ],
+    cases=[*_FACTORED, case(f32(3, 3, fixed=True, values=_POSITIVE), check_errors=True)],
 )
 def linalg_cholesky_ex(
     matrix: Tensor, *, upper: bool = False, check_errors: bool = False

@@ -198,11 +198,7 @@ def _backward(_: Step, rhs: Tensor, k: Tensor, factors: Tensor, pivots: Tensor) 
 @decomposes(
     aten.linalg_ldl_solve.default,
     cases=[
-        case(
-            f32(3, 3, fixed=True, low=1),
-            i32(3, fixed=True, values=pivots),
-            f32(3, 2, fixed=True),
-        )
+        case(f32(3, 3, fixed=True, low=1), i32(3, fixed=True, values=pivots), f32(3, 2, fixed=True))
         for pivots in ((2, 3, 3), (1, -3, -3), (-3, -3, 3))
     ],
 )

@@ -135,10 +135,7 @@ def linalg_lu_factor(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Ten
     return factors, pivots
 
 
-@decomposes(
-    aten._lu_with_info.default,
-    cases=[case(f32(3, 3, fixed=True), True, False)],
-)
+@decomposes(aten._lu_with_info.default, cases=[case(f32(3, 3, fixed=True), True, False)])
 def lu_with_info(
     matrix: Tensor, pivot: bool = True, check_errors: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -86,10 +86,7 @@ def linalg_matrix_power(matrix: Tensor, n: int) -> Tensor:
 
 @decomposes(
     aten.linalg_tensorinv.default,
-    cases=[
-        case(f32(2, 3, 6, fixed=True)),
-        case(f32(4, 2, 2, fixed=True), ind=1),
-    ],
+    cases=[case(f32(2, 3, 6, fixed=True)), case(f32(4, 2, 2, fixed=True), ind=1)],
 )
 def linalg_tensorinv(x: Tensor, ind: int = 2) -> Tensor:
     count = math.prod(x.shape[:ind])

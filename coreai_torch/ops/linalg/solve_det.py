@@ -107,11 +107,7 @@ def inverse(matrix: Tensor) -> Tensor:
 @decomposes(
     aten._linalg_solve_ex.default,
     cases=[
-        case(
-            f32(3, 3, fixed=True, values=_INVERTIBLE),
-            f32(3, 2, fixed=True),
-            check_errors=True,
-        )
+        case(f32(3, 3, fixed=True, values=_INVERTIBLE), f32(3, 2, fixed=True), check_errors=True)
     ],
 )
 def linalg_solve_ex(
@@ -132,11 +128,7 @@ def linalg_solve_ex(
         case(f32(3, 3, fixed=True, values=_INVERTIBLE), f32(3, 2, fixed=True)),
         case(f32(3, 3, fixed=True, values=_INVERTIBLE), f32(3, fixed=True)),
         case(f32(2, 3, 3, fixed=True, values=_INVERTIBLE), f32(2, 3, fixed=True)),
-        case(
-            f32(3, 3, fixed=True, values=_INVERTIBLE),
-            f32(2, 4, 3, fixed=True),
-            left=False,
-        ),
+        case(f32(3, 3, fixed=True, values=_INVERTIBLE), f32(2, 4, 3, fixed=True), left=False),
     ],
 )
 def linalg_solve(matrix: Tensor, rhs: Tensor, *, left: bool = True) -> Tensor:

@@ -11,7 +11,7 @@ from ...ir.dialect import Value
 from ...lowering import Ctx, Number, Promote, case, lowers
 from ...lowering.cases import bf16, c64, f16, f32, i8, i32, i64, u8
 from ...torch_compat import aten
-from . import complex_functions
+from . import complex as complex_functions
 from .abs_atan2 import length
 from .comparison import is_nan
 from .complex import quotient

@@ -11,7 +11,7 @@ from ...lowering import Ctx, Promote, case, lowers
 from ...lowering.cases import Case, T, b1, bf16, c64, f16, f32, i32, i64
 from ...torch_compat import aten
 from .._lib import expm1_log1p
-from . import complex_functions
+from . import complex as complex_functions
 from .complex import quotient
 
 _INF, _NAN = float("inf"), float("nan")

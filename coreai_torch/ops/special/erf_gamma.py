@@ -1,20 +1,23 @@
-"""Lower erfc, erfcx, erfinv, ndtri, lgamma and digamma.
+"""Lower erfc, erfcx, erfinv, ndtri, lgamma, digamma, igamma and igammac.
 
 All are formulas in torch. The polynomials without a reference were fitted for this project:
 near-minimax on the interval in their comment, with an error of at most two float32 units in the
-last place.
+last place. igamma uses a power series, a continued fraction, and Temme's expansion for large `a`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from ...lowering import case, decomposes
 from ...lowering.cases import T, bf16, f16, f32, i32
 from ...torch_compat import aten
 from .._lib.approximation import in_float32, polynomial
+from .._lib.loops import Step, steps
 
 _INF, _NAN = float("inf"), float("nan")
 _EDGES = f32(12, values=(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -4.0, 9.0, _INF, -_INF, _NAN))
@@ -29,12 +32,12 @@ _ERFCX = (
 )  # fmt: skip
 
 
-def _erfcx_positive(x: torch.Tensor) -> torch.Tensor:
+def _erfcx_positive(x: Tensor) -> Tensor:
     """Return erfcx of non-negative arguments."""
     return polynomial(1 - 7.5 / (x + 3.75), _ERFCX) / (1 + 2 * x)
 
 
-def _exp_of_square(x: torch.Tensor, sign: float) -> torch.Tensor:
+def _exp_of_square(x: Tensor, sign: float) -> Tensor:
     """Return exp(sign * x * x) for x < 32.
 
     Rounding the square would give a relative error of 5e-6 at 9.
@@ -55,7 +58,7 @@ def _exp_of_square(x: torch.Tensor, sign: float) -> torch.Tensor:
     ],
 )
 @in_float32
-def erfc(x: torch.Tensor) -> torch.Tensor:
+def erfc(x: Tensor) -> Tensor:
     magnitude = x.abs().clamp(max=20)  # erfc(20) is 0 in float32
     tail = _erfcx_positive(magnitude) * _exp_of_square(magnitude, -1)
     return torch.where(magnitude < 0.5, 1 - torch.erf(x), torch.where(x < 0, 2 - tail, tail))
@@ -73,7 +76,7 @@ def erfc(x: torch.Tensor) -> torch.Tensor:
     ],
 )
 @in_float32
-def erfcx(x: torch.Tensor) -> torch.Tensor:
+def erfcx(x: Tensor) -> Tensor:
     magnitude = x.abs()
     tail = _erfcx_positive(magnitude)
     return torch.where(x < 0, 2 * _exp_of_square(magnitude.clamp(max=12), 1) - tail, tail)
@@ -100,7 +103,7 @@ _ERFINV_FAR = (
     ],
 )
 @in_float32
-def erfinv(x: torch.Tensor) -> torch.Tensor:
+def erfinv(x: Tensor) -> Tensor:
     w = -torch.log((1 - x) * (1 + x))
     near = polynomial(w - 2.5, _ERFINV_NEAR)
     far = polynomial(torch.sqrt(w) - 3, _ERFINV_FAR)
@@ -128,7 +131,7 @@ _NDTRI = (
     ],
 )
 @in_float32
-def ndtri(p: torch.Tensor) -> torch.Tensor:
+def ndtri(p: Tensor) -> Tensor:
     middle, close, far = _NDTRI
     q = p - 0.5
     r = 0.180625 - q * q
@@ -152,7 +155,7 @@ _LGAMMA = (
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680)
 
 
-def log_gamma(x: torch.Tensor) -> torch.Tensor:
+def log_gamma(x: Tensor) -> Tensor:
     """Return lgamma of positive arguments."""
     near_one = x < 1
     zeros = torch.where(near_one, x * (x - 1), (x - 1) * (x - 2))
@@ -173,7 +176,7 @@ def log_gamma(x: torch.Tensor) -> torch.Tensor:
     ],
 )
 @in_float32
-def lgamma(x: torch.Tensor) -> torch.Tensor:
+def lgamma(x: Tensor) -> Tensor:
     """Reflect negative arguments; the sine uses the distance to the nearest integer."""
     offset = x - torch.round(x)
     sine = torch.log(torch.sin(math.pi * offset.abs()))
@@ -185,7 +188,7 @@ def lgamma(x: torch.Tensor) -> torch.Tensor:
 _DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132)
 
 
-def _digamma(x: torch.Tensor) -> torch.Tensor:
+def _digamma(x: Tensor) -> Tensor:
     """Return digamma of positive arguments: five recurrence steps, then the asymptotic series."""
     steps = torch.zeros_like(x)
     for k in range(5):
@@ -199,10 +202,133 @@ def _digamma(x: torch.Tensor) -> torch.Tensor:
 
 @decomposes(aten.digamma.default, cases=[*_CASES, case(f32(60, low=0.01, high=20.0))])
 @in_float32
-def digamma(x: torch.Tensor) -> torch.Tensor:
+def digamma(x: Tensor) -> Tensor:
     offset = x - torch.round(x)
     reflected = _digamma(1 - x) - math.pi / torch.tan(math.pi * offset)
     reflected = torch.where(offset == 0, _NAN, reflected)
     value = torch.where(x < 0, reflected, _digamma(x))
     value = torch.where(x == 0, -1 / x, value)  # -inf for 0.0, +inf for -0.0
     return torch.where(x == _INF, _INF, value)
+
+
+_LARGE = 16.0  # from here on Temme's expansion is accurate
+_TERMS = 64  # terms of the series, and levels of the continued fraction, below _LARGE
+
+# N. Temme, "The asymptotic expansion of the incomplete gamma functions": in eta, for 1 / a ** k.
+_TEMME: Sequence[Sequence[float]] = (
+    (-1 / 3, 1 / 12, -1.4814814814814815e-2, 1.1574074074074074e-3, 3.527336860670194e-4,
+     -1.7875514403292181e-4, 3.9192631785224378e-5, -2.1854485106799922e-6,
+     -1.85406221071516e-6, 8.296711340953086e-7),
+    (-1.8518518518518519e-3, -3.4722222222222222e-3, 2.6455026455026455e-3,
+     -9.9022633744855967e-4, 2.0576131687242798e-4, -4.0187757201646091e-7,
+     -1.8098550334489978e-5, 7.6491609160811101e-6),
+    (4.1335978835978836e-3, -2.6813271604938272e-3, 7.7160493827160494e-4,
+     2.0093878600823045e-6, -1.0736653226365161e-4, 5.2923448829120125e-5),
+    (6.4943415637860082e-4, 2.2947209362139918e-4, -4.6918949439525571e-4,
+     2.6772063206283885e-4),
+)  # fmt: skip
+_HALF_LOG = 0.5 * math.log(2 * math.pi)
+
+
+def _depth(mu: Tensor) -> Tensor:
+    """Return `mu - log(1 + mu)`, without cancellation of the leading terms near zero."""
+    near = mu * mu * polynomial(mu, [(-1.0) ** k / (k + 2) for k in range(9)])
+    return torch.where(mu.abs() < 0.15, near, mu - torch.log1p(mu))
+
+
+def _prefactor(a: Tensor, x: Tensor) -> Tensor:
+    """Return `x ** a * exp(-x) / gamma(a + 1)`, from the distance to its maximum at `x = a`."""
+    safe = a.clamp(min=1e-30)
+    inverse = 1 / a.clamp(min=3.0)
+    far = inverse * polynomial(inverse * inverse, _STIRLING)
+    log = torch.log(safe)
+    near = log_gamma(a.clamp(0.5, 3.0)) - ((a - 0.5) * log - a + _HALF_LOG)
+    correction = torch.where(a < 3, near, far)
+    above = torch.exp(-a * _depth((x - a) / safe) - correction - _HALF_LOG - 0.5 * log)
+    below = torch.exp(a * torch.log(x) - x - log_gamma(a.clamp(max=1.0) + 1))
+    return torch.where(a < 1, below, above)
+
+
+def _lower_series(a: Tensor, x: Tensor) -> Tensor:
+    """Return the lower function divided by `_prefactor`, for `x < a + 1`, by its power series."""
+
+    def body(k: Step, term: Tensor, total: Tensor, a: Tensor, x: Tensor) -> list[Tensor]:
+        term = term * (x / (a + (k + 1)))
+        return [term, total + term]
+
+    one = torch.ones_like(x)
+    return steps(_TERMS, body, [one, one], [a, x])[1]
+
+
+def _upper_fraction(a: Tensor, x: Tensor) -> Tensor:
+    """Return the upper function divided by `_prefactor * a`, for `x > a + 1`.
+
+    The continued fraction is evaluated from the deepest level up.
+    """
+
+    def body(k: Step, below: Tensor, a: Tensor, x: Tensor) -> list[Tensor]:
+        level = _TERMS - k
+        return [x + (2 * level - 1) - a - level * (level - a) / below]
+
+    start = x + (2 * _TERMS + 1) - a
+    return 1 / steps(_TERMS, body, [start], [a, x])[0]
+
+
+def _uniform(a: Tensor, x: Tensor, upper: bool) -> Tensor:
+    """Return Temme's uniform expansion, for large `a`."""
+    mu = ((x - a) / a).clamp(-0.999, 8.0)
+    sign_of_mu = torch.where(mu < 0, -1.0, 1.0)
+    depth = _depth(mu)
+    eta = (sign_of_mu * (2 * depth).sqrt()).clamp(-2.5, 2.5)
+    total, inverse = torch.zeros_like(a), torch.ones_like(a)
+    for fit in _TEMME:
+        total, inverse = total + inverse * polynomial(eta, fit), inverse / a
+    remainder = torch.exp(-a * depth) * total / (2 * math.pi * a).sqrt()
+    sign = 1.0 if upper else -1.0
+    return 0.5 * torch.erfc(sign * sign_of_mu * (a * depth).sqrt()) + sign * remainder
+
+
+def _incomplete(a: Tensor, x: Tensor, upper: bool) -> Tensor:
+    a, x = torch.broadcast_tensors(a, x)
+    small, clamped_x = a.clamp(1e-30, _LARGE), x.clamp(1e-38, 1e30)
+    is_low = clamped_x < small + 1
+    prefactor = _prefactor(small, clamped_x)
+    low = prefactor * _lower_series(small, torch.where(is_low, clamped_x, small))
+    high = prefactor * small * _upper_fraction(small, torch.where(is_low, small + 2, clamped_x))
+    moderate = torch.where(is_low, 1 - low, high) if upper else torch.where(is_low, low, 1 - high)
+    large = a.clamp(_LARGE, 1e30)
+    value = torch.where(a < _LARGE, moderate, _uniform(large, clamped_x, upper))
+    value = torch.where(torch.isnan(a) | torch.isnan(x), _NAN, value)
+    return _at_limits(a, x, value, *((1.0, 0.0) if upper else (0.0, 1.0)))
+
+
+def _at_limits(a: Tensor, x: Tensor, value: Tensor, at_zero: float, at_infinity: float) -> Tensor:
+    """Handle zeros and infinities, which torch checks in this order, before NaN."""
+    value = torch.where(torch.isinf(x), at_infinity, value)
+    value = torch.where(torch.isinf(a), torch.where(torch.isinf(x), _NAN, at_zero), value)
+    value = torch.where(x == 0, at_zero, value)
+    value = torch.where(a == 0, torch.where(x > 0, at_infinity, _NAN), value)
+    return torch.where((a < 0) | (x < 0), _NAN, value)
+
+
+_ORDERS = (0.0, 1e-3, 0.3, 1.0, 2.5, 7.0, 15.9, 16.1, 40.0, 300.0, _INF, -1.0, _NAN)
+_ARGUMENTS = (0.0, 1e-4, 0.5, 1.0, 3.0, 8.0, 14.0, 17.0, 39.0, 320.0, _INF, -1.0, _NAN)
+_INCOMPLETE = [
+    case(f32(13, 1, values=_ORDERS), f32(13, values=_ARGUMENTS)),
+    case(f32(60, low=0.01, high=9.0), f32(60, low=0.01, high=9.0)),
+    case(f16(5, low=0.5, high=5.0), f16(5, low=0.5, high=5.0)),
+    case(bf16(5, low=0.5, high=5.0), bf16(1, low=0.5, high=5.0)),
+    case(f32(values=(2.0,)), f32(3, low=0.5, high=5.0)),
+]
+
+
+@decomposes(aten.igamma.default, cases=_INCOMPLETE)
+@in_float32
+def igamma(a: Tensor, x: Tensor) -> Tensor:
+    return _incomplete(a, x, False)
+
+
+@decomposes(aten.igammac.default, cases=_INCOMPLETE[:2])
+@in_float32
+def igammac(a: Tensor, x: Tensor) -> Tensor:
+    return _incomplete(a, x, True)

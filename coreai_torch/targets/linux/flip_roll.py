@@ -139,9 +139,7 @@ def _term(dim: Dim) -> windows.Term:
 
 
 @lowers(
-    aten.flip.default,
-    target="linux",
-    reason="reverse takes 63 ns for each element, a gather 7",
+    aten.flip.default, target="linux", reason="reverse takes 63 ns for each element, a gather 7"
 )
 def flip(ctx: Ctx, x: Value, dims: Sequence[int]) -> Value:
     return flipped(x, [d % x.type.rank for d in dims]) if x.type.rank else x
