@@ -22,6 +22,7 @@ from .tolerance import STRICT
 
 _ROUNDING = (Kind.ROUNDED, Kind.SUM, Kind.GENERAL)
 _RARE = 64  # of n values, k may be smaller than k / (64 n) of those around them
+_ROW, _OWN = 4096, 2048.0  # a short row, and the most that its largest value is times an element
 _FURTHEST = 5.0  # times the limit that single elements behind a long chain of ops may be
 _TYPICAL = 0.5  # of the limit: the root mean square of such a result's errors
 _TAIL = 16.0  # times the median: none of a million normal numbers is further than 8 times
@@ -89,6 +90,8 @@ def strictly(want: torch.Tensor, *, computed: bool) -> Allowed:
     around = _around(size)
     if _has_small_values_of_their_own(size / around):
         around = size
+    elif sum(length > 1 for length in size.shape) == 1 and size.numel() <= _ROW:
+        around = torch.minimum(around, _OWN * size)  # one row: other axes tell no scales apart
     return Allowed(STRICT[want.dtype].limit * torch.where(size > 0, around, 0.0))
 
 

@@ -92,6 +92,26 @@ def test_large_values_do_not_widen_the_limits_of_small_ones(large):
     assert (allowed.error[large:] < 2e-8).all()
 
 
+class LastScore(nn.Module):
+    def forward(self, x):
+        return torch.cat([torch.cos(x) * 1e4, torch.sigmoid(x[:, :1])], 1)
+
+
+def test_large_values_do_not_hide_a_wrong_score_in_the_same_row():
+    """The score is not so small that no value of such a row is by chance."""
+    converter = TorchConverter()
+
+    @converter.register_torch_lowering("aten::sigmoid", allow_override=True)
+    def too_large(ctx, x):
+        return dialect.mul(dialect.sigmoid(x), dialect.like(x, 1.01))
+
+    x = torch.randn(1, 1000, generator=torch.Generator().manual_seed(0))
+    plan = TrialPlan(seeds=0, edges=False)
+    verdict = verify(LastScore(), None, (x,), trials=plan, locate=False, converter=converter)
+    assert not verdict
+    assert verify(LastScore(), None, (x,), trials=plan)
+
+
 def test_a_row_of_coordinates_does_not_widen_the_limits_of_scores():
     want = torch.stack([torch.rand(100) * 640, torch.rand(100)])
     assert (strictly(want, computed=True).error[1] < 1.01e-6).all()
