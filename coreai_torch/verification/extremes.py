@@ -11,6 +11,7 @@ from torch import fx
 from ..asset.metadata import FORM, annotation
 from ..errors import ConversionError
 from ..lowering.registry import BUILTIN, WITHOUT_EXACT, key
+from ..numerics.bisect import ancestors
 from ..numerics.compare import widen
 from ..torch_compat import HigherOrderOperator, OpOverload, pytree
 from .limits import feed_of
@@ -30,9 +31,12 @@ def inexact_ops(exported: torch.export.ExportedProgram, program: Any) -> tuple[s
 
 
 def ops_at_extremes(
-    subject: Subject, call: ReferenceCall, inexact: Sequence[str]
+    subject: Subject, call: ReferenceCall, inexact: Sequence[str], wrong: Sequence[Any]
 ) -> tuple[str, ...]:
-    """Return which of these ops compute with infinities, NaN or very large numbers in a call."""
+    """Return which of these ops compute with infinities, NaN or very large numbers in a call.
+
+    Return none if one of the `wrong` results does not depend on them.
+    """
     nodes = {n: [name for name in _inexact(n) if name in inexact] for n in _calls(subject.exported)}
     watch = _Watch(subject.exported.graph_module, {n: ops for n, ops in nodes.items() if ops})
     if watch.ops:
@@ -40,7 +44,11 @@ def ops_at_extremes(
         given = [feed[n] for n in subject.exported.graph.find_nodes(op="placeholder")]
         with torch.no_grad():
             watch.run(*given, enable_io_processing=False)
-    return tuple(watch.found)
+    for result in wrong:
+        before = ancestors([result], lambda n: list(n.all_input_nodes))
+        if before.isdisjoint(watch.found):
+            return ()
+    return tuple(dict.fromkeys(name for node in watch.found for name in watch.ops[node]))
 
 
 class _Watch(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torch
@@ -48,7 +56,7 @@ class _Watch(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torc
 
     def __init__(self, module: fx.GraphModule, ops: dict[fx.Node, list[str]]) -> None:
         super().__init__(module)
-        self.ops, self.found = ops, dict[str, None]()  # an ordered set
+        self.ops, self.found = ops, dict[fx.Node, None]()  # an ordered set
 
     def run_node(self, n: fx.Node) -> Any:
         """Run a node, and look at its operands and its result."""
@@ -56,7 +64,7 @@ class _Watch(fx.Interpreter):  # type: ignore[misc]  # mypy does not follow torc
         if n in self.ops:
             values = pytree.tree_leaves((self.fetch_args_kwargs_from_env(n), result))
             if any(map(_is_extreme, values)):
-                self.found.update(dict.fromkeys(self.ops[n]))
+                self.found[n] = None
         return result
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
+import torch.fx as fx
 
 from ..errors import ConversionError, NativeError, VerificationInputError
 from ..numerics.arrays import array, tensor
@@ -251,7 +252,7 @@ class Trials:
                 limit.compare(pairing.states, after, states=True),
                 engine=variant.engine,
             )
-            extreme = self._at_extremes(limit.call) if trial.wrong else ()
+            extreme = self._at_extremes(limit.call, trial) if trial.wrong else ()
             if extreme and draw.label != "given":
                 trial = replace(trial, at_extremes=extreme)
             self.done.append(trial)
@@ -266,10 +267,16 @@ class Trials:
             if not draw.is_edge:
                 self._doubt(draw, trial, limit, got | after)
 
-    def _at_extremes(self, call: ReferenceCall) -> tuple[str, ...]:
+    def _at_extremes(self, call: ReferenceCall, trial: Trial) -> tuple[str, ...]:
         """Return the ops that may differ in a call because they compute with extreme numbers."""
+        plan = self.subject.plan
+        outputs = zip((o.value for o in plan.outputs), trial.outputs, strict=True)
+        states = zip((s.written for s in plan.states), trial.states, strict=True)
+        wrong = [node for node, error in (*outputs, *states) if not error.ok]
+        if not self.inexact or not all(isinstance(node, fx.Node) for node in wrong):
+            return ()
         try:
-            return ops_at_extremes(self.subject, call, self.inexact) if self.inexact else ()
+            return ops_at_extremes(self.subject, call, self.inexact, wrong)
         except (RuntimeError, NotImplementedError):  # a custom op whose kernel runs elsewhere
             return ()
 

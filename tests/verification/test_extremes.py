@@ -8,6 +8,7 @@ from torch import nn
 
 import coreai_torch
 from coreai_torch import TorchConverter
+from coreai_torch.ir import dialect
 
 
 class _Clamped(nn.Module):
@@ -63,6 +64,25 @@ def test_a_difference_at_infinite_inputs_needs_an_op_that_explains_it():
     program = TorchConverter().add_exported_program(exported).to_coreai()
     verdict = coreai_torch.verify(Model(), program, (X,))
     assert not verdict.ok
+
+
+class _Beside(nn.Module):
+    def forward(self, x):
+        return x.floor().clamp(0, 3), torch.tanh(x)
+
+
+def test_an_op_at_extremes_does_not_excuse_an_output_beside_it():
+    converter = TorchConverter()
+
+    @converter.register_torch_lowering("aten::tanh", allow_override=True)
+    def wrong_at_infinity(ctx, x):
+        infinite = dialect.equal(x, dialect.like(x, torch.inf))
+        return dialect.where(infinite, dialect.like(x, 0.5), dialect.tanh(x))
+
+    verdict = coreai_torch.verify(_Beside(), None, (X,), converter=converter, locate=False)
+    assert not verdict.ok
+    assert {t.inputs for t in verdict.failures} == {"infinite"}
+    assert coreai_torch.verify(_Beside(), None, (X,)).ok
 
 
 class _Quotient(nn.Module):
