@@ -6,7 +6,7 @@ CONSTRAINTS := constraints.txt
 TORCHVISION := 0.28.0
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: clients rewrites demo test check-pages test-newest op test-plain-torch lint sweep bench bench-ops bench-forms forms model-sizes mutants docs clean matrix matrix-quick zoo transformers precision
+.PHONY: bench-verification clients rewrites demo test check-pages test-newest op test-plain-torch lint sweep bench bench-ops bench-forms forms model-sizes mutants docs clean matrix matrix-quick zoo transformers precision
 
 demo: $(VENV)/.demo                     ## convert a digit classifier and run it on held-out images
 	$(BIN)/python examples/digits/demo.py
@@ -64,6 +64,9 @@ bench: $(VENV)/.test
 
 bench-ops: $(VENV)/.test                ## single ops at real sizes into docs/benchmarks.md
 	$(BIN)/python -m benchmarks.ops
+
+bench-verification: $(VENV)/.test       ## cost of verification into docs/benchmarks.md
+	$(BIN)/python -W ignore -m benchmarks.verification
 
 bench-forms: $(VENV)/.test              ## forms of target="linux" beside the plain ones into docs/linux.md
 	$(BIN)/python -W ignore -m benchmarks.linux_forms
