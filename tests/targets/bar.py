@@ -55,7 +55,6 @@ def measured(name: str) -> dict[str, Any]:
         "before": program.regions.before,
         "after": program.regions.after,
         "optimized": found.regions,
-        "ops": len(found.ops),
         "reasons": sorted({f"{op.name}: {op.rules[0].reason}" for op in leaving}),
     }
 
@@ -63,11 +62,11 @@ def measured(name: str) -> dict[str, Any]:
 def lines() -> list[str]:
     """Return the table of the stored figures."""
     rows = json.loads(STORED.read_text())
-    heads = ("model", "kind", "regions as lowered", "with rewrites", "ops", "ops elsewhere")
+    heads = ("model", "kind", "regions as lowered", "with rewrites", "ops elsewhere")
     table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, kind in MODELS.items():
         row = rows[name]
-        cells = (name, kind, row["before"], row["optimized"], row["ops"], "; ".join(row["reasons"]))
+        cells = (name, kind, row["before"], row["optimized"], "; ".join(row["reasons"]))
         table.append(f"| {' | '.join(map(str, cells))} |")
     return table
 
