@@ -19,6 +19,7 @@ _WRITES = (
     "scatter* index_add index_copy index_put index_reduce put _unsafe_index_put segment_reduce"
 )
 _WRITES += " _index_put_impl masked_scatter embedding_renorm repeat_interleave.Tensor"
+_WRITES += " max_pool2d_with_indices_backward"
 _COUNTS = "bincount *unique* hist* _histogramdd*"
 
 # By rule: patterns of ops with the reason; the first pattern that matches counts.
@@ -30,7 +31,9 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "HAZ07": {
         "*3d* convolution": "batch, channels and three axes of space, which a step splits",
-        "pixel_shuffle im2col": "the op splits two axes",
+        "pixel_shuffle im2col _adaptive_avg_pool2d_backward upsample_nearest2d_backward": (
+            "the op splits two axes"
+        ),
         "coreai::lut_to_dense": "the table of a weight of rank 4",
     },
     "HAZ08": {
@@ -62,7 +65,9 @@ REASONS: dict[str, dict[str, str]] = {
         _ITERATED: "the pivot of a column",
         "fractional_max_pool*": "the op returns the positions of the maxima",
     },
-    "HAZ20": {"convolution _convolution": "the case is a 1-d transposed convolution"},
+    "HAZ20": {
+        "convolution _convolution convolution_backward": "the case is a 1-d transposed convolution"
+    },
     "HAZ26": {
         "fractional_max_pool2d": "positions of windows and their elements are added",
         "multilabel_margin_loss_forward": "scores of labels and of classes are subtracted",
