@@ -169,21 +169,25 @@ def _floor_divide(x: Value, y: Value) -> Value:
         return cai.floor_divide(x, y)
     remainder = cai.modulo(x, y)
     whole = cai.div(cai.sub(x, remainder), y)
-    quotient = cai.round_(cai.add(whole, _floor_of_fraction(remainder, y)))
     if not Build.current().exact:
-        return quotient
+        return cai.round_(_down(whole, remainder, y))
+    quotient = cai.round_(cai.sub(whole, _step(remainder, y)))
     return cai.where(cai.equal(y, cai.like(y, 0)), cai.div(x, y), quotient)
 
 
-def _floor_of_fraction(remainder: Value, divisor: Value) -> Value:
-    """Return -1 if a remainder has another sign than the divisor, else 0.
+def _down(whole: Value, remainder: Value, divisor: Value) -> Value:
+    """Return a quotient less 1 if the remainder has another sign than the divisor.
 
     Guard of the first kind, in half precision, for -1e-5 and 300: their quotient is 0. In float32,
     quotients that are 0 need `exact`: by infinity, and below 1e-45.
     """
-    if cai.dtype(remainder).itemsize > 2 and not Build.current().exact:
-        return cai.floor_divide(remainder, divisor)
-    return cai.neg(cai.cast(_has_other_sign(remainder, divisor), cai.dtype(remainder)))
+    if cai.dtype(remainder).itemsize > 2:
+        return cai.add(whole, cai.floor_divide(remainder, divisor))
+    return cai.sub(whole, _step(remainder, divisor))
+
+
+def _step(remainder: Value, divisor: Value) -> Value:
+    return cai.cast(_has_other_sign(remainder, divisor), cai.dtype(remainder))
 
 
 def _is_short(divisor: float | None, dtype: torch.dtype) -> bool:
