@@ -7,16 +7,10 @@ import torch
 import coreai_torch
 from coreai_torch.lowering.registry import BUILTIN
 
-_GRADIENT = "a gradient, which does not occur in an inference graph"
-_RANDOM = "draws random numbers, which an input cannot seed"
+_RANDOM = "draws random numbers: convert(random=...) decomposes it"
 _WRITES = "writes to an argument: export uses the functional form"
 
 EXCEPTIONS = {
-    "aten::_adaptive_avg_pool2d_backward": _GRADIENT,
-    "aten::avg_pool2d_backward": _GRADIENT,
-    "aten::convolution_backward": _GRADIENT,
-    "aten::max_pool2d_with_indices_backward": _GRADIENT,
-    "aten::native_dropout": _RANDOM,
     "aten::rand": _RANDOM,
     "aten::randn": _RANDOM,
     "aten::randperm": _RANDOM,
