@@ -132,7 +132,7 @@ def inline(
             elif node.op == "call_function":
                 copies[node] = graph.node_copy(node, copies.__getitem__)
     results = [copies[n] for n in output_of(traced.graph).args[0]]
-    if not isinstance(call.meta["val"], list | tuple):
+    if isinstance(call.meta.get("val"), torch.Tensor):
         replace(call, results[0])
     else:
         for item in list(call.users):

@@ -471,7 +471,7 @@ def program_of_many_kinds():
 
 def test_module_text_is_equal_in_another_process():
     here = str(program_of_many_kinds())
-    paths = [p for p in sys.path if p.endswith(("externalize", "tests"))]
+    paths = [p for p in sys.path if p.endswith(("passes", "tests"))]
     code = f"import sys; sys.path[:0] = {paths}; import test_crossing as t; "
     other = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code + "print(t.program_of_many_kinds())"],
