@@ -16,9 +16,9 @@ def expanded_sum(op: Operation) -> Sequence[Value] | None:
     if kind(op) not in ("add", "sub") or len(op.operands) < 2:
         return None
     first, second = (tuple(v.type.shape) for v in op.operands)
-    if len(first) < 2 or len(second) < 2:
+    if len(first) < 2 or not second:
         return None
-    column, row = first[-2:], second[-2:]
+    column, row = first[-2:], (1, *second)[-2:]
     if not (column[1] == row[0] == 1 and column[0] == row[1] != 1):
         return None
     shape = op.results[0].type.shape

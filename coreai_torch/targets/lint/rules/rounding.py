@@ -74,9 +74,9 @@ def _is_distance(view: FunctionView, op: Op) -> bool:
     if kind(op) not in ("add", "sub") or len(op.operand_types) < 2:
         return False
     first, second = (t.shape for t in op.operand_types[:2])
-    if len(first) < 2 or len(second) < 2:
+    if len(first) < 2 or not second:
         return False
-    column, row = first[-2:], second[-2:]
+    column, row = first[-2:], (1, *second)[-2:]
     return column[1] == row[0] == 1 and column[0] == row[1] != 1
 
 
