@@ -155,6 +155,17 @@ def test_a_saved_model_is_loaded_saved_over_and_run(exported, tmp_path):
     ]
 
 
+def test_only_an_asset_is_replaced_by_one_from_disk(exported, tmp_path):
+    exported.save_pretrained(tmp_path / "saved")
+    asset = CoreAIExporter.load_program(tmp_path / "saved" / "model.aimodel")
+    other = tmp_path / "folder.aimodel"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(ConversionError):
+        CoreAIExporter.save_program(asset, other)
+    assert (other / "notes.txt").read_text() == "mine"
+
+
 def test_the_manifest_records_the_options(exported, tmp_path):
     exported.save_pretrained(tmp_path)
     manifest = json.loads((tmp_path / "export.json").read_text())

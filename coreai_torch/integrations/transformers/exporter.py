@@ -20,7 +20,7 @@ from transformers.exporters.base import EXPORT_MANIFEST_FILE, ExportedModel
 from transformers.exporters.configs import DynamoConfig
 from transformers.exporters.exporter_dynamo import DynamoExporter
 
-from ... import TorchConverter, convert, prepare
+from ... import TorchConverter, convert, prepare, read_metadata
 from ...errors import ConversionError
 from ...torch_compat import pytree
 from .config import FORMAT, CoreAIConfig
@@ -109,7 +109,9 @@ class CoreAIExporter(DynamoExporter):  # type: ignore[misc]  # mypy does not fol
         if isinstance(program, AIProgram):
             program.save_asset(path)
         elif Path(program.path).resolve() != path.resolve():
-            shutil.rmtree(path, ignore_errors=True)
+            if path.exists():
+                read_metadata(path)  # raises for anything but an asset, which is not deleted
+                shutil.rmtree(path)
             shutil.copytree(program.path, path)
 
     @classmethod
