@@ -52,7 +52,7 @@ def feed_of(subject: Subject, call: ReferenceCall) -> Feed:
 
 
 class TooSlowError(Exception):
-    """A result that is not far off needs an analysis that there is no time for."""
+    """A result near that of torch needs an error analysis, which would exceed the time limit."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def as_index(size: Dim) -> Value:
 def one_loop(
     start: Value, steps: Value, carried: Sequence[Value], stacks: Sequence[Value], step: Step
 ) -> tuple[list[Value], list[Value]]:
-    """Run `steps` steps, the first of which gets the index `start`."""
+    """Run `steps` steps; the first has the index `start`."""
     count = len(carried)
 
     def going_on(state: Sequence[Value]) -> Value:
