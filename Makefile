@@ -66,7 +66,7 @@ bench-ops: $(VENV)/.test                ## single ops at real sizes into docs/be
 	$(BIN)/python -m benchmarks.ops
 
 bench-verification: $(VENV)/.test       ## cost of verification into docs/benchmarks.md
-	$(BIN)/python -W ignore -m benchmarks.verification
+	$(BIN)/python -W ignore -m benchmarks.verification_cost
 
 bench-forms: $(VENV)/.test              ## forms of target="linux" beside the plain ones into docs/linux.md
 	$(BIN)/python -W ignore -m benchmarks.linux_forms

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import verification
+from benchmarks import verification_cost
 from benchmarks.bars import MB, STEP
 from benchmarks.ops.page import section_of
 from tests.provenance import describe
@@ -148,5 +148,5 @@ def show(figures, judged, cores):
         console.print(table)
         text += f"## {title}\n\n{_markdown(header, rows)}\n"
     ops = section_of(PAGE.read_text())  # written by `make bench-ops`
-    checks = verification.stored_section()
+    checks = verification_cost.stored_section()
     PAGE.write_text(text + MEMORY + (f"\n{checks}" if checks else "") + (f"\n{ops}" if ops else ""))

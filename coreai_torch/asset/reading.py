@@ -403,6 +403,7 @@ def _attributes(op: Any) -> Mapping[str, Any]:
 
 
 _TAG = re.compile(r'<"(module|fx_node|target|weight)": "((?:[^"\\]|\\.)*)">')
+_FILE = re.compile(r'loc\("((?:[^"\\]|\\.)*)":(\d+):\d+\)')
 _ESCAPED = re.compile(rb"\\(\\|[0-9A-F]{2})")
 
 
@@ -424,15 +425,17 @@ def place_of(location: Any) -> Place:
 def _place(location: Any, text: str) -> Place:
     found = reversed(_TAG.findall(text))  # the first of a kind belongs to the op
     tags = {key: _unescaped(value) for key, value in found}
-    files = [f for f in get_file_line_col_locations(location) if f.line > 0]
+    # It returns nothing for three fused locations (coreai-core 1.0.0b3): those of weights.
+    found_files = [(f.filename, f.line) for f in get_file_line_col_locations(location)]
+    written = [(_unescaped(name), int(line)) for name, line in _FILE.findall(text)]
+    files = [(name, line) for name, line in found_files or written if line > 0]
     number = get_operation_id(location, "coreai")
     return Place(
         tags.get("module", ""),
-        files[0].filename if files else "",
-        files[0].line if files else 0,
+        *(files[0] if files else ("", 0)),
         tags.get("fx_node", ""),
         tags.get("target", ""),
         int(number.value) if number is not None else None,
-        tuple((file.filename, file.line) for file in files[1:]),
+        tuple(files[1:]),
         tags.get("weight", ""),
     )

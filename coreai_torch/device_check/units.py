@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ class Ran:
 
 def units() -> tuple[str, ...]:
     """Return the compute units that programs can be loaded for; elsewhere `RUNTIME` alone."""
-    os.environ.setdefault("USE_OS_COREAI", "1")
+    if sys.platform == "darwin":
+        os.environ.setdefault("USE_OS_COREAI", "1")
     return KINDS if SpecializationOptions.is_supported() else (RUNTIME,)
 
 

@@ -79,7 +79,7 @@ def _polynomials(x: Tensor) -> list[Tensor]:
 
 
 POINTWISE = (
-    linear(_UNARY, of(every(_UNARY)), like="log_sigmoid_forward"),
+    linear(_UNARY, of(every(_UNARY)), like="log_sigmoid_forward native_dropout dequantize"),
     linear(_BINARY, lambda n: (every(_BINARY), _pair(n))),
     linear(
         "addcmul addcdiv lerp where clamp frexp rrelu_with_noise_functional",
@@ -223,6 +223,7 @@ INDEXING = (
     linear(
         """slice_scatter select_scatter index_add index_copy index_put _unsafe_index_put put""",
         lambda n: (_write, _places(n)),
+        like="_index_put_impl",
     ),
     linear(
         "scatter scatter_add scatter_reduce index_reduce",

@@ -258,7 +258,11 @@ def _integer_product(n: int) -> Call:
 
 
 LAYERS = (
-    linear("convolution", lambda n: (_Convolutions(), (torch.randn(1, 4, n),))),
+    linear(
+        "convolution",
+        lambda n: (_Convolutions(), (torch.randn(1, 4, n),)),
+        like="_convolution convolution_backward",
+    ),
     linear(
         "conv_tbc",
         lambda n: (
@@ -271,11 +275,13 @@ LAYERS = (
         """max_pool2d_with_indices max_pool3d_with_indices max_pool2d max_pool3d avg_pool1d
         avg_pool2d avg_pool3d""",
         of(_pooled, 1, 4),
+        like="avg_pool2d_backward max_pool2d_with_indices_backward",
     ),
     linear(
         """adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d
         _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d""",
         of(_adaptive, 1, 4),
+        like="_adaptive_avg_pool2d_backward",
         sizes="dynamic",
     ),
     linear("fractional_max_pool2d fractional_max_pool3d", _fractional, sizes="static"),
@@ -284,6 +290,7 @@ LAYERS = (
         _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d
         upsample_trilinear3d upsample_bicubic2d""",
         of(_resized, 1, 4),
+        like="upsample_nearest2d_backward",
     ),
     linear(
         "_upsample_bilinear2d_aa _upsample_bicubic2d_aa _upsample_lanczos2d_aa",
@@ -299,7 +306,7 @@ LAYERS = (
     linear(
         "matmul mm mv linear addmm addmv bmm baddbmm addbmm addr bilinear",
         lambda n: (_products, (torch.randn(n, 8), torch.randn(8, 8), torch.randn(n, 8))),
-        like="_trilinear",
+        like="_trilinear _scaled_mm",
     ),
     linear("_int_mm", _integer_product),
 )

@@ -54,17 +54,18 @@ REWRITES: tuple[Rewrite, ...] = (
         "attention gets a mask of zeros; causal attention becomes plain ops",
         attention.with_mask,
     ),
-    Rewrite(
-        "HAZ31",
-        ("neural_engine",),
-        "probabilities of values below 512 are multiplied by 64, the product by 1/64",
-        products.scaled_attention,
-    ),
+    # Before HAZ31, whose selections keep infinities and NaN in their rows.
     Rewrite(
         "PLACE01",
         ("neural_engine",),
         "masks of float16 comparisons and their selections as products",
         selection.products,
+    ),
+    Rewrite(
+        "HAZ31",
+        ("neural_engine",),
+        "probabilities of values below 512 are multiplied by 64, the product by 1/64",
+        products.scaled_attention,
     ),
     Rewrite(
         "PLACE02",
