@@ -35,8 +35,8 @@ MODELS = (
 SMALL = ("SegFormer-B0 128", "BERT 2 layers of 128", "YOLO11n 128")
 MINUTES = 20
 
-INTRODUCTION = """Written by `python -m benchmarks.verification_cost`. Seconds are processor seconds of
-all processes, the best of several runs. The models have random weights. *In torch* is export,
+INTRODUCTION = """Written by `python -m benchmarks.verification_cost`. Seconds are processor seconds
+of all processes, the best of several runs. The models have random weights. *In torch* is export,
 decomposition and one eager call together. `convert` verifies as it does by default; the target is
 at most 4 times as long.
 """

@@ -32,6 +32,11 @@ class Row:
 
 ROWS = (
     Row(
+        r"test_cases.py::test_case\[_scaled_mm-1-",
+        (2, 9),
+        "_scaled_mm takes one scale for each matrix only (internal assert in Blas.cpp)",
+    ),
+    Row(
         r"test_guards.py::test_unrestricted_dynamic_sizes_give_no_warning",
         (2, 12),
         "a convolution followed by a pool with dynamic height and width exports with a guard on "

@@ -44,7 +44,7 @@ def test_rewrites_on_request_are_named(shell):
 
 def test_unknown_target_is_rejected(shell):
     result = convert(shell, "--target", "npu")
-    assert (result.code, "'npu'" in result.err) == (2, True)
+    assert (result.code, "'npu' is an unknown target" in result.out + result.err) == (2, True)
 
 
 def test_sizes_become_entry_points(shell):

@@ -69,7 +69,8 @@ REASONS: dict[str, dict[str, str]] = {
         "convolution _convolution convolution_backward": "the case is a 1-d transposed convolution"
     },
     "HAZ26": {
-        "fractional_max_pool2d": "positions of windows and their elements are added",
+        "fractional_max_pool*": "positions of windows and their elements are added",
+        "as_strided* prims::as_strided*": "positions are the sum of those along two axes",
         "multilabel_margin_loss_forward": "scores of labels and of classes are subtracted",
     },
     "HAZ28": {"*": "a case adds or multiplies integers"},

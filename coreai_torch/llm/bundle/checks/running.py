@@ -237,7 +237,9 @@ def verify_bundle(bundle: Path, model: Any, family: Any = None) -> None:
         )
     prompt = max(len(tokens) - trial.single, 1)
     sequence = trial.sequence(fill=runtime.unused)
-    rows = [sequence.append(one) for one in (tokens[:prompt], *tokens[prompt:].split(1)) if len(one)]
+    rows = [
+        sequence.append(one) for one in (tokens[:prompt], *tokens[prompt:].split(1)) if len(one)
+    ]
     try:
         trial.near(torch.cat(rows), want, "the logits")
     except StepError as error:
