@@ -127,7 +127,8 @@ def _nested_loop(n):
 )
 def test_faster_growth_than_declared_is_found(call, n, measure):
     family = Family("wrongly declared", "n", call, n)
-    assert any(text.startswith(measure) for text in _excesses(family, *costs(family, False)))
+    measured = (_excesses(family, *costs(family, False)) for _ in range(4))  # times vary
+    assert any(text.startswith(measure) for found in measured for text in found)
 
 
 def test_every_lowering_has_a_declared_cost():
