@@ -58,7 +58,7 @@ def _powers(n: int) -> Call:
     return run, (torch.randn(n, n) / n,)
 
 
-_COLUMNS = "a loop over the columns, each of which changes the whole matrix"
+_COLUMNS = "a loop over the columns; each step changes the whole matrix"
 
 MATRICES = (
     Family(
